@@ -20,6 +20,7 @@ STARTS, INDEX, ROWS = ".s24_starts", ".s24_index", ".s24_rows"
 TRANSPOSED, DENSE = "transposed", "dense"
 SPARSE = {"coo": (VALUES, INDEX, ROWS), "csr": (VALUES, INDEX, STARTS),
           "csc": (VALUES, INDEX, STARTS), "bsr": (VALUES, INDEX, STARTS)}
+LIFTS = {f"{m - 2}:{m}": m for m in range(6, 33, 2)}
 BLOCKS = [[1, 4], [4, 1]] + [[side, side] for side in (8, 16, 32, 64, 128)]
 # Layout: dtype, values in an item
 LAYOUTS = {"rows16-f32": ("F32", 1), "rows16-f16": ("F16", 1), "rows16-bf16": ("BF16", 1),
@@ -61,13 +62,15 @@ def read(path):
 
 def described(metadata):
     """The packed matrices {name: [n, k], [n, k, bits, group], [n, k, bits, group, "dense"],
-    [n, k, layout], [n, k, format] or [n, k, "bsr", rows, columns]} of the
-    metadata, and the names of those that stand for their transpose."""
+    [n, k, layout], [n, k, format], [n, k, "bsr", rows, columns] or of a lifted one [n, k, "6:8"]
+    or [n, k, bits, group, "6:8"]} of the metadata, and the names of those that stand for their
+    transpose."""
     require((VERSION in metadata) == (PACKED in metadata), f"one of {VERSION} and {PACKED} alone")
     if VERSION not in metadata:
         return {}, set()
     version = metadata[VERSION]
-    require(version in ("1", "2", "3", "4", "5", "6"), f"{VERSION} is {version!r}; expected 1 to 6")
+    require(version in "1234567" and len(version) == 1,
+            f"{VERSION} is {version!r}; expected 1 to 7")
     sizes = (2,) if version == "1" else (2, 4)
     packed = json.loads(metadata[PACKED], object_pairs_hook=once)
     require(isinstance(packed, dict), f"{PACKED} is not an object")
@@ -80,6 +83,9 @@ def described(metadata):
         require(isinstance(shape, list), f"{PACKED} says {described} of {name!r}")
         if version > "5" and is_sparse(shape):
             check_sparse(name, shape)
+            continue
+        if version > "6" and lift_of(shape):
+            check_lifted(name, shape)
             continue
         if version > "2" and len(shape) == 3 and isinstance(shape[2], str):
             require(shape[2] in LAYOUTS,
@@ -94,6 +100,48 @@ def described(metadata):
                 and (len(shape) == 2 or shape[2] in (8, 4) and shape[3] in (64, 128, shape[1])))
         require(name and fits, f"{PACKED} says {described} of {name!r}")
     return packed, turned
+
+
+def lift_of(shape):
+    """M of a description that ends with a pattern M-2:M, M even and 6 to 32; else 0."""
+    return LIFTS.get(shape[-1] if shape and isinstance(shape[-1], str) else None, 0)
+
+
+def check_lifted(name, shape):
+    """That a lifted matrix has a shape, and integers if it has four numbers."""
+    *sizes, _ = shape
+    lift = lift_of(shape)
+    require(name and len(sizes) in (2, 4) and all(type(size) is int for size in sizes)
+            and sizes[0] >= 1 and sizes[1] >= 1 and sizes[1] % lift == 0
+            and sizes[0] * sizes[1] < 2**63
+            and (len(sizes) == 2 or sizes[2] in (8, 4)
+                 and sizes[3] in (64, 128, lifted_columns(sizes[1], lift))),
+            f"{PACKED} says {shape} of {name!r}")
+
+
+def lifted_columns(k, lift):
+    return k // lift * (lift // 2 - 1) * 4
+
+
+def lowered(name, shape, *parts):
+    """The dense bytes of one lifted matrix, by way of its 2:4 one."""
+    (n, k, *integers, _), lift = shape, lift_of(shape)
+    columns, windows = lifted_columns(k, lift), lift // 2 - 1
+    decoder = multiplied if integers else decode
+    dtype, _, data = decoder(name, n, columns, *integers, *parts)
+    size = BYTES[dtype]
+    dense, sign = bytearray(n * k * size), b"" if dtype == "I8" else b"\0" * (size - 1) + b"\x80"
+    for place in range(n * columns):
+        value = data[place * size:(place + 1) * size]
+        if value in (b"\0" * size, sign):
+            continue
+        row, column = divmod(place, columns)
+        window, position = divmod(column, 4)
+        at = row * k + window // windows * lift + window % windows * 2 + position
+        require(not any(dense[at * size:(at + 1) * size]),
+                f"{name}: two windows have a non-zero for row {row}, column {at % k}")
+        dense[at * size:(at + 1) * size] = value
+    return dtype, [n, k], bytes(dense)
 
 
 def is_sparse(shape):
@@ -254,6 +302,7 @@ def transpose(dtype, shape, data):
 def suffixes_of(described):
     if is_sparse(described):
         return SPARSE[described[2]]
+    described = described[:-1] if lift_of(described) else described
     if len(described) == 3:
         return (STREAM,)
     if len(described) == 5:
@@ -272,8 +321,12 @@ def unpack(tensors, metadata):
             require(name + suffix in tensors, f"{name}{suffix} is missing")
         require(name not in tensors, f"{name} is there packed and plain")
         kinds = {2: decode, 3: laid_out, 4: multiplied, 5: widened}
-        dense[name] = (scattered if is_sparse(shape) else kinds[len(shape)])(
-            name, *shape, *(tensors[name + suffix] for suffix in suffixes))
+        parts = [tensors[name + suffix] for suffix in suffixes]
+        if lift_of(shape):
+            dense[name] = lowered(name, shape, *parts)
+        else:
+            dense[name] = (scattered if is_sparse(shape) else kinds[len(shape)])(
+                name, *shape, *parts)
         if name in turned:
             dense[name] = transpose(*dense[name])
     for name, tensor in tensors.items():
@@ -320,12 +373,15 @@ def main(arguments):
         write(arguments[1], dense)
     else:
         for name in sorted(packed):
-            shape = packed[name]
+            shape, lifted = packed[name], ""
+            if lift_of(shape):
+                *shape, lifted = shape
             form = {2: "", 3: f" in {shape[-1]}", 4: f" of {shape[2:][0]} bits by {shape[-1]}",
                     5: f" of {shape[2:][0]} bits by {shape[-2]}, dense"}
             stored = "x".join(map(str, dense[name][1]))
             order = " transposed" if name in turned else ""
-            print(f"{name} {dense[name][0]} {stored}{form[len(shape)]}{order}")
+            print(f"{name} {dense[name][0]} {stored}{form[len(shape)]}"
+                  f"{' ' * bool(lifted)}{lifted}{order}")
     return 0
 
 

@@ -19,6 +19,8 @@ extern "C" {
 #define S24_PACKED_DENSE 2
 /* And of a matrix in a sparse format that is not 2:4. */
 #define S24_PACKED_SPARSE 3
+/* And of one such as 6:8, which is stored as the 2:4 matrix that it is lifted into. */
+#define S24_PACKED_LIFTED 4
 
 /*
  * One logical tensor of a checkpoint. A packed 2:4 weight (docs/format.md) appears as one tensor
@@ -26,8 +28,10 @@ extern "C" {
  * indices are its canonical form. A quantised one has dtype i8, bits 8 or 4, and scales, as in
  * s24_quantized; a dense one of integers is packed, too, but as S24_PACKED_DENSE and without
  * indices; one in rows, columns, blocks or coordinates is S24_PACKED_SPARSE, and `sparse` has its
- * parts. All pointers live as long as the checkpoint does and are aligned
- * for the dtype; they lead into the mapped file (a tensor that the file does not align is copied).
+ * parts; one such as 6:8 is S24_PACKED_LIFTED, and what is said of values, indices and groups of
+ * columns is of the lifted matrix (s24_matrix_lift). All pointers live as long as the checkpoint
+ * does and are aligned for the dtype; they lead into the mapped file (a tensor that the file does
+ * not align is copied).
  */
 typedef struct s24_tensor {
     const char *name;
@@ -56,6 +60,8 @@ typedef struct s24_tensor {
     int transposed;
     /* Of one in a sparse format: a matrix [n, k] of this dtype; else NULL. */
     const s24_sparse_parts *sparse;
+    /* Of a lifted one, which is [n, k] all the same, M of its pattern M−2 of M; else 0. */
+    int lift;
 } s24_tensor;
 
 typedef struct s24_checkpoint s24_checkpoint;
@@ -91,7 +97,7 @@ S24_API const s24_tensor *s24_checkpoint_find(const s24_checkpoint *checkpoint, 
 /* The 2:4 matrix of a packed tensor, quantised or not, in a layout or not. Errors: ARGUMENT (it
    is not packed, or dense, or in a sparse format), and those of s24_matrix_from_packed,
    _from_quantized and _from_layout. Of a transposed one too it is [n, k]; s24_matrix_transpose
-   makes of it the tensor that it stands for. */
+   makes of it the tensor that it stands for. Of a lifted one it is the lifted matrix. */
 S24_API s24_status s24_tensor_matrix(s24_matrix **out, s24_ctx *ctx, const s24_tensor *tensor);
 /* dst [n, k] = the numbers of a packed tensor, of whatever kind, in dst's dtype. Errors: those of
    the former, SHAPE, DTYPE. */
@@ -151,7 +157,8 @@ S24_API s24_status s24_writer_create(s24_writer **out, s24_ctx *ctx, const char 
                                      const s24_writer_opts *opts);
 /* Only name, dtype, rank, shape, packed, bits, group, layout, transposed of a packed one, and file
    (NULL: the first file) of the tensor are used; packed is 1, or S24_PACKED_DENSE of integers, or
-   S24_PACKED_SPARSE, and then `sparse` says format, block sides and how much is stored; bits
+   S24_PACKED_SPARSE, and then `sparse` says format, block sides and how much is stored, or
+   S24_PACKED_LIFTED, with lift, and shape [n, k] as before it was lifted; bits
    makes a packed tensor a quantised one, layout (of its dtype) one that is stored in that,
    transposed = 1 one that stands for [k, n], where shape is [n, k].
    Errors: ARGUMENT (a name that is taken, reserved or not UTF-8, an unknown file, a call after the

@@ -26,7 +26,8 @@ class Tensor(typing.NamedTuple):
     transposed: int     # 1: the weight of a linear layer that is stored [k, n]
     bytes: int
     file: str
-    kind: str = "dense"  # or "2:4", "integers" (dense ones), "sparse" (rows, columns, blocks)
+    # "2:4", "integers" (dense ones), "sparse" (rows, columns, blocks), "lifted" (6:8)
+    kind: str = "dense"
 
 
 class Checkpoint(collections.abc.Mapping):

@@ -30,7 +30,7 @@ static const void **data_of(s24_tensor *tensor)
 static size_t data_bytes(const s24_tensor *tensor)
 {
     if (!tensor->packed || tensor->layout) return tensor->bytes;
-    const int64_t k = tensor->shape[1], codes = (k + 7) / 8;
+    const int64_t k = s24i_stored_cols(tensor), codes = (k + 7) / 8;
     if (tensor->bits)
         return (size_t)tensor->shape[0] * (size_t)((k + tensor->group - 1) / tensor->group) *
                sizeof *tensor->scales;

@@ -38,6 +38,13 @@ static inline int64_t s24i_stored_side(const s24_tensor *tensor, int side)
     return tensor->shape[is_other ? !side : side];
 }
 
+/* Columns of a packed one's 2:4 matrix: k, or of a lifted one what k is lifted into (0: it cannot
+   be). */
+static inline int64_t s24i_stored_cols(const s24_tensor *tensor)
+{
+    return tensor->lift ? s24_lifted_cols(tensor->shape[1], tensor->lift) : tensor->shape[1];
+}
+
 /* Of an index: the largest models have some hundreds, and each is an open file. */
 enum { S24I_MAX_SHARDS = 4096 };
 

@@ -13,13 +13,14 @@
 
 /* The description of every packed matrix, or *out = NULL when the file has none. From version 2 on
    there may be quantised ones, from version 3 on ones in a layout, from version 4 on transposed
-   ones, from version 5 on dense ones of integers, from version 6 on ones in sparse formats. */
+   ones, from version 5 on dense ones of integers, from version 6 on ones in sparse formats, from
+   version 7 on lifted ones. */
 static s24_status read_description(s24i_json **out, int *number, const s24i_header *header,
                                    s24_ctx *ctx, const char *path)
 {
-    static const char *const versions[] = {S24I_PACKED_VERSION, S24I_QUANTIZED_VERSION,
-                                           S24I_LAYOUT_VERSION, S24I_TRANSPOSED_VERSION,
-                                           S24I_DENSE_VERSION,  S24I_SPARSE_VERSION};
+    static const char *const versions[] = {
+        S24I_PACKED_VERSION, S24I_QUANTIZED_VERSION, S24I_LAYOUT_VERSION, S24I_TRANSPOSED_VERSION,
+        S24I_DENSE_VERSION,  S24I_SPARSE_VERSION,    S24I_LIFTED_VERSION};
     enum { VERSIONS = sizeof versions / sizeof *versions };
     const char *version = s24i_json_string(s24i_json_get(header->metadata, S24I_VERSION_KEY));
     const char *packed = s24i_json_string(s24i_json_get(header->metadata, S24I_PACKED_KEY));
@@ -54,10 +55,11 @@ static s24_status read_scheme(s24i_described *matrix, const s24i_json *shape, s2
             "%s: quantised tensor \"%s\" has %lld bits, expected 8 or 4", path,
             s24i_show(matrix->name).text, (long long)bits);
     REQUIRE(
-        ctx, matrix->group == 64 || matrix->group == 128 || matrix->group == matrix->cols,
+        ctx, matrix->group == 64 || matrix->group == 128 || matrix->group == matrix->stored_cols,
         S24_ERROR_FORMAT,
         "%s: quantised tensor \"%s\" has a scale for %lld columns, expected 64, 128 or all %lld",
-        path, s24i_show(matrix->name).text, (long long)matrix->group, (long long)matrix->cols);
+        path, s24i_show(matrix->name).text, (long long)matrix->group,
+        (long long)matrix->stored_cols);
     matrix->bits = (int)bits;
     return S24_OK;
 }
@@ -100,6 +102,8 @@ static size_t read_words(s24i_described *matrix, const s24i_json *shape, int ver
     const char *third = count > 2 ? s24i_json_string(s24i_json_at(shape, 2)) : NULL;
     if (version > 5 && third) matrix->format = s24_format_parse(third);
     if (matrix->format) return count;
+    if (version > 6 && count % 2 == 1 && last) matrix->lift = s24_pattern_lift(last);
+    if (matrix->lift) return count - 1;
     if (version > 2 && count == 3) matrix->layout = s24i_json_string(s24i_json_at(shape, 2));
     return count - (matrix->layout != NULL);
 }
@@ -118,7 +122,10 @@ static s24_status read_members(size_t *count, s24i_described *matrix, const s24i
         "\", or a layout's name, with or without \"" S24I_TRANSPOSED "\" after them",
         ", or these and bits and group, with or without \"" S24I_DENSE
         "\", or a layout's or a format's name, bsr with two integers, with or without "
-        "\"" S24I_TRANSPOSED "\" after them"};
+        "\"" S24I_TRANSPOSED "\" after them",
+        ", or these and bits and group, with or without \"" S24I_DENSE
+        "\" or a pattern such as \"6:8\", or that pattern alone, or a layout's or a format's name, "
+        "bsr with two integers, with or without \"" S24I_TRANSPOSED "\" after them"};
     const size_t numbers = read_words(matrix, shape, version);
     const size_t sparse = matrix->format == S24_FORMAT_BSR ? 5 : 3;
     int fits = numbers == 2 || (version > 1 && numbers == 4);
@@ -153,6 +160,10 @@ static s24_status read_logical_shape(s24i_described *matrix, const s24i_json *sh
             "%s: packed tensor \"%s\" has shape [%lld, %lld], expected a row or more, columns a "
             "multiple of 4, and fewer than 2^63 elements",
             path, s24i_show(matrix->name).text, (long long)matrix->rows, (long long)matrix->cols);
+    matrix->stored_cols = matrix->lift ? s24_lifted_cols(matrix->cols, matrix->lift) : matrix->cols;
+    REQUIRE(ctx, matrix->stored_cols, S24_ERROR_FORMAT,
+            "%s: packed tensor \"%s\" is lifted by %d, which does not divide its %lld columns",
+            path, s24i_show(matrix->name).text, matrix->lift, (long long)matrix->cols);
     if (matrix->layout) return check_layout(matrix, ctx, path);
     return numbers == 4 ? read_scheme(matrix, shape, ctx, path) : S24_OK;
 }
@@ -217,11 +228,11 @@ static s24_status join_scales(s24_tensor *values, s24i_header *header, s24_ctx *
                               const char *path, const s24i_described *matrix, char *name)
 {
     s24_tensor *scales;
-    const int64_t groups = (matrix->cols + matrix->group - 1) / matrix->group;
+    const int64_t groups = (matrix->stored_cols + matrix->group - 1) / matrix->group;
     const s24_tensor expected = {.name = name, .shape = {matrix->rows, groups}, .dtype = S24_F32};
     strcpy(name + strlen(matrix->name), S24I_SCALES_SUFFIX);
     TRY(s24i_find_part(&scales, header, ctx, path, &expected));
-    TRY(s24i_check_scales(ctx, path, matrix->name, scales->data, matrix->rows, matrix->cols,
+    TRY(s24i_check_scales(ctx, path, matrix->name, scales->data, matrix->rows, matrix->stored_cols,
                           matrix->group));
     values->dtype = S24_I8;
     values->bits = matrix->bits;
@@ -278,10 +289,11 @@ static s24_status join_indices(s24_tensor *values, s24i_header *header, s24_ctx 
 {
     s24_tensor *indices;
     const s24_tensor expected = {
-        .name = name, .shape = {matrix->rows, (matrix->cols + 7) / 8}, .dtype = S24_U8};
+        .name = name, .shape = {matrix->rows, (matrix->stored_cols + 7) / 8}, .dtype = S24_U8};
     strcpy(name + strlen(matrix->name), S24I_INDICES_SUFFIX);
     TRY(s24i_find_part(&indices, header, ctx, path, &expected));
-    TRY(s24i_check_codes(ctx, path, matrix->name, indices->data, matrix->rows, matrix->cols));
+    TRY(s24i_check_codes(ctx, path, matrix->name, indices->data, matrix->rows,
+                         matrix->stored_cols));
     values->indices = indices->data;
     values->bytes += indices->bytes;
     indices->packed = -1;
@@ -295,7 +307,7 @@ static s24_status join_parts(s24i_header *header, s24_ctx *ctx, const char *path
 {
     s24_tensor *values;
     s24_tensor expected = {.name = name,
-                           .shape = {matrix->rows, matrix->cols / (matrix->dense ? 1 : 2)},
+                           .shape = {matrix->rows, matrix->stored_cols / (matrix->dense ? 1 : 2)},
                            .dtype = S24_DTYPE_NONE};
     if (matrix->bits) expected.dtype = matrix->bits == 8 ? S24_I8 : S24_U8;
     if (matrix->bits == 4) expected.shape[1] /= 2;
@@ -305,7 +317,8 @@ static s24_status join_parts(s24i_header *header, s24_ctx *ctx, const char *path
     if (!matrix->dense) TRY(join_indices(values, header, ctx, path, matrix, name));
     TRY(s24i_check_not_plain(header, ctx, path, matrix->name));
     if (matrix->bits) TRY(join_scales(values, header, ctx, path, matrix, name));
-    values->packed = matrix->dense ? S24_PACKED_DENSE : 1;
+    values->packed = matrix->dense ? S24_PACKED_DENSE : matrix->lift ? S24_PACKED_LIFTED : 1;
+    values->lift = matrix->lift;
     values->transposed = matrix->transposed;
     values->values = values->data;
     values->data = NULL;
@@ -381,7 +394,7 @@ s24_status s24i_header_fold_packed(s24i_header *header, s24_ctx *ctx, const char
 s24_quantized s24i_tensor_quantized(const s24_tensor *tensor)
 {
     return (s24_quantized){.rows = tensor->shape[0],
-                           .cols = tensor->shape[1],
+                           .cols = s24i_stored_cols(tensor),
                            .bits = tensor->bits,
                            .group = tensor->group,
                            .values = tensor->values,
@@ -406,7 +419,7 @@ s24_status s24_tensor_matrix(s24_matrix **out, s24_ctx *ctx, const s24_tensor *t
     }
     if (!tensor->bits)
         return s24_matrix_from_packed(out, ctx, tensor->values, tensor->indices, tensor->dtype,
-                                      tensor->shape[0], tensor->shape[1]);
+                                      tensor->shape[0], s24i_stored_cols(tensor));
     const s24_quantized from = s24i_tensor_quantized(tensor);
     return s24_matrix_from_quantized(out, ctx, &from);
 }
@@ -427,7 +440,8 @@ s24_status s24_tensor_to_dense(s24_ctx *ctx, const s24_dense *dst, const s24_ten
         return done;
     }
     TRY(s24_tensor_matrix(&matrix, ctx, tensor));
-    const s24_status status = s24_matrix_to_dense(ctx, dst, matrix);
+    const s24_status status = tensor->lift ? s24_lifted_to_dense(ctx, dst, matrix, tensor->lift)
+                                           : s24_matrix_to_dense(ctx, dst, matrix);
     s24_matrix_destroy(matrix);
     return status;
 }

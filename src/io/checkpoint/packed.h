@@ -19,6 +19,8 @@ typedef struct s24i_described {
     int transposed;     /* the tensor that it stands for is its transpose */
     s24_format format;  /* of a sparse one that is not 2:4; else 0 */
     int64_t block_rows, block_cols;
+    int lift;            /* of a lifted one; else 0 */
+    int64_t stored_cols; /* of the 2:4 matrix: cols, or those of the lifted one */
 } s24i_described;
 
 /* Finds a stored part and checks its dtype and shape. dtype NONE: any that can be 2:4; rank 0: 2; a

@@ -34,6 +34,7 @@ enum { S24I_MAX_MEMBERS = 1 << 20 };
 #define S24I_DENSE_VERSION  "5"
 #define S24I_DENSE          "dense"
 #define S24I_SPARSE_VERSION "6" /* of one that has a matrix in a sparse format */
+#define S24I_LIFTED_VERSION "7" /* of one that has a lifted matrix */
 
 /* What a header says. Everything in it has been checked against the file's size. */
 typedef struct s24i_header {

@@ -305,7 +305,8 @@ s24_status s24_writer_write_quantized(s24_writer *writer, const char *name, cons
     REQUIRE(writer->ctx, !dense || !indices, S24_ERROR_ARGUMENT,
             "tensor \"%s\" was declared as a dense one, but is written with indices",
             s24i_show(name).text);
-    TRY(s24i_check_scales(writer->ctx, writer->path, name, scales, part->rows, part->cols,
+    TRY(s24i_check_scales(writer->ctx, writer->path, name, scales, part->rows,
+                          part->lift ? s24_lifted_cols(part->cols, part->lift) : part->cols,
                           part->group));
     if (dense) {
         TRY(s24i_writer_lay_out(writer));

@@ -28,6 +28,7 @@ typedef struct s24i_part {
     const char *layout; /* NULL: none, else the part is its stream */
     s24_format format;  /* of one in a sparse format, whose first part are the values; else 0 */
     int64_t block_rows, block_cols;
+    int lift;             /* of a lifted one, whose cols are those before; else 0 */
     size_t logical_bytes; /* of name, without its suffix */
 } s24i_part;
 
@@ -37,7 +38,7 @@ typedef struct s24i_out_file {
     const char *key, *value;   /* one more, or NULL */
     size_t packed;             /* how many packed tensors it has */
     int version;               /* 1; 2: some are quantised; 3: have a layout; 4: are transposed;
-                                  5: are dense; 6: are in a sparse format */
+                                  5: are dense; 6: are in a sparse format; 7: are lifted */
     int has_streams;           /* some have a layout */
     int fd;                    /* −1: not open */
     int is_used;               /* has a tensor, or is the only file */

@@ -80,15 +80,23 @@ static s24_status check_declared(const s24_writer *writer, const s24_tensor *ten
     REQUIRE(ctx, tensor->packed != S24_PACKED_DENSE || (tensor->bits && !tensor->layout),
             S24_ERROR_DTYPE, "packed tensor \"%s\" is dense, but not of integers",
             s24i_show(tensor->name).text);
+    const int lifted = tensor->packed == S24_PACKED_LIFTED;
+    REQUIRE(ctx, lifted == !!tensor->lift && !(lifted && tensor->layout), S24_ERROR_ARGUMENT,
+            "packed tensor \"%s\" has lift %d%s; only a lifted one has it, and no layout",
+            s24i_show(tensor->name).text, tensor->lift, lifted ? "" : " and is no lifted one");
+    const int64_t cols = s24i_stored_cols(tensor);
+    REQUIRE(ctx, cols, S24_ERROR_SHAPE,
+            "packed tensor \"%s\" is lifted by %d, which does not divide its %lld columns",
+            s24i_show(tensor->name).text, tensor->lift, (long long)tensor->shape[1]);
     if (tensor->layout) return check_layout(ctx, tensor);
     if (!tensor->bits) return S24_OK;
     REQUIRE(ctx, tensor->dtype == S24_I8 && (tensor->bits == 8 || tensor->bits == 4),
             S24_ERROR_DTYPE, "quantised tensor \"%s\" is %s of %d bits, expected i8 of 8 or 4",
             s24i_show(tensor->name).text, s24_dtype_name(tensor->dtype), tensor->bits);
-    REQUIRE(ctx, tensor->group == 64 || tensor->group == 128 || tensor->group == tensor->shape[1],
+    REQUIRE(ctx, tensor->group == 64 || tensor->group == 128 || tensor->group == cols,
             S24_ERROR_SHAPE,
             "quantised tensor \"%s\" has a scale for %lld columns, expected 64, 128 or all %lld",
-            s24i_show(tensor->name).text, (long long)tensor->group, (long long)tensor->shape[1]);
+            s24i_show(tensor->name).text, (long long)tensor->group, (long long)cols);
     return S24_OK;
 }
 
@@ -151,7 +159,8 @@ static void describe_packed(s24_writer *writer, const s24_tensor *tensor, int64_
     const int transposed = tensor->transposed == 1;
     const int dense = tensor->packed == S24_PACKED_DENSE;
     const int sparse = tensor->packed == S24_PACKED_SPARSE;
-    const int version = sparse           ? 6
+    const int version = tensor->lift     ? 7
+                        : sparse         ? 6
                         : dense          ? 5
                         : transposed     ? 4
                         : tensor->layout ? 3
@@ -169,6 +178,7 @@ static void describe_packed(s24_writer *writer, const s24_tensor *tensor, int64_
         part->block_rows = tensor->sparse->block_rows;
         part->block_cols = tensor->sparse->block_cols;
     }
+    part->lift = tensor->lift;
     if (part->layout) s24i_layout_dtype(&part->layout);
     part->logical_bytes = strlen(tensor->name);
     file->packed++;
@@ -187,7 +197,7 @@ static s24_status add_stream(s24_writer *writer, const s24_tensor *tensor)
 static s24_status add_canonical(s24_writer *writer, const s24_tensor *tensor)
 {
     const int dense = tensor->packed == S24_PACKED_DENSE;
-    const int64_t k = tensor->shape[1], values = dense ? k : k / 2;
+    const int64_t k = s24i_stored_cols(tensor), values = dense ? k : k / 2;
     if (tensor->bits == 4)
         TRY(add_part(writer, tensor, S24I_VALUES_SUFFIX, S24_U8, values / 2));
     else

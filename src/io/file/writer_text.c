@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* What the JSON of a writer's files says: the headers, and the index of a folder of several
    files. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -34,6 +35,14 @@ static void write_format(s24i_json_text *text, const s24i_part *part)
     s24i_json_put_integer(text, part->block_cols);
 }
 
+static void write_pattern(s24i_json_text *text, int lift)
+{
+    char pattern[16];
+    const int bytes = snprintf(pattern, sizeof pattern, "%d:%d", lift - 2, lift);
+    s24i_json_put(text, ",");
+    s24i_json_put_string(text, pattern, (size_t)bytes);
+}
+
 static void write_packed(s24i_json_text *text, const void *user)
 {
     const packed_parts *packed = user;
@@ -54,6 +63,7 @@ static void write_packed(s24i_json_text *text, const void *user)
             s24i_json_put_integer(text, part->group);
             if (part->dense) s24i_json_put(text, ",\"" S24I_DENSE "\"");
         }
+        if (part->lift) write_pattern(text, part->lift);
         if (part->transposed) s24i_json_put(text, ",\"" S24I_TRANSPOSED "\"");
         s24i_json_put(text, "]");
     }
@@ -82,7 +92,7 @@ static int write_metadata(s24i_json_text *text, const header *h)
 {
     static const char *const versions[] = {
         S24I_PACKED_VERSION,     S24I_PACKED_VERSION, S24I_QUANTIZED_VERSION, S24I_LAYOUT_VERSION,
-        S24I_TRANSPOSED_VERSION, S24I_DENSE_VERSION,  S24I_SPARSE_VERSION};
+        S24I_TRANSPOSED_VERSION, S24I_DENSE_VERSION,  S24I_SPARSE_VERSION,    S24I_LIFTED_VERSION};
     int count = 0;
     const char *key;
     s24i_json_walk walk = s24i_json_begin(h->file->metadata);
