@@ -408,6 +408,7 @@ static inline s24_dtype s24i_model_values(s24_dtype dtype)
 typedef struct s24i_source {
     s24_dense dense; /* data NULL when another one is set */
     s24_matrix *matrix;
+    int lift; /* of a lifted matrix, whose tokens have fewer columns; else 0 */
     s24_sparse *sparse;
     s24_laid_out laid_out;
     s24_quantized integers;           /* values NULL: none */

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "io/checkpoint/checkpoint.h"
 #include "model/model.h"
 #include "sparse24/language.h"
 
@@ -168,7 +169,8 @@ static s24_status check_sparse(s24_ctx *ctx, const s24_tensor *tensor)
    values are looked at; two of them are a group. */
 s24_status s24i_tensor_check_finite(s24_ctx *ctx, const s24_tensor *tensor)
 {
-    const int64_t row = tensor->shape[tensor->rank - 1] / (tensor->packed ? 2 : 1);
+    const int64_t row =
+        tensor->packed ? s24i_stored_cols(tensor) / 2 : tensor->shape[tensor->rank - 1];
     scan s = {.from = tensor->packed ? tensor->values : tensor->data,
               .dtype = tensor->dtype,
               .count = row};

@@ -33,11 +33,11 @@ static s24_status make_chosen(s24i_linear *linear, s24_model *model, s24_ctx *ct
 }
 
 /* Integers without activations of 8 bits are there for the memory that they save, and so is what a
-   checkpoint has in a sparse format: they run as they are, and no dense copy of them is made. */
+   checkpoint has in a sparse format or lifted: they run as they are, and no dense copy is made. */
 static int is_kept_small(const s24_model *model, const s24i_source *source)
 {
     const s24_matrix *matrix = source->matrix;
-    return source->scheme || source->sparse ||
+    return source->scheme || source->sparse || source->lift ||
            (matrix && s24_matrix_bits(matrix) && model->dtype != S24_I8);
 }
 
@@ -189,7 +189,7 @@ static s24_status join_matrices(s24i_linear *linear, s24_model *model, s24_ctx *
     TRY(s24i_alloc_elems(&bytes, ctx, n, row.scales + row.values + row.indices, "a joined weight"));
     uint8_t *values = bytes + (size_t)n * row.scales, *indices = values + (size_t)n * row.values;
     s24_status status = copy_rows(bytes, values, indices, ctx, sources, count);
-    s24i_source joined = {.wide = sources[0].wide};
+    s24i_source joined = {.wide = sources[0].wide, .lift = sources[0].lift};
     const s24_quantized from = {.rows = n,
                                 .cols = s24_matrix_cols(first),
                                 .bits = s24_matrix_bits(first),
@@ -215,7 +215,8 @@ static int can_be_joined(const s24i_source *sources, int count)
     for (int i = 0; i < count; i++) {
         const s24_matrix *other = sources[i].matrix;
         if (sources[i].laid_out.data || sources[i].integers.values || sources[i].sparse ||
-            !first != !other || sources[i].wide != sources[0].wide)
+            !first != !other || sources[i].wide != sources[0].wide ||
+            sources[i].lift != sources[0].lift)
             return 0;
         if (first && (s24_matrix_dtype(first) != s24_matrix_dtype(other) ||
                       s24_matrix_bits(first) != s24_matrix_bits(other) ||

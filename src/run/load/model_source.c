@@ -52,7 +52,8 @@ static s24i_source in_place(const s24i_loader *l, const s24_tensor *tensor)
 static s24_status convert_matrix(s24_matrix **out, s24i_loader *l, int slot, const s24_matrix *from,
                                  const s24_tensor *tensor)
 {
-    const int64_t rows = tensor->shape[0], cols = tensor->shape[1], count = rows * (cols / 2);
+    const int64_t rows = tensor->shape[0], cols = s24i_stored_cols(tensor);
+    const int64_t count = rows * (cols / 2);
     const s24_dtype dtype = s24i_model_values(l->dtype);
     TRY(s24i_alloc_elems(&l->buffers[slot], l->ctx, count, s24_dtype_bytes(dtype), "a weight"));
     TRY(s24_convert(l->buffers[slot], dtype, s24_matrix_values(from), tensor->dtype, count));
@@ -67,11 +68,30 @@ static s24_status convert_matrix(s24_matrix **out, s24i_loader *l, int slot, con
                                   rows, cols);
 }
 
+/* A packed tensor by way of f32: dense, or packed anew. */
+static s24_status source_floats(s24i_loader *l, int slot, const s24_tensor *tensor, int stays_dense)
+{
+    s24i_source *source = &l->sources[slot];
+    const s24_matrix_opts opts = {.size = sizeof opts, .dtype = s24i_model_values(l->dtype)};
+    s24_dense dense;
+    TRY(buffer(l, slot, &dense, tensor));
+    TRY(s24_tensor_to_dense(l->ctx, &dense, tensor));
+    if (stays_dense) {
+        source->dense = dense;
+        return S24_OK;
+    }
+    source->lift = tensor->lift;
+    return source->lift ? s24_matrix_lift(&source->matrix, l->ctx, &dense, source->lift)
+                        : s24_matrix_create(&source->matrix, l->ctx, &dense, &opts);
+}
+
 /* A packed tensor: used as it is, or with its values converted when the model computes in another
-   dtype, or through f32 where it computes dense or integers have scales that do not fit. */
+   dtype, or through f32 where it computes dense, as a device does with lifted ones, or integers
+   have scales that do not fit. */
 static s24_status source_packed(s24i_loader *l, int slot, const s24_tensor *tensor)
 {
     s24i_source *source = &l->sources[slot];
+    const int stays_dense = l->opts.dense || (tensor->lift && l->opts.device);
     s24_matrix *matrix;
     /* Query, key and value that are one after the other were joined before. */
     if (slot <= S24I_VALUE && l->joined) return S24_OK;
@@ -79,28 +99,15 @@ static s24_status source_packed(s24i_loader *l, int slot, const s24_tensor *tens
         *source = in_place(l, tensor);
         return S24_OK;
     }
+    const int as_stored = runs_as_stored(l, tensor);
+    if (stays_dense || (tensor->bits && !as_stored))
+        return source_floats(l, slot, tensor, stays_dense);
+    source->lift = tensor->lift;
+    if (as_stored) return s24_tensor_matrix(&source->matrix, l->ctx, tensor);
     TRY(s24_tensor_matrix(&matrix, l->ctx, tensor));
-    if (runs_as_stored(l, tensor)) {
-        source->matrix = matrix;
-        return S24_OK;
-    }
-    s24_dense dense;
-    s24_status status;
-    if (!l->opts.dense && !tensor->bits) {
-        status = convert_matrix(&source->matrix, l, slot, matrix, tensor);
-        s24_matrix_destroy(matrix);
-        return status;
-    }
-    status = buffer(l, slot, &dense, tensor);
-    if (status == S24_OK) status = s24_matrix_to_dense(l->ctx, &dense, matrix);
+    const s24_status status = convert_matrix(&source->matrix, l, slot, matrix, tensor);
     s24_matrix_destroy(matrix);
-    if (status != S24_OK) return status;
-    if (l->opts.dense) {
-        source->dense = dense;
-        return S24_OK;
-    }
-    const s24_matrix_opts opts = {.size = sizeof opts, .dtype = s24i_model_values(l->dtype)};
-    return s24_matrix_create(&source->matrix, l->ctx, &dense, &opts);
+    return status;
 }
 
 /* [n, k] of a weight that is stored [k, n]. */

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* A 2:4 weight in the order of its kernel, made from the canonical form. */
+/* A 2:4 weight, or a lifted one, in the order of its kernel, made from the canonical form. */
 #include "run/weight/weight_plan.h"
 
 static int takes(const s24_model *model, const s24i_source *source)
@@ -8,10 +8,12 @@ static int takes(const s24_model *model, const s24i_source *source)
 }
 
 /* Of integers, as stored or made here by a scheme. */
-static s24_status plan_integers(s24_plan **plan, s24_ctx *ctx, const s24_matrix *from,
+static s24_status plan_integers(s24_plan **plan, s24_ctx *ctx, const s24i_source *source,
                                 const char *scheme, s24_dtype activations)
 {
-    const s24_plan_opts opts = {.size = sizeof opts, .activations = activations};
+    const s24_plan_opts opts = {
+        .size = sizeof opts, .activations = activations, .lift = source->lift};
+    const s24_matrix *from = source->matrix;
     s24_matrix *matrix;
     if (s24_matrix_bits(from)) return s24_plan_create(plan, ctx, from, &opts);
     TRY(s24_matrix_quantize(&matrix, ctx, from, scheme));
@@ -26,10 +28,10 @@ static s24_status make(s24i_weight *weight, const s24_model *model, s24_ctx *ctx
     s24_plan **plan = &((s24i_planned_weight *)weight)->plan;
     /* A scale a row, and each token quantised as it comes. */
     if (model->dtype == S24_I8 && !source->wide)
-        return plan_integers(plan, ctx, source->matrix, "int8", S24_I8);
-    if (source->scheme)
-        return plan_integers(plan, ctx, source->matrix, source->scheme, S24_DTYPE_NONE);
-    return s24_plan_create(plan, ctx, source->matrix, NULL);
+        return plan_integers(plan, ctx, source, "int8", S24_I8);
+    if (source->scheme) return plan_integers(plan, ctx, source, source->scheme, S24_DTYPE_NONE);
+    const s24_plan_opts opts = {.size = sizeof opts, .lift = source->lift};
+    return s24_plan_create(plan, ctx, source->matrix, &opts);
 }
 
 const s24i_weight_kind s24i_weight_packed = {S24I_PLANNED_WEIGHT, .name = "2:4", .takes = takes,
