@@ -362,7 +362,10 @@ int cli_writer(cli_app *cli, s24_writer **out, const s24_checkpoint *checkpoint,
 void cli_transposed_json(json_t *object, const s24_tensor *tensor);
 /* Names a quantised tensor's scheme; NULL for any other. */
 const char *cli_scheme(const s24_tensor *tensor);
-/* Writes the sparse format of a tensor, "bsr:64x64"; returns text, NULL: it is in none. */
+/* Gives the columns of a packed tensor's 2:4 matrix: k, or what k is lifted into. */
+int64_t cli_stored_cols(const s24_tensor *tensor);
+/* Writes the sparse format of a tensor, "bsr:64x64", or "6:8" of a lifted one; returns text, NULL:
+   it is in none. */
 enum { CLI_FORMAT_BYTES = 32 };
 const char *cli_format(char text[CLI_FORMAT_BYTES], const s24_tensor *tensor);
 /* Gives the share of such a tensor that is stored, blocks with all that is in them. */

@@ -119,20 +119,27 @@ int cli_writer(cli_app *cli, s24_writer **out, const s24_checkpoint *checkpoint,
     return cli_status(cli, status);
 }
 
+int64_t cli_stored_cols(const s24_tensor *tensor)
+{
+    return tensor->lift ? s24_lifted_cols(tensor->shape[1], tensor->lift) : tensor->shape[1];
+}
+
 const char *cli_scheme(const s24_tensor *tensor)
 {
     const char *name = NULL;
     int bits;
     int64_t group;
     for (int i = 0; tensor->bits && (name = s24_scheme_name(i, &bits, &group)); i++)
-        if (bits == tensor->bits && (group ? group : tensor->shape[1]) == tensor->group) break;
+        if (bits == tensor->bits && (group ? group : cli_stored_cols(tensor)) == tensor->group)
+            break;
     return name;
 }
 
 const char *cli_format(char text[CLI_FORMAT_BYTES], const s24_tensor *tensor)
 {
     const s24_sparse_parts *p = tensor->sparse;
-    if (!p) return NULL;
+    if (tensor->lift) snprintf(text, CLI_FORMAT_BYTES, "%d:%d", tensor->lift - 2, tensor->lift);
+    if (!p) return tensor->lift ? text : NULL;
     const char *name = s24_format_name(p->format);
     snprintf(text, CLI_FORMAT_BYTES, "%s", name);
     if (p->format == S24_FORMAT_BSR)
@@ -143,6 +150,7 @@ const char *cli_format(char text[CLI_FORMAT_BYTES], const s24_tensor *tensor)
 double cli_stored_share(const s24_tensor *tensor)
 {
     const s24_sparse_parts *p = tensor->sparse;
+    if (tensor->lift) return (double)(tensor->lift - 2) / tensor->lift;
     const int64_t cells = p->format == S24_FORMAT_BSR ? p->block_rows * p->block_cols : 1;
     return (double)(p->stored * cells) / ((double)p->rows * (double)p->cols);
 }

@@ -190,8 +190,8 @@ static void finding_line(cli_app *cli, const s24_tensor *tensor, const finding *
               tensor->name, (long long)stored.rows, (long long)stored.cols,
               s24_dtype_name(tensor->dtype),
               tensor->packed == 1 ? " packed"
+              : format[1]         ? format
               : tensor->bits      ? " integers"
-              : tensor->sparse    ? format
                                   : "",
               matrix, transposed ? " transposed" : "", reason);
 }

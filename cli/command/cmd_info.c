@@ -63,7 +63,7 @@ static void sparse_form(char text[FORM_BYTES / 2], const s24_tensor *tensor)
 {
     char format[CLI_FORMAT_BYTES];
     if (!cli_format(format, tensor)) return;
-    const char *block = strchr(format, ':');
+    const char *block = tensor->lift ? NULL : strchr(format, ':');
     snprintf(text, FORM_BYTES / 2, "%s%s%.4g %%", block ? block + 1 : "", block ? " " : "",
              100 * cli_stored_share(tensor));
 }
@@ -87,7 +87,7 @@ static const char *form_of(char text[FORM_BYTES], const s24_tensor *tensor)
 
 static void tensor_line(cli_app *cli, const s24_tensor *tensor, int width)
 {
-    char shape[192] = "[", form[FORM_BYTES];
+    char shape[192] = "[", form[FORM_BYTES], pattern[CLI_FORMAT_BYTES];
     size_t used = 1;
     for (int d = 0; d < tensor->rank; d++)
         used += (size_t)snprintf(shape + used, sizeof shape - used, "%s%lld", d ? ", " : "",
@@ -96,6 +96,7 @@ static void tensor_line(cli_app *cli, const s24_tensor *tensor, int width)
     cli_print(cli, "%-5s %-18s %-5s %-*s %12zu  %s", s24_dtype_name(tensor->dtype), shape,
               tensor->packed == 1 ? "2:4"
               : tensor->sparse    ? s24_format_name(tensor->sparse->format)
+              : tensor->lift      ? cli_format(pattern, tensor)
                                   : "dense",
               width, form_of(form, tensor), tensor->bytes, tensor->name);
 }

@@ -26,7 +26,8 @@ static const cli_option pack_table[] = {
      layout_name},
     {"format", 0, CLI_TEXT, offsetof(struct pack_options, format), "FORMAT", NULL,
      "Store what is not zero, of any tensor, in place of 2:4: bsr:64x64 (or another block: whole "
-     "blocks), csr, csc or coo. Models run such weights on the CPU.",
+     "blocks), csr, csc or coo; or 6:8 (or 4:6, 8:10 … 30:32) of tensors that are. Models run "
+     "such weights on the CPU.",
      NULL},
     {"quantize", 0, CLI_CHOICE, offsetof(struct pack_options, quantize), NULL, NULL,
      "Store integers with a scale per row, or per 64 or 128 columns, instead of the values.",
@@ -51,7 +52,7 @@ static const cli_rule pack_rules[] = {
     {CLI_ONLY_WITH, "ids", "quantize", NULL},
     {CLI_NOT_WITH, "calibration", "dense quantize-head",
      "rounds to nearest; pack once more for it"},
-    {CLI_NOT_WITH, "format", "quantize layout=cpu", "is of floats as they are"},
+    {CLI_NOT_WITH, "format", "layout=cpu", "is of floats as they are"},
     {CLI_NOT_WITH, "quantize", "layout=cpu", "is of floats; integers are stored canonically"},
     {CLI_ONE_OF, NULL, NULL, NULL}};
 
@@ -73,6 +74,8 @@ static const cli_example pack_examples[] = {
      "A language model's head too, which each new token reads whole."},
     {"sparse24 pack model-blocks model-bsr --format bsr:64x64",
      "What 'prune --pattern block:64x64:0.8' left, at a fifth of its size."},
+    {"sparse24 pack model-68 model-packed --format 6:8",
+     "What 'prune --pattern 6:8' left, at four fifths of its size."},
     {"sparse24 pack model-packed model-here --layout cpu",
      "A copy that loads faster on this kind of CPU, and whose weights processes share."},
     {NULL, NULL}};
@@ -258,7 +261,9 @@ const cli_command cmd_pack = {
         "of a language model.\n"
         "With --format any tensor is stored as what of it is not zero, in rows, columns, "
         "coordinates or blocks, and one that would not be smaller so stays as it is. Models run "
-        "with such weights; 'plan --formats' says from which share of zeros that is faster.",
+        "with such weights; 'plan --formats' says from which share of zeros that is faster. With "
+        "--format 6:8 tensors of that pattern are packed as 2:4 ones of 1.5 times the columns, "
+        "also with --quantize; those that are packed already stay 2:4.",
     .examples = pack_examples,
     .options = pack_table,
     .rules = pack_rules,

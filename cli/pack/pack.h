@@ -34,6 +34,7 @@ typedef struct pack_job {
     pack_scheme scheme, head_by; /* of the selected, and of the head */
     const s24_tensor *head;      /* a language model's, where it is quantised */
     s24_sparse_parts format;     /* --format's, sides alone; format 0: 2:4 */
+    int lift;                    /* --format 6:8's 8; 0: 2:4 */
     s24_device *device;          /* NULL: the CPU */
     const s24_checkpoint *checkpoint;
     s24_writer *writer;
@@ -50,6 +51,9 @@ int pack_wants_layout(const pack_job *j);
 int pack_is_selected(const pack_job *j, const s24_tensor *tensor);
 /* Reads --format. */
 int pack_read_format(pack_job *j);
+/* Makes the numbers [n, k] of a tensor in its own dtype: where they lie, or in memory of their own,
+   which is the caller's. */
+s24_status pack_numbers(s24_dense *out, void **own, pack_job *j, const s24_tensor *tensor);
 /* Makes a tensor [n, k] of the job's format. */
 s24_status pack_make_sparse(s24_sparse **out, pack_job *j, const s24_tensor *tensor);
 /* Writes a tensor in it. */

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Packs with --format: tensors become matrices in rows, columns, coordinates or blocks, whatever
-   they were, and lose nothing. */
+   they were, and lose nothing; 6:8 and its kin are packed as 2:4 is (pack_tensor.c). */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +13,16 @@ int pack_read_format(pack_job *j)
     char name[8] = "", extra;
     int rows = 0, cols = 0;
     if (!text) return CLI_OK;
+    j->lift = s24_pattern_lift(text);
+    if (j->lift && j->options->passages.path && j->scheme.name)
+        return cli_fail(j->cli, CLI_USAGE,
+                        "--calibration rounds 2:4 alone; without it --format %s is rounded to "
+                        "nearest",
+                        text);
+    if (j->lift) return CLI_OK;
+    if (j->scheme.name)
+        return cli_fail(j->cli, CLI_USAGE,
+                        "--format %s is of floats as they are, not of --quantize", text);
     const int found = sscanf(text, "%7[a-z]:%dx%d%c", name, &rows, &cols, &extra);
     j->format.format = s24_format_parse(name);
     j->format.block_rows = rows;
@@ -26,13 +36,12 @@ int pack_read_format(pack_job *j)
     if (fits && s24_sparse_check(j->cli->ctx, &kind) == S24_OK) return CLI_OK;
     return cli_fail(j->cli, CLI_USAGE,
                     "--format: '%s' is none; expected coo, csr, csc, or bsr with a block: bsr:1x4, "
-                    "bsr:4x1, or a square of 8, 16, 32, 64 or 128 as bsr:64x64",
+                    "bsr:4x1, or a square of 8, 16, 32, 64 or 128 as bsr:64x64; or a pattern of "
+                    "two zeros in an even number of 6 to 32: 4:6, 6:8, 8:10",
                     text);
 }
 
-/* Makes the numbers [n, k] of a tensor in its own dtype: where they lie, or in memory of their own,
-   which is the caller's. */
-static s24_status numbers_of(s24_dense *out, void **own, pack_job *j, const s24_tensor *tensor)
+s24_status pack_numbers(s24_dense *out, void **own, pack_job *j, const s24_tensor *tensor)
 {
     s24_ctx *ctx = j->cli->ctx;
     const int turned = tensor->transposed == 1 && !tensor->packed;
@@ -59,7 +68,7 @@ s24_status pack_make_sparse(s24_sparse **out, pack_job *j, const s24_tensor *ten
     s24_dense numbers;
     void *own;
     *out = NULL;
-    s24_status status = numbers_of(&numbers, &own, j, tensor);
+    s24_status status = pack_numbers(&numbers, &own, j, tensor);
     if (status == S24_OK) status = s24_sparse_create(out, ctx, &numbers, &j->format);
     free(own);
     return pack_of_tensor(j, tensor, status);

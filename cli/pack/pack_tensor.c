@@ -16,10 +16,16 @@ pack_scheme pack_scheme_named(const char *name)
     return found;
 }
 
+/* Gives the lift of a tensor that is packed: what is packed already keeps it. */
+static int lift_of(const pack_job *j, const s24_tensor *tensor)
+{
+    return tensor->packed ? tensor->lift : j->lift;
+}
+
 /* Names the layout that a tensor of floats is packed into; NULL: the canonical one. */
 static const char *layout_of(const pack_job *j, const s24_tensor *tensor)
 {
-    if (!pack_wants_layout(j) || tensor->bits) return NULL;
+    if (!pack_wants_layout(j) || tensor->bits || tensor->lift) return NULL;
     return s24_layout_of(j->cli->ctx, tensor->dtype);
 }
 
@@ -70,25 +76,28 @@ void pack_declare(void *user, s24_tensor *tensor)
     const pack_scheme by = scheme_of(j, tensor);
     if (to == STAYS) return;
     const s24_dense matrix = pack_shape(tensor), stored = cli_tensor_view(tensor);
+    const int lift = to == PACKED ? lift_of(j, tensor) : 0;
     tensor->shape[0] = j->packing ? matrix.rows : stored.rows;
     tensor->shape[1] = j->packing ? matrix.cols : stored.cols;
     tensor->packed = to == INTEGERS ? S24_PACKED_DENSE
                      : to == SPARSE ? S24_PACKED_SPARSE
+                     : lift         ? S24_PACKED_LIFTED
                                     : to == PACKED;
+    tensor->lift = lift;
     if (to == SPARSE) tensor->sparse = &j->sparse[index];
     tensor->dtype = stored.dtype;
     tensor->bits = by.bits;
     tensor->layout = to == PACKED && !by.bits ? layout_of(j, tensor) : NULL;
     if (!by.bits) return;
     tensor->dtype = S24_I8;
-    tensor->group = by.group ? by.group : tensor->shape[1];
+    tensor->group = by.group ? by.group : cli_stored_cols(tensor);
 }
 
 /* Asks whether these are integers of another kind than the options ask for. */
 static int is_of_another_scheme(const pack_job *j, const s24_tensor *tensor)
 {
     const pack_scheme by = scheme_of(j, tensor);
-    const int64_t group = by.group ? by.group : tensor->shape[1];
+    const int64_t group = by.group ? by.group : cli_stored_cols(tensor);
     return by.name && tensor->bits && (tensor->bits != by.bits || tensor->group != group) &&
            (is_head(j, tensor) || pack_is_selected(j, tensor));
 }
@@ -113,10 +122,11 @@ static int check_shape(const pack_job *j, const s24_tensor *tensor)
     s24_status status = s24_tensor_check_sides(j->cli->ctx, j->checkpoint, tensor, 1);
     if (status != S24_OK) return cli_status(j->cli, status);
     const s24_dense matrix = pack_shape(tensor);
-    if (!j->format.format && matrix.cols % 4 != 0)
+    const int group = lift_of(j, tensor) ? lift_of(j, tensor) : 4;
+    if (!j->format.format && matrix.cols % group != 0)
         return cli_fail(j->cli, CLI_FORMAT,
-                        "tensor %s: k = %lld is no multiple of 4; leave it out with --exclude",
-                        tensor->name, (long long)matrix.cols);
+                        "tensor %s: k = %lld is no multiple of %d; leave it out with --exclude",
+                        tensor->name, (long long)matrix.cols, group);
     if (matrix.rows == 0 || matrix.cols == 0)
         return cli_fail(j->cli, CLI_FORMAT,
                         "tensor %s: [%lld, %lld] is empty; leave it out with --exclude",
@@ -124,16 +134,11 @@ static int check_shape(const pack_job *j, const s24_tensor *tensor)
     return CLI_OK;
 }
 
-/* With --dense: asks whether a tensor that is to be packed is not 2:4. */
+/* With --dense: asks whether a tensor that is to be packed is not 2:4, or of --format's pattern. */
 static int is_dense(pack_job *j, const s24_tensor *tensor)
 {
-    s24_matrix *matrix;
-    const s24_matrix_opts opts = {.size = sizeof opts, .transpose = tensor->transposed == 1};
-    const s24_dense view = cli_tensor_view(tensor);
-    if (!j->options->dense || tensor->packed) return 0;
-    const s24_status status = s24_matrix_create(&matrix, j->cli->ctx, &view, &opts);
-    s24_matrix_destroy(matrix);
-    return status == S24_ERROR_NOT_TWO_FOUR;
+    return j->options->dense && !tensor->packed &&
+           pack_check_two_four(j, tensor) == S24_ERROR_NOT_TWO_FOUR;
 }
 
 /* Settles what becomes of a tensor with --format: one that would not be smaller stays. */
@@ -180,7 +185,7 @@ static s24_status write_quantized(pack_job *j, const s24_tensor *tensor, const s
                                   size_t *bytes)
 {
     s24_ctx *ctx = j->cli->ctx;
-    const size_t cells = (size_t)tensor->shape[0] * (size_t)tensor->shape[1];
+    const size_t cells = (size_t)(s24_matrix_rows(matrix) * s24_matrix_cols(matrix));
     const size_t values = cells / (16 / (size_t)j->scheme.bits);
     void *memory = malloc(values);
     if (!memory) return s24_ctx_fail(ctx, S24_ERROR_MEMORY, "no memory for %zu values", values);
@@ -237,6 +242,18 @@ static s24_status write_integers(pack_job *j, const s24_tensor *tensor, size_t *
     return status;
 }
 
+/* Makes a dense tensor the lifted matrix of one [n, k]. */
+static s24_status lift_tensor(s24_matrix **out, pack_job *j, const s24_tensor *tensor)
+{
+    s24_dense numbers;
+    void *own;
+    *out = NULL;
+    s24_status status = pack_numbers(&numbers, &own, j, tensor);
+    if (status == S24_OK) status = s24_matrix_lift(out, j->cli->ctx, &numbers, j->lift);
+    free(own);
+    return status;
+}
+
 /* Makes the tensor a 2:4 matrix of floats [n, k]. A device turns nothing: what is stored [k, n] is
    packed here. */
 static s24_status matrix_of(s24_matrix **out, pack_job *j, const s24_tensor *tensor)
@@ -245,6 +262,7 @@ static s24_status matrix_of(s24_matrix **out, pack_job *j, const s24_tensor *ten
     const s24_dense view = cli_tensor_view(tensor);
     const s24_matrix_opts opts = {.size = sizeof opts, .transpose = tensor->transposed == 1};
     if (tensor->packed) return s24_tensor_matrix(out, ctx, tensor);
+    if (j->lift) return lift_tensor(out, j, tensor);
     if (!j->device || opts.transpose) return s24_matrix_create(out, ctx, &view, &opts);
     return s24_device_matrix_create(out, ctx, j->device, &view, NULL, NULL);
 }

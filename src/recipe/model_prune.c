@@ -30,12 +30,15 @@ static s24_status declare(const s24i_pruner *pruner)
         } else if (taken) {
             const s24_dense matrix = s24i_pruner_matrix(NULL, &tensor);
             tensor.dtype = s24i_pruner_dtype(pruner, &tensor);
-            tensor.packed = pruner->opts.packed;
+            tensor.packed = !pruner->opts.packed ? 0 : pruner->lift ? S24_PACKED_LIFTED : 1;
+            tensor.lift = pruner->lift;
             tensor.shape[s24i_lies_turned(&tensor)] = matrix.rows;
             tensor.shape[!s24i_lies_turned(&tensor)] = matrix.cols;
             tensor.bits = pruner->bits;
             if (tensor.bits) tensor.dtype = S24_I8;
-            tensor.group = pruner->group ? pruner->group : matrix.cols;
+            tensor.group = pruner->group  ? pruner->group
+                           : pruner->lift ? s24_lifted_cols(matrix.cols, pruner->lift)
+                                          : matrix.cols;
             tensor.layout = NULL;
         } else if (selected) {
             s24_ctx_log(pruner->ctx, S24_LOG_WARNING,
@@ -178,9 +181,12 @@ static s24_status read_options(s24i_pruner *pruner, const s24_model_prune_opts *
     REQUIRE(pruner->ctx, s24_pattern_group(known->prune.pattern), S24_ERROR_ARGUMENT,
             "\"%s\" is no pattern; s24_pattern_syntax lists them",
             s24i_show(known->prune.pattern).text);
+    pruner->lift = known->packed ? s24_pattern_lift(known->prune.pattern) : 0;
     REQUIRE(pruner->ctx,
-            !known->packed || !known->prune.pattern || !strcmp(known->prune.pattern, "2:4"),
-            S24_ERROR_ARGUMENT, "the option packed of pruning is of the pattern 2:4, not %s",
+            !known->packed || !known->prune.pattern || !strcmp(known->prune.pattern, "2:4") ||
+                pruner->lift,
+            S24_ERROR_ARGUMENT,
+            "the option packed of pruning is of the pattern 2:4, or 6:8 and its kin, not %s",
             known->prune.pattern);
     TRY(check_scope(pruner));
     TRY(read_masks(pruner));

@@ -16,6 +16,7 @@ typedef struct s24i_pruner {
     s24_writer *writer;        /* with every tensor declared */
     int bits;                  /* of opts.quantize; 0: floats */
     int64_t group;             /* of it; 0: the row */
+    int lift;                  /* of a pattern such as 6:8 that is written packed; else 0 */
     const char *const *tried;  /* patterns that are measured on the dense model; NULL: it prunes */
     int64_t tried_count;
     s24i_scope *scope; /* of opts.global; else NULL */

@@ -49,10 +49,17 @@ s24_status s24i_pruner_load(const s24i_pruner *pruner, float *w, const s24_tenso
     return status;
 }
 
+/* Of a pruned weight; lifted, if its pattern is. */
+static s24_status make_matrix(s24_matrix **out, const s24i_pruner *pruner, const s24_dense *pruned)
+{
+    return pruner->lift ? s24_matrix_lift(out, pruner->ctx, pruned, pruner->lift)
+                        : s24_matrix_create(out, pruner->ctx, pruned, NULL);
+}
+
 static s24_status write_packed(const s24i_pruner *pruner, const s24_dense *pruned, const char *name)
 {
     s24_matrix *matrix;
-    TRY(s24_matrix_create(&matrix, pruner->ctx, pruned, NULL));
+    TRY(make_matrix(&matrix, pruner, pruned));
     const s24_status status = s24_writer_write_packed(
         pruner->writer, name, s24_matrix_values(matrix), s24_matrix_indices(matrix));
     s24_matrix_destroy(matrix);
@@ -270,11 +277,14 @@ static s24_status write_integers(const s24i_pruner *pruner, const s24_dense *w, 
 {
     s24_ctx *ctx = pruner->ctx;
     s24_matrix *matrix, *integers = NULL;
-    TRY(s24_matrix_create(&matrix, ctx, w, NULL));
-    s24_status status = opts->stats ? s24_matrix_round(&integers, report, ctx, matrix, opts)
-                                    : s24_matrix_quantize(&integers, ctx, matrix, opts->scheme);
+    TRY(make_matrix(&matrix, pruner, w));
+    s24_status status = opts->stats && !pruner->lift
+                            ? s24_matrix_round(&integers, report, ctx, matrix, opts)
+                            : s24_matrix_quantize(&integers, ctx, matrix, opts->scheme);
     if (status == S24_OK) status = write_quantized(pruner, integers, name);
-    if (status == S24_OK) status = s24_matrix_to_dense(ctx, w, integers);
+    if (status == S24_OK)
+        status = pruner->lift ? s24_lifted_to_dense(ctx, w, integers, pruner->lift)
+                              : s24_matrix_to_dense(ctx, w, integers);
     s24_matrix_destroy(integers);
     s24_matrix_destroy(matrix);
     return status;
