@@ -26,8 +26,8 @@ static const cli_option options[] = {
     {"rows", 0, CLI_FLAG, offsetof(struct plan_options, rows), NULL, NULL,
      "Also time for this shape each row of kernels that could be taken.", NULL},
     {"formats", 0, CLI_FLAG, offsetof(struct plan_options, formats), NULL, NULL,
-     "Also time weights in rows and in blocks, as pack --format stores them, with more and more "
-     "zeros: from which share on they are faster than dense and than 2:4.",
+     "Also time 6:8, and weights in rows and in blocks, as pack --format stores them, with more "
+     "and more zeros: from which share on they are faster than dense and than 2:4.",
      NULL},
     {"largest", 0, CLI_COUNT, offsetof(struct plan_options, largest), "N", "8192",
      "Measure no K or N beyond this (at least 128); larger ones are extrapolated.", NULL},
@@ -294,9 +294,9 @@ static json_t *formats_json(const advice *a)
     for (int i = 0; i < a->format_count; i++) {
         const plan_format *f = &a->formats[i];
         json_t *format = json_object(), *times = json_array();
-        for (int s = 0; s < PLAN_SHARES; s++) {
+        for (int s = 0; s < f->count; s++) {
             json_t *one = json_object();
-            json_object_set_new(one, "zeros", cli_real(0.01 * plan_share(s)));
+            json_object_set_new(one, "zeros", cli_real(0.01 * f->shares[s]));
             json_object_set_new(one, "ms", cli_real(1e3 * f->seconds[s]));
             json_array_append_new(times, one);
         }
@@ -381,8 +381,10 @@ static void print_formats(const advice *a)
         const plan_format *f = &a->formats[i];
         char dense[16], two_four[16];
         printf("%-10s ms", f->name);
-        for (int s = 0; s < PLAN_SHARES; s++)
+        for (int s = 0; s < f->count; s++)
             printf(" %9.4f", 1e3 * f->seconds[s]);
+        for (int s = f->count; s < PLAN_SHARES; s++)
+            printf(" %9s", s == f->count ? "(25 %)" : "");
         printf("  %s, %s\n", share_text(dense, plan_format_from(f, f->dense)),
                share_text(two_four, plan_format_from(f, f->two_four)));
     }

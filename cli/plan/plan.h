@@ -82,15 +82,17 @@ int plan_rows(cli_app *cli, plan_row rows[PLAN_ROWS], int *count, bench_shape sh
 
 /* ---- plan_formats.c -------------------------------------------------------------------------- */
 
-enum { PLAN_FORMATS = 5, PLAN_SHARES = 6 };
+enum { PLAN_FORMATS = 6, PLAN_SHARES = 6 };
 
 /* Holds least times, of the rivals' those that were taken in turns with the format's. */
 typedef struct plan_format {
-    char name[16]; /* as pack's --format has it */
+    char name[32]; /* as pack's --format has it */
+    int count;     /* of shares of zeros, in percent */
+    const int *shares;
     double dense, two_four, seconds[PLAN_SHARES];
 } plan_format;
 
-/* Gives the share of zeros, in percent, of an index below PLAN_SHARES. */
+/* Gives the share of zeros, in percent, of an index below PLAN_SHARES, of all formats but 6:8. */
 int plan_share(int index);
 /* Times each format that divides the shape, on the context's threads. */
 int plan_formats(cli_app *cli, plan_format formats[PLAN_FORMATS], int *count, bench_shape shape,

@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * From which share of zeros on do rows and blocks that are not 2:4 beat dense and 2:4? Times them
- * for one shape at rising shares, each in turns with the dense engine and the 2:4 product; least
- * times, since other work that runs as well delays one or the other.
+ * From which share of zeros on do rows and blocks that are not 2:4 beat dense and 2:4, and does 6:8
+ * at its own share? Times them for one shape, each in turns with the dense engine and the 2:4
+ * product; least times, since other work that runs as well delays one or the other.
  */
 #include <stdio.h>
+#include <string.h>
 
 #include "plan/plan.h"
 
 static const int shares[PLAN_SHARES] = {50, 60, 70, 80, 90, 95};
-static const int blocks[PLAN_FORMATS] = {1, 16, 32, 64, 128}; /* 1: in rows */
+static const int lifted_share[] = {25};
+static const int blocks[PLAN_FORMATS] = {0, 1, 16, 32, 64, 128}; /* 0: 6:8, 1: in rows */
+enum { LIFT = 8 };
 
 int plan_share(int index)
 {
@@ -138,6 +141,27 @@ static s24_status make_weight(s24_sparse **out, const measuring *m, int block, i
     return status;
 }
 
+/* Makes a plan of a 6:8 weight, the two zeros of each group in other places than the last one's. */
+static s24_status plan_lifted(s24_plan **out, measuring *m)
+{
+    const s24_plan_opts opts = {.size = sizeof opts, .lift = LIFT};
+    const s24_dense w = {m->narrow, m->dtype, m->shape.n, m->shape.k, 0};
+    const size_t size = s24_dtype_bytes(m->dtype);
+    const int64_t groups = w.rows * w.cols / LIFT;
+    char ones[8];
+    s24_matrix *matrix;
+    memcpy(ones, m->narrow, size);
+    for (int64_t g = 0; g < groups; g++)
+        for (int64_t i = 0; i < 2; i++)
+            memset((char *)m->narrow + (size_t)(g * LIFT + (g + 3 * i) % LIFT) * size, 0, size);
+    s24_status status = s24_matrix_lift(&matrix, m->ctx, &w, LIFT);
+    for (int64_t i = 0; i < w.rows * w.cols; i++)
+        memcpy((char *)m->narrow + (size_t)i * size, ones, size);
+    if (status == S24_OK) status = s24_plan_create(out, m->ctx, matrix, &opts);
+    s24_matrix_destroy(matrix);
+    return status;
+}
+
 /* ---- times ----------------------------------------------------------------------------------- */
 
 /* Times the format at every share, next to both rivals. */
@@ -146,35 +170,45 @@ static int time_runners(measuring *m, plan_format *f, runner *runners)
     enum { RIVALS = 2 };
     const bench_effort effort = {.rounds = 7, .min_seconds = 2e-3};
     bench_turn turns[RIVALS + PLAN_SHARES];
-    for (int i = 0; i < RIVALS + PLAN_SHARES; i++) {
+    for (int i = 0; i < RIVALS + f->count; i++) {
         runner *r = !i ? &m->dense : i == 1 ? &m->two_four : &runners[i - RIVALS];
         turns[i] = (bench_turn){.run = run, .state = r};
         if (run(r)) return cli_fail(m->cli, CLI_IO, "our product: %s", s24_ctx_error(m->ctx));
     }
-    const int code = bench_interleave(m->cli, turns, RIVALS + PLAN_SHARES, &effort);
+    const int code = bench_interleave(m->cli, turns, RIVALS + f->count, &effort);
     if (code != CLI_OK) return code;
     f->dense = turns[0].times.min;
     f->two_four = turns[1].times.min;
-    for (int i = 0; i < PLAN_SHARES; i++)
+    for (int i = 0; i < f->count; i++)
         f->seconds[i] = turns[RIVALS + i].times.min;
     return CLI_OK;
+}
+
+static s24_status plan_sparse(s24_plan **out, measuring *m, int block, int share)
+{
+    s24_sparse *w = NULL;
+    s24_status status = make_weight(&w, m, block, share);
+    if (status == S24_OK) status = s24_sparse_plan(out, m->ctx, w, NULL);
+    s24_sparse_destroy(w);
+    return status;
 }
 
 static int time_format(measuring *m, plan_format *f, int block)
 {
     runner runners[PLAN_SHARES] = {{0}};
     s24_status status = S24_OK;
-    int code = CLI_OK;
-    snprintf(f->name, sizeof f->name, block > 1 ? "bsr:%dx%d" : "csr", block, block);
-    for (int i = 0; i < PLAN_SHARES && status == S24_OK; i++) {
-        s24_sparse *w = NULL;
-        status = make_weight(&w, m, block, shares[i]);
-        if (status == S24_OK) status = s24_sparse_plan(&runners[i].plan, m->ctx, w, NULL);
+    *f = (plan_format){.count = block ? PLAN_SHARES : 1, .shares = block ? shares : lifted_share};
+    if (block > 1)
+        snprintf(f->name, sizeof f->name, "bsr:%dx%d", block, block);
+    else
+        snprintf(f->name, sizeof f->name, "%s", block ? "csr" : "6:8");
+    for (int i = 0; i < f->count && status == S24_OK; i++) {
+        s24_plan **plan = &runners[i].plan;
+        status = block ? plan_sparse(plan, m, block, shares[i]) : plan_lifted(plan, m);
         if (status == S24_OK) status = make_room(&runners[i], m);
-        s24_sparse_destroy(w);
     }
-    code = status == S24_OK ? time_runners(m, f, runners) : cli_status(m->cli, status);
-    for (int i = 0; i < PLAN_SHARES; i++)
+    const int code = status == S24_OK ? time_runners(m, f, runners) : cli_status(m->cli, status);
+    for (int i = 0; i < f->count; i++)
         free_runner(&runners[i]);
     return code;
 }
@@ -188,7 +222,9 @@ int plan_formats(cli_app *cli, plan_format formats[PLAN_FORMATS], int *count, be
     int code = cli_status(cli, status);
     *count = 0;
     for (int i = 0; i < PLAN_FORMATS && code == CLI_OK; i++) {
-        if (shape.n % blocks[i] || shape.k % blocks[i]) continue;
+        const int fits =
+            blocks[i] ? shape.n % blocks[i] == 0 && shape.k % blocks[i] == 0 : shape.k % LIFT == 0;
+        if (!fits) continue;
         code = time_format(&m, &formats[(*count)++], blocks[i]);
     }
     free_runner(&m.dense);
@@ -201,8 +237,8 @@ int plan_formats(cli_app *cli, plan_format formats[PLAN_FORMATS], int *count, be
 
 int plan_format_from(const plan_format *f, double rival)
 {
-    int from = PLAN_SHARES;
+    int from = f->count;
     while (from && f->seconds[from - 1] < rival)
         from--;
-    return from == PLAN_SHARES ? 0 : shares[from];
+    return from == f->count ? 0 : f->shares[from];
 }

@@ -126,9 +126,10 @@ class Plan(Scratch):
         found = self.plan(*options)
         self.assertEqual(set(found), KEYS | {"formats"})
         formats = found["formats"]
-        self.assertEqual([f["format"] for f in formats], ["csr", "bsr:16x16", "bsr:32x32"])
+        self.assertEqual([f["format"] for f in formats], ["6:8", "csr", "bsr:16x16", "bsr:32x32"])
         for f in formats:
-            self.assertEqual([t["zeros"] for t in f["times"]], [0.5, 0.6, 0.7, 0.8, 0.9, 0.95])
+            self.assertEqual([t["zeros"] for t in f["times"]],
+                             [0.25] if f["format"] == "6:8" else [0.5, 0.6, 0.7, 0.8, 0.9, 0.95])
             for key, rival in (("beats_dense_from", "dense_ms"), ("beats_two_four_from",
                                                                  "sparse_ms")):
                 first = 1 if f[key] is None else f[key]
@@ -136,6 +137,7 @@ class Plan(Scratch):
                 self.assertTrue(all(t["ms"] <= f[rival] for t in wins))
                 self.assertTrue(not wins or wins[0]["zeros"] == first)
         words = self.good("plan", *options, environment=self.here).stdout
+        self.assertRegex(words, r"6:8 +ms +[\d.]+ +\(25 %\) +(25 %|no share), (25 %|no share)\n")
         self.assertRegex(words, r"bsr:32x32 +ms( +[\d.]+){6}  (\d\d %|no share), ")
 
     def test_rows_of_kernels(self):
