@@ -360,6 +360,10 @@ int cli_writer(cli_app *cli, s24_writer **out, const s24_checkpoint *checkpoint,
 /* Adds `transposed` to what is said of a transposed tensor, and `matrix`, [n, k], of a packed
    one. */
 void cli_transposed_json(json_t *object, const s24_tensor *tensor);
+/* Asks whether each group of a contiguous matrix has at most the pattern N:M's N non-zeros
+   (check_pattern.c); bad: the first that has more. */
+s24_status cli_check_pattern(int *fits, s24_bad_group *bad, s24_ctx *ctx, const s24_dense *w,
+                             const char *pattern);
 /* Names a quantised tensor's scheme; NULL for any other. */
 const char *cli_scheme(const s24_tensor *tensor);
 /* Gives the columns of a packed tensor's 2:4 matrix: k, or what k is lifted into. */

@@ -13,31 +13,35 @@
 
 struct check_options {
     cli_common common;
-    const char *include, *exclude;
+    const char *include, *exclude, *pattern;
     int both;
 };
 
-static const cli_option options[] = {CLI_INCLUDE(struct check_options, NULL),
-                                     CLI_EXCLUDE(struct check_options),
-                                     {"both", 0, CLI_FLAG, offsetof(struct check_options, both),
-                                      NULL, NULL,
-                                      "Along n as well: of every four consecutive rows of a column "
-                                      "at most two are non-zero, so that the transposed weight is "
-                                      "2:4 too.",
-                                      NULL},
-                                     {NULL, 0, CLI_FLAG, 0, NULL, NULL, NULL, NULL}};
+static const cli_option options[] = {
+    CLI_INCLUDE(struct check_options, NULL),
+    CLI_EXCLUDE(struct check_options),
+    {"pattern", 0, CLI_TEXT, offsetof(struct check_options, pattern), "N:M", "2:4",
+     "At most N of every M consecutive weights along k.", NULL},
+    {"both", 0, CLI_FLAG, offsetof(struct check_options, both), NULL, NULL,
+     "Along n as well: of every four consecutive rows of a column "
+     "at most two are non-zero, so that the transposed weight is "
+     "2:4 too.",
+     NULL},
+    {NULL, 0, CLI_FLAG, 0, NULL, NULL, NULL, NULL}};
 
 static const cli_example examples[] = {
     {"sparse24 check model-24", "Are the linear layers of the blocks 2:4?"},
     {"sparse24 check weights.safetensors --include '*.weight' --exclude 'embed*'",
      "Any tensors, by name."},
+    {"sparse24 check model-68 --pattern 6:8", "Can 'pack --format 6:8' store them?"},
     {"sparse24 check model-24 --both", "Can a training step multiply with their transposes too?"},
     {"sparse24 check model-24 --quiet && echo yes",
      "For scripts: nothing is printed, the answer is the exit code."},
     {NULL, NULL}};
 
 typedef struct finding {
-    int two_four, two_four_n; /* along k, along n; the second only where it is asked for */
+    int two_four,
+        two_four_n; /* along k, or of --pattern; along n; the second only where it is asked for */
     int has_bad, has_bad_n;
     s24_bad_group bad, bad_n;
 } finding;
@@ -64,18 +68,27 @@ static s24_status turn(s24_dense *view, void **memory, s24_ctx *ctx)
     return S24_OK;
 }
 
-static s24_status look_along_k(finding *f, cli_app *cli, s24_device *device, const s24_dense *w)
+static int is_two_four(const struct check_options *o)
 {
-    if (w->cols % 4 != 0) return S24_OK;
-    s24_status status = device ? s24_device_check(&f->two_four, &f->bad, cli->ctx, device, w, NULL)
-                               : s24_check(&f->two_four, &f->bad, cli->ctx, w);
+    return !strcmp(o->pattern, "2:4");
+}
+
+static s24_status look_along_k(finding *f, cli_app *cli, const look_how *how, const s24_dense *w)
+{
+    s24_device *device = how->device;
+    const char *pattern = how->options->pattern;
+    if (w->cols % s24_pattern_group(pattern) != 0) return S24_OK;
+    s24_status status =
+        !is_two_four(how->options) ? cli_check_pattern(&f->two_four, &f->bad, cli->ctx, w, pattern)
+        : device ? s24_device_check(&f->two_four, &f->bad, cli->ctx, device, w, NULL)
+                 : s24_check(&f->two_four, &f->bad, cli->ctx, w);
     f->has_bad = status == S24_OK && !f->two_four;
     return status;
 }
 
 static s24_status look_both_ways(finding *f, cli_app *cli, const look_how *how, const s24_dense *w)
 {
-    s24_status status = look_along_k(f, cli, how->device, w);
+    s24_status status = look_along_k(f, cli, how, w);
     if (status != S24_OK || !how->options->both) return status;
     status = s24_check_along_n(&f->two_four_n, &f->bad_n, cli->ctx, w);
     f->has_bad_n = status == S24_OK && !f->two_four_n;
@@ -97,7 +110,7 @@ static s24_status look(finding *f, cli_app *cli, const look_how *how, const s24_
     *f = (finding){0};
     if (tensor->rank != 2 || !s24_dtype_can_be_two_four(tensor->dtype)) return S24_OK;
     if (tensor->shape[0] == 0 || tensor->shape[1] == 0) return S24_OK;
-    if (tensor->packed == 1 && !how->options->both) {
+    if (tensor->packed == 1 && !how->options->both && is_two_four(how->options)) {
         f->two_four = 1; /* the reader has checked every code */
         return S24_OK;
     }
@@ -144,7 +157,7 @@ static json_t *finding_json(const void *user, int64_t index)
     json_object_set_new(object, "cols", matrix ? json_integer(stored.cols) : json_null());
     json_object_set_new(object, "dtype", json_string(s24_dtype_name(tensor->dtype)));
     json_object_set_new(object, "selected", json_boolean(selected));
-    json_object_set_new(object, "two_four", json_boolean(f->two_four));
+    json_object_set_new(object, is_two_four(o) ? "two_four" : "fits", json_boolean(f->two_four));
     json_object_set_new(object, "first_bad", bad_json(f->has_bad, &f->bad));
     cli_transposed_json(object, tensor);
     if (o->both) {
@@ -160,33 +173,36 @@ static int is_good(const finding *f, int both)
 }
 
 /* Says where the group lies: in a row, or down a column. */
-static void bad_reason(char *text, size_t bytes, const s24_bad_group *bad, int down)
+static void bad_reason(char *text, size_t bytes, const s24_bad_group *bad, int down, int64_t group)
 {
-    const long long row = bad->row, col = bad->col;
+    const long long row = bad->row, col = bad->col, last = group - 1;
     if (down)
         snprintf(text, bytes, ": column %lld has %d non-zeros in rows %lld to %lld", col,
-                 bad->nonzeros, row, row + 3);
+                 bad->nonzeros, row, row + last);
     else
         snprintf(text, bytes, ": row %lld has %d non-zeros in columns %lld to %lld", row,
-                 bad->nonzeros, col, col + 3);
+                 bad->nonzeros, col, col + last);
 }
 
-static void finding_line(cli_app *cli, const s24_tensor *tensor, const finding *f, int both)
+static void finding_line(cli_app *cli, const s24_tensor *tensor, const finding *f,
+                         const struct check_options *o)
 {
+    const int64_t group = s24_pattern_group(o->pattern);
     const int transposed = tensor->transposed == 1;
     const s24_dense stored = cli_tensor_view(tensor);
     char reason[160] = "", matrix[64] = "", format[CLI_FORMAT_BYTES + 1] = " ";
     if (f->has_bad)
-        bad_reason(reason, sizeof reason, &f->bad, transposed);
+        bad_reason(reason, sizeof reason, &f->bad, transposed, group);
     else if (!f->two_four)
-        snprintf(reason, sizeof reason, ": k must be a multiple of 4, and neither side empty");
+        snprintf(reason, sizeof reason, ": k must be a multiple of %d, and neither side empty",
+                 (int)group);
     else if (f->has_bad_n)
-        bad_reason(reason, sizeof reason, &f->bad_n, !transposed);
+        bad_reason(reason, sizeof reason, &f->bad_n, !transposed, group);
     cli_format(format + 1, tensor);
     if (cli_tensor_is_turned(tensor))
         snprintf(matrix, sizeof matrix, " as [%lld, %lld]", (long long)tensor->shape[0],
                  (long long)tensor->shape[1]);
-    cli_print(cli, "%-3s  %s  [%lld, %lld] %s%s%s%s%s", is_good(f, both) ? "ok" : "no",
+    cli_print(cli, "%-3s  %s  [%lld, %lld] %s%s%s%s%s", is_good(f, o->both) ? "ok" : "no",
               tensor->name, (long long)stored.rows, (long long)stored.cols,
               s24_dtype_name(tensor->dtype),
               tensor->packed == 1 ? " packed"
@@ -216,7 +232,7 @@ static int check_all(cli_app *cli, const look_how *how, const findings *found, t
         if (cli->json)
             found->all[i] = f;
         else if (selected && !cli->quiet)
-            finding_line(cli, tensor, &f, o->both);
+            finding_line(cli, tensor, &f, o);
     }
     return CLI_OK;
 }
@@ -231,9 +247,9 @@ static int report(cli_app *cli, const findings *found, const tally *sum)
         int code = cli_json_print_list(cli, object, "tensors", &tensors);
         if (code != CLI_OK) return code;
     } else {
-        cli_note(cli, "%lld of %lld selected %s 2:4%s", (long long)sum->good,
+        cli_note(cli, "%lld of %lld selected %s %s%s", (long long)sum->good,
                  (long long)sum->selected, cli_plural(sum->selected, "tensor is", "tensors are"),
-                 found->options->both ? " in both directions" : "");
+                 found->options->pattern, found->options->both ? " in both directions" : "");
     }
     return good ? CLI_OK : CLI_NO;
 }
@@ -261,6 +277,11 @@ static int run(cli_app *cli, const void *opaque)
 {
     s24_checkpoint *checkpoint = NULL;
     look_how how = {.options = opaque};
+    const char *pattern = how.options->pattern;
+    if (s24_pattern_group(pattern) < 2)
+        return cli_fail(cli, CLI_USAGE, "--pattern: '%s' is no pattern N:M", pattern);
+    if (how.options->both && !is_two_four(how.options))
+        return cli_fail(cli, CLI_USAGE, "--both is of --pattern 2:4, not of %s", pattern);
     int code = cli_device(cli, &how.device);
     if (code == CLI_OK) code = cli_open(cli, &checkpoint);
     if (code == CLI_OK) code = check_open(cli, &how, checkpoint);
@@ -276,7 +297,8 @@ const cli_command cmd_check = {
         "Looks at every group of four consecutive weights along k, the last dimension, of the "
         "selected tensors of IN. A tensor with more than two non-zeros in a group is named with "
         "its first such group, and the exit code is 1. A tensor whose k is no multiple of 4 "
-        "cannot be 2:4. Of weights that the model stores [in, out], as GPT-2 does, k are the rows.",
+        "cannot be 2:4. --pattern asks for another N:M. Of weights that the model stores [in, "
+        "out], as GPT-2 does, k are the rows.",
     .examples = examples,
     .options = options,
     .options_bytes = sizeof(struct check_options),

@@ -133,6 +133,13 @@ class Lifted(Scratch):
         done = run("check", "gpt2-packed", cwd=self.folder)
         self.assertEqual(done.returncode, 1)
         self.assertRegex(done.stdout, r"no +.* f32 6:8 as \[96, 32\] transposed: ")
+        for model in ("gpt2-packed", "gpt2-68", "llama-packed"):
+            self.assertIn("are 6:8", self.good("check", model, "--pattern", "6:8").stderr)
+            tensors = self.json("check", model, "--pattern", "6:8")["tensors"]
+            self.assertEqual({t["fits"] for t in tensors if t["selected"]}, {True})
+        done = run("check", "llama", "--pattern", "14:16", cwd=self.folder)
+        self.assertEqual(done.returncode, 1)
+        self.assertRegex(done.stdout, r": row 0 has 16 non-zeros in columns 0 to 15")
 
     def test_refused(self):
         layer = r"tensor model\.layers\.0\.\S+"
@@ -147,6 +154,11 @@ class Lifted(Scratch):
              "is of floats as they are"),
             ("packed", ("prune", "llama", "x", "--pattern", "4:8", "--packed"), 2,
              "--packed is of --pattern 2:4, or 6:8 and its kin, not of 4:8"),
+        ))
+        self.refusals((
+            ("N:M", ("check", "llama", "--pattern", "row:0.5"), 2, "'row:0.5' is no pattern N:M"),
+            ("both", ("check", "llama", "--pattern", "6:8", "--both"), 2,
+             "--both is of --pattern 2:4, not of 6:8"),
         ))
         done = run("train", "llama-packed", "x", "--stream", "text", "--max-tokens", "8",
                    "--steps", "1", cwd=self.folder)
