@@ -49,8 +49,8 @@ static const cli_option options[] = {
      "such, and so are two zeros in an even M of 6 to 32 (6:8); others are dense with zeros.",
      NULL},
     {"scope", 0, CLI_CHOICE, offsetof(struct prune_options, scope), NULL, "local",
-     "Of a pattern unstructured:SHARE: the share is of each layer (local), or of all together, so "
-     "that some layers lose more (global).",
+     "Of a SHARE of weights, rows, columns or blocks: it is of each layer (local), or of all "
+     "together, so that some layers lose more (global).",
      prune_scope},
     {"normalize", 0, CLI_CHOICE, offsetof(struct prune_options, normalize), NULL, "none",
      "Compare scores of a global scope as they are (none), or divided by their layer's mean "

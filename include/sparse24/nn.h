@@ -404,9 +404,9 @@ typedef struct s24_model_prune_opts {
     /* What examples say of the same model's weights, for criteria that need gradients and for a
        score of the caller's. NULL: none. */
     const struct s24_model_gradients *gradients;
-    /* 1: the share of a pattern unstructured:SHARE is of all selected tensors together, whose
-       scores are compared: the least go wherever they are, and exactly the share does. Scores are
-       those of the dense model. Costs another walk and an f32 for each weight. */
+    /* 1: the share of weights, rows, columns or blocks is of all selected tensors together: the
+       least of all scores, of blocks their means, go, exactly the share of their number. Scores are
+       those of the dense model. Costs another walk and an f32 for each weight or block. */
     int global;
     /* With global, 1: each tensor's scores are divided by the mean of their magnitudes. */
     int normalize;

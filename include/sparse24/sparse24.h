@@ -472,6 +472,9 @@ typedef struct s24_prune_opts {
 S24_API const char *s24_pattern_syntax(int index);
 /* Columns that a pattern takes together: M, or 1; 0 for a text that is none. NULL: 4. */
 S24_API int64_t s24_pattern_group(const char *pattern);
+/* Of a pattern by a share of rows, columns, blocks or single weights of [n, k]: sides[0] rows by
+   sides[1] columns that go together, and 1; of any other pattern 0. */
+S24_API int s24_pattern_block(int64_t sides[2], const char *pattern, int64_t n, int64_t k);
 
 /* The refinements of this build, by index, in the order they run; the last name is "all"; NULL
    past the end. "swaps": choose the two of each group once more, with their best values, until no

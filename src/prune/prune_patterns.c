@@ -276,6 +276,19 @@ int64_t s24_pattern_group(const char *text)
     return 0;
 }
 
+int s24_pattern_block(int64_t sides[2], const char *text, int64_t n, int64_t k)
+{
+    s24i_pattern pattern = {.kind = -1};
+    for (int i = 0; text && i < KINDS; i++) {
+        pattern = (s24i_pattern){.group = 1};
+        if (kinds[i].keep != keep_blocks || !kinds[i].read(&pattern, text)) continue;
+        sides[0] = pattern.rows == S24I_WHOLE ? n : pattern.rows;
+        sides[1] = pattern.cols == S24I_WHOLE ? k : pattern.cols;
+        return 1;
+    }
+    return 0;
+}
+
 s24_status s24i_prune_scores(s24_ctx *ctx, const s24i_prune_job *job, double *scores)
 {
     double *norms = NULL;

@@ -13,10 +13,10 @@
 
 enum { DIGIT = 8 };
 
-s24_status s24i_scope_create(s24i_scope *s, s24_ctx *ctx, int64_t weights, int64_t tensors)
+s24_status s24i_scope_create(s24i_scope *s, s24_ctx *ctx, int64_t scores, int64_t tensors)
 {
-    *s = (s24i_scope){.gathering = 1, .room = weights};
-    TRY(s24i_alloc_elems(&s->scores, ctx, weights + 1, sizeof *s->scores, "scores"));
+    *s = (s24i_scope){.gathering = 1, .room = scores};
+    TRY(s24i_alloc_elems(&s->scores, ctx, scores + 1, sizeof *s->scores, "scores"));
     return s24i_alloc_elems(&s->parts, ctx, tensors + 1, sizeof *s->parts, "tensors");
 }
 

@@ -146,13 +146,15 @@ static s24_status read_masks(const s24i_pruner *pruner)
 static s24_status check_scope(const s24i_pruner *pruner)
 {
     const s24_model_prune_opts *opts = &pruner->opts;
-    static const char kind[] = "unstructured:";
     const char *pattern = opts->prune.pattern ? opts->prune.pattern : "2:4";
+    int64_t sides[2];
     REQUIRE(pruner->ctx, opts->global || !opts->normalize, S24_ERROR_ARGUMENT,
             "the option normalize of pruning needs the option global");
-    REQUIRE(pruner->ctx, !opts->global || !strncmp(pattern, kind, sizeof kind - 1),
-            S24_ERROR_ARGUMENT, "global scope is of a pattern unstructured:SHARE, not of %s",
-            pattern);
+    REQUIRE(
+        pruner->ctx, !opts->global || s24_pattern_block(sides, pattern, 1, 1), S24_ERROR_ARGUMENT,
+        "global scope is of a pattern unstructured:SHARE, or a share of rows, columns or blocks, "
+        "not of %s",
+        pattern);
     return S24_OK;
 }
 
@@ -217,22 +219,24 @@ static s24_status walk(const s24i_pruner *pruner)
 /* The first walk of a global scope, which writes and reports nothing. */
 static s24_status gather_scores(s24i_pruner *pruner, s24i_scope *scope)
 {
-    int64_t weights = 0, tensors = 0;
+    const char *pattern = pruner->opts.prune.pattern;
+    int64_t blocks = 0, tensors = 0, sides[2];
     for (int64_t i = 0; i < s24_checkpoint_count(pruner->in); i++) {
         const s24_tensor *tensor = s24_checkpoint_tensor(pruner->in, i);
         if (!s24i_pruner_takes(pruner, tensor)) continue;
         const s24_dense matrix = s24i_pruner_matrix(NULL, tensor);
-        weights += matrix.rows * matrix.cols;
+        s24_pattern_block(sides, pattern, matrix.rows, matrix.cols);
+        blocks += matrix.rows / sides[0] * (matrix.cols / sides[1]);
         tensors++;
     }
-    TRY(s24i_scope_create(scope, pruner->ctx, weights, tensors));
+    TRY(s24i_scope_create(scope, pruner->ctx, blocks, tensors));
     s24i_pruner first = *pruner;
     first.writer = NULL;
     first.scope = pruner->scope = scope;
     first.opts.reconstruct = 0;
     TRY(walk(&first));
-    const double share = strtod(strchr(pruner->opts.prune.pattern, ':') + 1, NULL);
-    s24i_scope_divide(scope, (int64_t)nearbyint(share * (double)weights));
+    const double share = strtod(strrchr(pattern, ':') + 1, NULL);
+    s24i_scope_divide(scope, (int64_t)nearbyint(share * (double)blocks));
     return S24_OK;
 }
 

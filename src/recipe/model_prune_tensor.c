@@ -224,19 +224,41 @@ static s24_status find_gradients(s24_weight_gradients *found, float **turned,
 static const char *own_share(char *pattern, size_t bytes, const s24i_pruner *pruner,
                              const s24_tensor *tensor)
 {
-    snprintf(pattern, bytes, "unstructured:%.17g", s24i_scope_share(pruner->scope, tensor));
+    const char *common = pruner->opts.prune.pattern;
+    snprintf(pattern, bytes, "%.*s:%.17g", (int)(strrchr(common, ':') - common), common,
+             s24i_scope_share(pruner->scope, tensor));
     return pattern;
+}
+
+/* means [n / rows, k / cols] of the scores [n, k] of blocks, which are whole. */
+static void find_means(double *means, const double *scores, const s24_dense *w,
+                       const int64_t sides[2])
+{
+    const int64_t across = w->cols / sides[1];
+    memset(means, 0, (size_t)(w->rows / sides[0] * across) * sizeof *means);
+    for (int64_t i = 0; i < w->rows * w->cols; i++)
+        means[i / w->cols / sides[0] * across + i % w->cols / sides[1]] +=
+            scores[i] / (double)(sides[0] * sides[1]);
 }
 
 static s24_status gather(const s24i_pruner *pruner, const s24_dense *w, const s24_tensor *tensor,
                          const s24_stats *stats, const s24_prune_opts *opts)
 {
-    const int64_t count = w->rows * w->cols;
-    double *scores;
-    TRY(s24i_alloc_elems(&scores, pruner->ctx, count, sizeof *scores, "scores"));
+    int64_t sides[2];
+    double *scores, *means;
+    s24_pattern_block(sides, opts->pattern, w->rows, w->cols);
+    const int64_t count = w->rows / sides[0] * (w->cols / sides[1]);
+    REQUIRE(pruner->ctx, w->rows % sides[0] == 0 && w->cols % sides[1] == 0, S24_ERROR_SHAPE,
+            "the weight is [%lld, %lld]; expected whole blocks of %lldx%lld", (long long)w->rows,
+            (long long)w->cols, (long long)sides[0], (long long)sides[1]);
+    TRY(s24i_alloc_elems(&scores, pruner->ctx, w->rows * w->cols + count, sizeof *scores,
+                         "scores"));
+    means = scores + w->rows * w->cols;
     const s24_status status = s24_prune_scores(scores, pruner->ctx, w, stats, opts);
-    if (status == S24_OK)
-        s24i_scope_add(pruner->scope, tensor, scores, count, pruner->opts.normalize);
+    if (status == S24_OK) {
+        find_means(means, scores, w, sides);
+        s24i_scope_add(pruner->scope, tensor, means, count, pruner->opts.normalize);
+    }
     s24_ctx_free(pruner->ctx, scores);
     return status;
 }

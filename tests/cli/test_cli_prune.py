@@ -44,9 +44,9 @@ def make_files(folder):
 class Scope(Scratch):
     make = staticmethod(make_files)
 
-    def prune(self, *more):
+    def prune(self, *more, pattern="unstructured:0.613"):
         self.good("prune", "many.safetensors", "p.safetensors", "--force", "--pattern",
-                  "unstructured:0.613", "--scope", "global", *more)
+                  pattern, "--scope", "global", *more)
         return {n: (floats(t[2]), floats(read(self.folder / "p.safetensors")[0][n][2]))
                 for n, t in read(self.folder / "many.safetensors")[0].items()}
 
@@ -64,10 +64,34 @@ class Scope(Scratch):
             shares = {sum(a == 0 for a in after) for _, after in found.values()}
             self.assertGreater(len(shares), 1)
 
+    def test_rows_columns_and_blocks_go_by_their_means_in_all_layers(self):
+        for pattern, rows, cols in (("row", 1, COLS), ("column", ROWS, 1), ("block:4x8", 4, 8)):
+            with self.subTest(pattern):
+                kept, gone, shares = [], [], set()
+                for before, after in self.prune(pattern=pattern + ":0.37").values():
+                    zeros = 0
+                    for r in range(0, ROWS, rows):
+                        for c in range(0, COLS, cols):
+                            places = [(r + i) * COLS + c + j for i in range(rows)
+                                      for j in range(cols)]
+                            stays = any(after[p] for p in places)
+                            self.assertEqual([after[p] for p in places],
+                                             [before[p] * stays for p in places])
+                            zeros += not stays
+                            mean = sum(abs(before[p]) for p in places) / (rows * cols)
+                            (kept if stays else gone).append(mean)
+                    shares.add(zeros)
+                self.assertEqual(len(gone), round(0.37 * (len(gone) + len(kept))))
+                self.assertLessEqual(max(gone), min(kept) * (1 + 1e-6))
+                self.assertGreater(len(shares), 1)
+
     def test_refusals(self):
         self.refusals([
             ("2:4", ["prune", "w.safetensors", "p", "--scope", "global"], 2,
-             "global scope is of a pattern unstructured:SHARE, not of 2:4"),
+             "global scope is of a pattern unstructured:SHARE, or a share of rows, columns or "
+             "blocks, not of 2:4"),
+            ("blocks", ["prune", "w.safetensors", "p", "--scope", "global", "--pattern",
+                        "block:5x8:0.5"], 4, "expected whole blocks of 5x8"),
             ("normalize", ["prune", "w.safetensors", "p", "--normalize", "layer"], 2,
              "--normalize: layer is for --scope global"),
         ])

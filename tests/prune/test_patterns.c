@@ -286,9 +286,31 @@ static void what_is_no_pattern_is_refused(void **state)
     destroy(&f);
 }
 
+static void test_blocks_of_patterns(void **state)
+{
+    static const struct {
+        const char *pattern;
+        int64_t sides[2];
+    } known[] = {{"unstructured:0.5", {1, 1}},
+                 {"row:0.3", {1, 20}},
+                 {"column:0.3", {12, 1}},
+                 {"block:4x5:0.1", {4, 5}}};
+    static const char *const others[] = {"2:4", "diagonal:3", "weight-norm:0.5:1x4:2", "row", ""};
+    int64_t sides[2];
+    (void)state;
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        assert_int_equal(s24_pattern_block(sides, known[i].pattern, 12, 20), 1);
+        assert_memory_equal(sides, known[i].sides, sizeof sides);
+    }
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        assert_int_equal(s24_pattern_block(sides, others[i], 12, 20), 0);
+    assert_int_equal(s24_pattern_block(sides, NULL, 12, 20), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_blocks_of_patterns),
         cmocka_unit_test(every_criterion_makes_the_patterns_it_can),
         cmocka_unit_test(every_group_of_n_to_m_holds),
         cmocka_unit_test(least_squares_refine_any_pattern),
