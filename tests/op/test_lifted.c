@@ -336,13 +336,39 @@ static void test_refusals(void **state)
     ctx_off(&h, ctx);
 }
 
+/* Whichever allocation fails, it is said, and nothing stays behind. */
+static void test_memory_ends(void **state)
+{
+    uint64_t seed = 11;
+    float *w = sparse_rows(4, 16, 8, &seed), back[4 * 16];
+    const s24_dense dense = {w, S24_F32, 4, 16, 0}, to = {back, S24_F32, 4, 16, 0};
+    const s24_plan_opts opts = {.size = sizeof opts, .lift = 8};
+    (void)state;
+    for (int64_t fail_after = 1, done = 0; !done; fail_after++) {
+        heap h = {.fail_at = 0};
+        s24_ctx *ctx = ctx_on(&h, 1);
+        s24_matrix *matrix = NULL;
+        s24_plan *plan = NULL;
+        h.fail_at = h.calls + fail_after;
+        s24_status status = s24_matrix_lift(&matrix, ctx, &dense, 8);
+        if (status == S24_OK) status = s24_lifted_to_dense(ctx, &to, matrix, 8);
+        if (status == S24_OK) status = s24_plan_create(&plan, ctx, matrix, &opts);
+        done = status == S24_OK;
+        assert_true(done || status == S24_ERROR_MEMORY);
+        s24_plan_destroy(plan);
+        s24_matrix_destroy(matrix);
+        ctx_off(&h, ctx);
+    }
+    free(w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_names),          cmocka_unit_test(test_all_groups),
         cmocka_unit_test(test_there_and_back), cmocka_unit_test(test_products),
         cmocka_unit_test(test_bf16_tokens),    cmocka_unit_test(test_clash),
-        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_refusals),       cmocka_unit_test(test_memory_ends),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
