@@ -13,7 +13,7 @@ if(S24_NN)
   list(APPEND libraries sparse24_nn)
   set_target_properties(sparse24_nn PROPERTIES EXPORT_NAME nn INSTALL_RPATH "$ORIGIN")
   install(FILES include/sparse24/nn.h include/sparse24/checkpoints.h include/sparse24/language.h
-    include/sparse24/task.h include/sparse24/train.h
+    include/sparse24/task.h include/sparse24/comm.h include/sparse24/train.h
     DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/sparse24 COMPONENT development)
 endif()
 
@@ -39,6 +39,10 @@ endforeach()
 
 if(TARGET sparse24_cuda)
   install(TARGETS sparse24_cuda DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT cuda)
+endif()
+
+if(TARGET sparse24_mpi)
+  install(TARGETS sparse24_mpi DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT mpi)
 endif()
 
 if(TARGET sparse24_cli)

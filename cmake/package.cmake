@@ -74,6 +74,12 @@ This is the plugin that libsparse24 opens for GPUs since Ampere. It needs
 NVIDIA's driver, and for dense products cuBLASLt.")
   set(CPACK_DEBIAN_CUDA_PACKAGE_DEPENDS "libsparse24-0 ${same}")
 endif()
+if(TARGET sparse24_mpi)
+  s24_component(mpi libsparse24-mpi0 libs "models trained by several processes with MPI
+${about}
+This is the plugin that libsparse24-nn opens where processes share a run.")
+  set(CPACK_DEBIAN_MPI_PACKAGE_DEPENDS "libsparse24-nn0 ${same}")
+endif()
 s24_component(development libsparse24-dev libdevel "2:4 semi-structured sparsity: headers and links
 ${about}
 This is what programs are compiled with: headers, and files for pkg-config and
@@ -85,12 +91,13 @@ ${about}
 This is the program that prunes, trains, packs, checks, runs and measures
 models.")
   set(CPACK_DEBIAN_TOOLS_PACKAGE_DEPENDS "${libraries_depended}")
-  set(CPACK_DEBIAN_TOOLS_PACKAGE_SUGGESTS libsparse24-cuda0)
+  set(CPACK_DEBIAN_TOOLS_PACKAGE_SUGGESTS "libsparse24-cuda0, libsparse24-mpi0")
   if(MICROHTTPD_FOUND) # opened by the command serve
     set(CPACK_DEBIAN_TOOLS_PACKAGE_RECOMMENDS libmicrohttpd12)
   endif()
 endif()
-foreach(component LIBRARY NN CUDA) # CPack calls ldconfig in scripts; the trigger is Debian's way
+# CPack calls ldconfig in scripts; the trigger is Debian's way.
+foreach(component LIBRARY NN CUDA MPI)
   set(CPACK_DEBIAN_${component}_PACKAGE_CONTROL_EXTRA ${PROJECT_SOURCE_DIR}/cmake/debian/triggers)
 endforeach()
 include(CPack)

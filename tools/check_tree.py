@@ -30,13 +30,15 @@ ROOMS = {
     "device": {"base", "format", "kernel", "op"},
     "cuda": {"base", "kernel", "device"},
     "onednn": set(),
+    "comm": set(),
+    "mpi": {"comm"},
     "io": set(),
     "vec": set(),
     "dense": {"onednn", "io", "vec"},
     "task": {"io", "vec"},
     "model": {"io", "vec", "dense"},
     "run": {"io", "task", "vec", "dense", "model"},
-    "train": {"io", "task", "vec", "dense", "model", "run"},
+    "train": {"io", "task", "vec", "dense", "comm", "model", "run"},
     "recipe": {"io", "task", "vec", "dense", "model", "run", "train"},
 }
 CORE = {"base", "format", "kernel", "op", "device", "quant", "prune", "cuda"}

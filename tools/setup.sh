@@ -24,6 +24,8 @@ libutf8proc-dev /usr/include/utf8proc.h
 libdnnl-dev /usr/include/dnnl.h
 libmicrohttpd-dev /usr/include/microhttpd.h
 libyaml-dev /usr/include/yaml.h
+libopenmpi-dev mpicc
+openmpi-bin mpirun
 libjpeg62-turbo-dev /usr/include/jpeglib.h
 libcmocka-dev /usr/include/cmocka.h
 python3 python3

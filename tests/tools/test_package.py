@@ -21,7 +21,8 @@ NN = (BUILD / "sparse24").exists()
 VERSION = re.search(r'S24_VERSION +"(.*)"',
                     (SOURCE / "include/sparse24/sparse24.h").read_text()).group(1)
 LIBRARIES = ["libsparse24-0"] * SHARED + ["libsparse24-nn0"] * (SHARED and NN)
-PACKAGES = LIBRARIES + ["libsparse24-cuda0"] * (BUILD / "libsparse24-cuda.so.0").exists() + [
+PACKAGES = LIBRARIES + ["libsparse24-cuda0"] * (BUILD / "libsparse24-cuda.so.0").exists() + \
+    ["libsparse24-mpi0"] * (BUILD / "libsparse24-mpi.so.0").exists() + [
     "libsparse24-dev"] + ["sparse24"] * NN
 
 
@@ -96,7 +97,7 @@ class Package(unittest.TestCase):
 
     def test_headers_and_files_for_builds(self):
         headers = {path.name for path in (SOURCE / "include/sparse24").glob("*.h")}
-        nn_headers = {"nn.h", "checkpoints.h", "language.h", "task.h", "train.h"}
+        nn_headers = {"nn.h", "checkpoints.h", "language.h", "task.h", "comm.h", "train.h"}
         self.assertEqual(set(self.names("libsparse24-dev", "usr/include/sparse24/*")),
                          headers if NN else headers - nn_headers)
         self.assertIn("sparse24.pc", self.names("libsparse24-dev", "usr/lib/**/pkgconfig/*"))

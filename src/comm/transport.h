@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * A transport is a filled table, the library's own or a plugin's: MPI's ABI differs from one
+ * implementation to the next, so what calls it is compiled against each. The table knows no
+ * context: it says in a sentence what went wrong, and never waits, but for open, broadcast and
+ * close.
+ */
+#ifndef S24_COMM_TRANSPORT_H
+#define S24_COMM_TRANSPORT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "sparse24/comm.h"
+
+#define S24I_COMM_MPI_SYMBOL "s24i_comm_mpi"
+enum { S24I_COMM_ABI = 1, S24I_COMM_SENTENCE = 512 };
+
+typedef struct s24i_comm_error {
+    char text[S24I_COMM_SENTENCE];
+} s24i_comm_error;
+
+typedef struct s24i_comm_table {
+    int abi;
+    int on_device; /* 1: reduce takes device memory */
+    /* Meets the others; *rank and *world are then the transport's own. */
+    s24_status (*open)(void **state, s24_ctx *ctx, const s24_comm_opts *opts,
+                       s24i_comm_error *error);
+    void (*place)(const void *state, int *rank, int *world);
+    /* Begins the sum of f32 (or f64) over all ranks, in place. */
+    s24_status (*reduce)(void *state, void *data, int64_t count, int f64, s24i_comm_error *error);
+    /* Moves on what was begun; *done: all of it is there. */
+    s24_status (*test)(void *state, int *done, s24i_comm_error *error);
+    s24_status (*broadcast)(void *state, void *data, size_t bytes, int root,
+                            s24i_comm_error *error);
+    /* Ends the other ranks, if it can. */
+    void (*abort)(void *state, int exit_code);
+    /* broken: a call failed, and the others may never come. */
+    void (*close)(void *state, int broken);
+} s24i_comm_table;
+
+struct s24_comm {
+    s24_ctx *ctx;
+    const s24i_comm_table *table;
+    void *library; /* where the table lies; NULL: in this one */
+    void *state;
+    s24_device *device;
+    double patience;
+    int rank, world;
+    int broken; /* a call failed */
+    int agreed; /* all ranks know that the run failed */
+};
+
+#define COMM(name)                                                                                 \
+    s24_status s24i_comm_find_##name(s24_comm *comm, s24_ctx *ctx, const s24_comm_opts *opts);
+#include "comm/comms.def"
+#undef COMM
+
+/* All ranks have heard of a failure and go their ways: none ends the others. */
+void s24i_comm_agree(s24_comm *comm);
+
+#endif
