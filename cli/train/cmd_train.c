@@ -109,6 +109,10 @@ static const cli_option options[] = {
            "200, and at the end."),
     OPTION("checkpoint-steps", CLI_COUNT, checkpoint_steps, "N", NULL,
            "Write OUT.training every N steps too, not every 30 seconds alone."),
+    {"comm", 0, CLI_CHOICE, offsetof(struct train_options, comm), NULL, NULL,
+     "Train one model by all processes that mpirun, torchrun or srun started, each on a part of a "
+     "step's --batch; what carries their sums. Needed where several were started.",
+     s24_comm_kind_name},
     OPTION("resume", CLI_FLAG, resume, NULL, NULL,
            "Go on from OUT.training where it is there: the result has the same bits."),
     OPTION(
@@ -148,6 +152,8 @@ typedef struct job {
     char checkpoint[4096], numbers[256];
     FILE *metrics;
     s24_train_report report;
+    train_place place;
+    s24_comm *comm;
 } job;
 
 static json_t *report_json(const s24_train_report *r)
@@ -169,6 +175,11 @@ static json_t *report_json(const s24_train_report *r)
                         r->mask_age < 0 ? json_null() : json_integer(r->mask_age));
     json_object_set_new(object, "kept", cli_real(r->kept));
     json_object_set_new(object, "beta", cli_real(r->beta));
+    if (r->mask_hash) {
+        char text[20];
+        snprintf(text, sizeof text, "%016llx", (unsigned long long)r->mask_hash);
+        json_object_set_new(object, "mask_hash", json_string(text));
+    }
     return object;
 }
 
@@ -307,7 +318,8 @@ static s24_train_opts make_opts(job *j)
                            .held_out = o->held_out ? &j->data.held_out : NULL,
                            .held_out_steps = o->checkpoint_steps ? o->checkpoint_steps : 200,
                            .report = on_step,
-                           .user = j};
+                           .user = j,
+                           .comm = j->comm};
     if (o->epochs == 0 && !o->steps && o->minutes == 0) opts.epochs = 1;
     if (o->rate == 0) opts.rate = !o->teacher ? 1e-4 : embeds ? 3e-4 : 2e-4;
     while (schedule_name((int)opts.schedule) &&
@@ -421,6 +433,7 @@ static int train(job *j, const s24_checkpoint *model)
         return cli_fail(cli, CLI_INTERRUPTED, "interrupted at step %lld; --resume goes on from %s",
                         (long long)j->report.step, j->checkpoint);
     if (status != S24_OK) return cli_status(cli, status);
+    if (j->place.rank) return CLI_OK;
     int code = cli_status(cli, s24_transformer_save(j->student, cli->ctx, model, cli->operands[1],
                                                     cli->common->force));
     if (code != CLI_OK) return code;
@@ -433,7 +446,7 @@ static int train(job *j, const s24_checkpoint *model)
 static int open_metrics(job *j)
 {
     const char *path = j->o->metrics;
-    if (!path) return CLI_OK;
+    if (!path || j->place.rank) return CLI_OK;
     j->metrics = fopen(path, "a");
     return j->metrics ? CLI_OK : cli_fail(j->cli, CLI_IO, "cannot open %s to append to it", path);
 }
@@ -471,14 +484,18 @@ static int run(cli_app *cli, const void *opaque)
     s24_checkpoint *model = NULL, *teacher = NULL;
     snprintf(j.numbers, sizeof j.numbers, "%s", j.o->numbers ? j.o->numbers : "");
     s24_device *device; /* the transformers are loaded to it */
-    int code = check_places(&j);
+    int code = train_comm_check(cli, j.o->comm, &j.place);
+    if (code == CLI_OK) code = check_places(&j);
     if (code == CLI_OK) code = cli_device(cli, &device);
+    if (code == CLI_OK) code = train_comm_open(cli, &j.comm, j.o->comm, &j.place);
     if (code == CLI_OK) code = open_model(&j, &model);
     if (code == CLI_OK && j.o->teacher)
         code = cli_status(cli, s24_checkpoint_open(&teacher, cli->ctx, j.o->teacher));
-    if (code == CLI_OK) code = check_out(&j, model);
+    if (code == CLI_OK && !j.place.rank) code = check_out(&j, model);
     if (code == CLI_OK) code = prepare(&j, model, teacher);
     if (code == CLI_OK) code = train(&j, model);
+    if (code != CLI_OK) s24_comm_abort(j.comm, code);
+    s24_comm_destroy(j.comm);
     if (j.metrics) fclose(j.metrics);
     s24_transformer_destroy(j.teacher);
     s24_transformer_destroy(j.student);

@@ -10,7 +10,7 @@
 struct train_options {
     cli_common common;
     const char *teacher, *text, *qa, *stream, *images, *loss, *schedule, *metrics, *report,
-        *dropout, *dtype, *method, *numbers, *include, *exclude;
+        *dropout, *dtype, *method, *numbers, *include, *exclude, *comm;
     double epochs, minutes, rate, warmup, decay, clip, temperature, refresh_until;
     int64_t steps, refresh, batch, tokens, max_tokens, seed, held_out, checkpoint_steps;
     int resume, dense, recompute, from_scratch, choose_masked_decay;
@@ -57,6 +57,21 @@ int train_held_out_check(cli_app *cli, const struct train_options *o, const char
 /* --max-tokens, which the model's positions bound; else `most` or these, if fewer. */
 int train_max_tokens(cli_app *cli, int64_t *tokens, const struct train_options *o, int64_t most,
                      int64_t positions);
+
+/* Which of how many processes this is, as its launcher's environment says. */
+typedef struct train_place {
+    const char *launcher; /* NULL: there is none */
+    int rank, world, local;
+    const char *address; /* where rank 0 waits; NULL: not said */
+    int port;
+    char who[24], gpu[24]; /* what errors begin with; the device, where --device is cuda */
+    cli_common common;     /* with that device */
+} train_place;
+/* The same, of a world of one where --comm is none; refuses several processes without --comm. Of
+   several, rank 0 talks for all from here on; the others say errors, and which of them they are. */
+int train_comm_check(cli_app *cli, const char *kind, train_place *place);
+/* Opens what --comm names; *comm stays NULL where that is none. */
+int train_comm_open(cli_app *cli, s24_comm **comm, const char *kind, const train_place *place);
 
 /* --stream and --images (train_sets.c). */
 int train_stream_read(cli_app *cli, train_data *data, const struct train_options *o,

@@ -8,6 +8,7 @@
 #ifndef SPARSE24_TRAIN_H
 #define SPARSE24_TRAIN_H
 
+#include "sparse24/comm.h"
 #include "sparse24/device.h"
 #include "sparse24/nn.h"
 
@@ -193,6 +194,9 @@ typedef struct s24_train_report {
     double flips, kept, beta;
     int64_t mask_age; /* −1: there are no masks now */
     int sparse;       /* 1: this step ran in 2:4, 0: it was one of the method's dense ones */
+    /* Where several ranks train: a hash of the masks that were chosen last, which all ranks have
+       compared; else 0. */
+    uint64_t mask_hash;
 } s24_train_report;
 
 /*
@@ -253,22 +257,35 @@ typedef struct s24_train_opts {
     const char *method, *numbers;
     /* Which of those layers it is for, as s24_tensor_is_selected; both NULL: all. */
     const char *include, *exclude;
+    /*
+     * The ranks that train together, or NULL. `batch` is a step's examples on all of them: the
+     * order is that of one process, each rank takes the part of a step that its number says, and
+     * loss and gradients are the sums. All ranks call s24_train with the same options, source and
+     * weights, which is checked. checkpoint is written by rank 0 and read by all, in a world of any
+     * size; report is called on each.
+     */
+    struct s24_comm *comm;
+    /* Gradients that are summed over the ranks at once, while the pass backward makes those of
+       earlier blocks: whole blocks of so many bytes. Default 4 MiB. */
+    int64_t sum_bytes;
 } s24_train_opts;
 
 /*
  * Trains a transformer. Loop, order, dropout and so the weights are a function of the options, the
- * source and the number of threads; a run that was stopped anywhere and goes on from its checkpoint
- * ends with the bits that it would have had. A checkpoint that cannot be written is a warning in
- * the log, and the one before it stays. The progress callback is asked in the midst of steps too,
- * between products on the CPU and between batches on a GPU: a step that it stops is as if it was
- * never begun. *report (may be NULL) is the last step's; loss, rate and norm are NaN where a
- * checkpoint had nothing left to do. Errors: ARGUMENT, INTERRUPTED (by the report or the progress
- * callback; a checkpoint is written first), NUMERIC (a loss or a gradient that is not finite:
- * nothing of that step was applied and no checkpoint is written; the sentence says where), FORMAT
- * (a checkpoint of another run), NOT_TWO_FOUR (fixed, but no matrix of the blocks is 2:4), SHAPE (a
- * layer that the method is for has sides that groups or tiles of four do not divide), UNSUPPORTED
- * (a method that needs what the device, the model or the objective has not), and what the source
- * says.
+ * source, the number of threads and of ranks; a run that was stopped anywhere and goes on from its
+ * checkpoint ends with the bits that it would have had. A checkpoint that cannot be written is a
+ * warning in the log, and the one before it stays. The progress callback is asked in the midst of
+ * steps too, between products on the CPU and between batches on a GPU: a step that it stops is as
+ * if it was never begun. *report (may be NULL) is the last step's; loss, rate and norm are NaN
+ * where a checkpoint had nothing left to do. Errors: ARGUMENT, INTERRUPTED (by the report or the
+ * progress callback; a checkpoint is written first), NUMERIC (a loss or a gradient that is not
+ * finite: nothing of that step was applied and no checkpoint is written; the sentence says where),
+ * FORMAT (a checkpoint of another run), NOT_TWO_FOUR (fixed, but no matrix of the blocks is 2:4),
+ * SHAPE (a layer that the method is for has sides that groups or tiles of four do not divide),
+ * UNSUPPORTED (a method that needs what the device, the model or the objective has not), and what
+ * the source says. With several ranks an error of one ends all, at the same step, with its status;
+ * ARGUMENT (ranks of another version, machine, model or options, or with other examples or masks:
+ * the sentence names rank and thing) and what s24_comm_wait says.
  */
 S24_API s24_status s24_train(s24_train_report *report, s24_transformer *transformer, s24_ctx *ctx,
                              const s24_train_source *source, const s24_train_opts *opts);

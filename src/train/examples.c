@@ -68,6 +68,10 @@ s24_status s24i_examples_read(s24i_examples *e, s24_transformer *t, s24_ctx *ctx
         e->offsets[i + 1] = e->tokens;
     }
     if (t->head_kind == S24_HEAD_QA) e->labels = count;
+    e->all_tokens = e->tokens;
+    e->all_count = count;
+    e->all_labels = e->labels;
+    e->first = 0;
     return S24_OK;
 }
 
@@ -87,9 +91,9 @@ s24_status s24i_examples_gradients(const s24i_examples *e, s24_transformer *t, s
     const s24i_shape *s = &t->shape;
     s24_objective o = *objective;
     int64_t *offsets = e->offsets + e->most + 1;
-    o.texts = e->count;
-    o.tokens = e->tokens;
-    o.label_count = e->labels;
+    o.texts = e->all_count;
+    o.tokens = e->all_tokens;
+    o.label_count = e->all_labels;
     s24_status status = S24_OK;
     for (int64_t first = 0, n; first < e->count && status == S24_OK; first += n) {
         n = fitting(e, t, first);
@@ -102,8 +106,10 @@ s24_status s24i_examples_gradients(const s24i_examples *e, s24_transformer *t, s
             .targets = e->targets + at,
             .starts = e->starts + first,
             .ends = e->ends + first};
-        o.seed = objective->seed + (uint64_t)first;
+        o.seed = objective->seed + (uint64_t)(e->first + first);
+        t->ready = first + n < e->count ? (s24i_ready){0} : e->ready;
         status = s24i_gradients(t, ctx, &part, &o);
+        t->ready = (s24i_ready){0};
     }
     return status;
 }

@@ -465,7 +465,7 @@ static s24_status load(s24_transformer *t, s24_ctx *ctx, const s24_checkpoint *c
     TRY(s24i_alloc_elems(&t->places, ctx, places, sizeof *t->places, "tensors' names"));
     TRY(s24i_alloc_elems(&t->segments, ctx, places, sizeof *t->segments, "segments"));
     TRY(s24i_alloc_elems(&t->norms, ctx, 2 * s->layers + 1, sizeof *t->norms, "norms"));
-    TRY(s24i_alloc_elems(&t->blocks, ctx, s->layers, sizeof *t->blocks, "blocks"));
+    TRY(s24i_zeroed(&t->blocks, ctx, (size_t)s->layers * sizeof *t->blocks));
     k.walk.heads[0] = wanted_head(&k);
     t->machine.row_align = 1;
     TRY(walk(&k));

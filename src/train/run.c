@@ -2,6 +2,7 @@
 /* The loop: a step's examples, their gradients, the optimiser, a report; checkpoints now and
    then. */
 #include "train/run.h"
+#include "train/share.h"
 
 #include <math.h>
 #include <string.h>
@@ -28,6 +29,8 @@ typedef struct runner {
     s24i_train_state state;
     s24_train_report last;
     s24i_pulse pulse;
+    s24i_share share;
+    double now;          /* seconds of the run when a step's gradients were there, on rank 0 */
     int64_t steps;       /* of the run; 0: it goes by time */
     double started;      /* on the clock, less what earlier runs took */
     double checkpointed; /* seconds of the run at the last checkpoint */
@@ -46,6 +49,7 @@ static s24_status read_options(s24_train_opts *o, s24_ctx *ctx, const s24_train_
     if (o->beta2 == 0) o->beta2 = 0.999;
     if (o->eps == 0) o->eps = 1e-8;
     if (!o->checkpoint_steps && o->checkpoint_seconds <= 0) o->checkpoint_steps = 200;
+    if (o->sum_bytes <= 0) o->sum_bytes = 4 << 20;
     if (o->refresh_until == 0) o->refresh_until = 0.5;
     o->objective.size = sizeof o->objective;
     REQUIRE(ctx, (o->epochs > 0) + (o->steps > 0) + (o->seconds > 0) == 1, S24_ERROR_ARGUMENT,
@@ -133,7 +137,8 @@ static s24_train_report report_at(const runner *r, double loss, double rate, dou
                                .norm = norm,
                                .seconds = r->state.seconds,
                                .held_out = NAN,
-                               .sparse_layers = r->t->machine.two_four};
+                               .sparse_layers = r->t->machine.two_four,
+                               .mask_hash = r->share.masks};
     s24i_method_report(&report, &r->optimiser);
     return report;
 }
@@ -152,6 +157,7 @@ static s24_status prepare(runner *r)
     TRY(s24i_optimiser_create(&r->optimiser, r->t, r->ctx, o));
     TRY(s24i_examples_create(&r->examples, r->t, r->ctx, source,
                              s24i_min(o->batch, source->count)));
+    r->examples.ready = (s24i_ready){s24i_share_ready, &r->share};
     if (o->held_out)
         TRY(s24i_examples_create(&r->held_out, r->t, r->ctx, o->held_out,
                                  s24i_min(o->batch, HELD_OUT)));
@@ -211,40 +217,53 @@ static s24_status run(s24i_sums *sums, runner *r, const s24i_examples *examples,
     m->status = S24_OK;
     m->scale = (float)r->state.scale;
     m->ops->clear(m, t->at.sums, sizeof *t->at.sums);
-    TRY(s24i_examples_gradients(examples, t, r->ctx, &o));
+    s24_status status = s24i_examples_gradients(examples, t, r->ctx, &o);
+    r->now = s24i_seconds() - r->started;
+    if (stride) status = s24i_share_gradients(&r->share, t, r->ctx, status, &r->now);
+    TRY(status);
     if (stride && m->status == S24_OK)
         TRY(s24i_optimiser_step(&r->optimiser, t, r->ctx, &r->opts, stride));
     m->ops->download(m, sums, t->at.sums, sizeof *sums);
     return m->status;
 }
 
-/* Mean objective over the held-out examples; the gradients it makes are thrown away. */
-static s24_status measure(double *mean, runner *r)
+/* The objective over this rank's held-out examples; the gradients it makes are thrown away. */
+static s24_status measure_part(double *sum, runner *r)
 {
     const s24_train_source *source = r->opts.held_out;
     s24_objective objective = r->opts.objective;
     int64_t which[HELD_OUT];
-    double sum = 0;
+    *sum = 0;
     objective.dropout = objective.attention_dropout = 0;
     r->optimiser.rule.mvue = 0; /* its gradients are thrown away */
     const int64_t batch = s24i_min(r->opts.batch, HELD_OUT);
-    for (int64_t at = 0; at < source->count; at += batch) {
+    for (int64_t at = batch * r->share.rank; at < source->count; at += batch * r->share.world) {
         const int64_t count = s24i_min(batch, source->count - at);
         s24i_sums sums;
         for (int64_t i = 0; i < count; i++)
             which[i] = at + i;
         TRY(s24i_examples_read(&r->held_out, r->t, r->ctx, which, count));
         TRY(run(&sums, r, &r->held_out, &objective, NULL));
-        sum += sums.loss * (double)count;
+        *sum += sums.loss * (double)count;
     }
     s24_transformer_clear(r->t, r->ctx);
-    *mean = sum / (double)source->count;
+    return S24_OK;
+}
+
+/* Its mean over all of them. */
+static s24_status measure(double *mean, runner *r)
+{
+    double sum;
+    const s24_status status = measure_part(&sum, r);
+    TRY(s24i_share_say(&r->share, r->ctx, status, &sum, 1));
+    *mean = s24i_share_sum(&r->share, 0) / (double)r->opts.held_out->count;
     return S24_OK;
 }
 
 static s24_status refuse(const runner *r, const char *what, double value)
 {
     const char *path = r->has_checkpoint ? r->opts.checkpoint : NULL;
+    s24i_comm_agree(r->share.comm); /* of sums that all have */
     return s24_ctx_fail(r->ctx, S24_ERROR_NUMERIC,
                         "%s is %s at step %lld (epoch %.2f); nothing of it was applied%s%s", what,
                         isnan(value) ? "NaN" : "infinite", (long long)r->state.step,
@@ -274,13 +293,25 @@ static s24_status begin_method(runner *r, const s24i_moment *moment)
                : S24_OK;
 }
 
+/* Weights, masks and this rank's examples of a step. */
+static s24_status begin_step(runner *r, const s24i_moment *at)
+{
+    const int64_t *which;
+    int64_t first, mine;
+    const int64_t count = s24_batches_at(&which, r->batches, r->state.step);
+    s24i_share_part(&r->share, count, &first, &mine);
+    s24_status status = begin_method(r, at);
+    if (status == S24_OK)
+        status = s24i_examples_read(&r->examples, r->t, r->ctx, which + first, mine);
+    const s24i_share_step begun = {&r->optimiser, &r->examples, at->step, count, first};
+    return s24i_share_begin(&r->share, r->t, r->ctx, &begun, status);
+}
+
 static s24_status step(runner *r)
 {
     const s24_train_opts *o = &r->opts;
-    const int64_t *which;
     double share;
     s24i_sums sums;
-    const int64_t count = s24_batches_at(&which, r->batches, r->state.step);
     const double progress = progress_of(r, &share);
     const double rate = o->rate * s24i_schedule_at(o, progress, share);
     s24_objective objective = o->objective;
@@ -290,8 +321,7 @@ static s24_status step(runner *r)
                                 .at = {r->state.step, progress},
                                 .after = progress_after(r, share),
                                 .rate = rate};
-    TRY(begin_method(r, &stride.at));
-    TRY(s24i_examples_read(&r->examples, r->t, r->ctx, which, count));
+    TRY(begin_step(r, &stride.at));
     TRY(run(&sums, r, &r->examples, &objective, &stride));
     if (!isfinite(sums.loss)) return refuse(r, "the loss", sums.loss);
     const double norm = sqrt(sums.squares) / r->state.scale;
@@ -301,8 +331,8 @@ static s24_status step(runner *r)
     if (scaled) rescale(&r->state, norm);
     TRY(s24i_method_end(&r->optimiser, r->t, &stride.at, sums.loss));
     r->state.step++;
-    r->state.tokens += r->examples.tokens;
-    r->state.seconds = s24i_seconds() - r->started;
+    r->state.tokens += r->examples.all_tokens;
+    r->state.seconds = r->share.comm ? r->now : s24i_seconds() - r->started;
     r->last = report_at(r, sums.loss, rate, norm);
     return S24_OK;
 }
@@ -317,7 +347,7 @@ static void checkpoint(runner *r)
 {
     const char *path = r->opts.checkpoint;
     r->checkpointed = r->state.seconds;
-    if (!path) return;
+    if (!path || r->share.rank) return;
     if (s24i_checkpoint_write(r->t, r->ctx, &r->optimiser, &r->state, path) == S24_OK)
         r->has_checkpoint = 1;
     else
@@ -353,10 +383,11 @@ static s24_status turn(runner *r)
     TRY(step(r));
     s24_status status = measure_if_due(r);
     if (status != S24_OK && status != S24_ERROR_INTERRUPTED) return status;
-    const int stops = o->report && o->report(o->user, &r->last);
+    int stops = o->report && o->report(o->user, &r->last);
     TRY(status);
-    if (!stops) status = s24_ctx_progress(r->ctx, STAGE, r->state.step, r->last.steps);
-    return (stops || status != S24_OK) && !is_over(r) ? S24_ERROR_INTERRUPTED : S24_OK;
+    if (!stops) stops = s24_ctx_progress(r->ctx, STAGE, r->state.step, r->last.steps) != S24_OK;
+    TRY(s24i_share_stops(&r->share, r->ctx, &stops));
+    return stops && !is_over(r) ? S24_ERROR_INTERRUPTED : S24_OK;
 }
 
 static s24_status loop(runner *r)
@@ -373,6 +404,16 @@ static s24_status loop(runner *r)
                                 (long long)r->state.step, (long long)r->last.steps);
     }
     return S24_OK;
+}
+
+/* All ranks are here, each with its status, and have the same run before them. */
+static s24_status meet(runner *r, s24_status mine)
+{
+    const s24i_share_run run = {.examples = &r->examples,
+                                .teacher = r->opts.objective.teacher,
+                                .options = r->state.run,
+                                .step = r->has_checkpoint ? r->state.step : -1};
+    return s24i_share_meet(&r->share, r->t, r->ctx, &run, mine);
 }
 
 static void set_pulse(runner *r, const s24i_pulse *pulse)
@@ -399,7 +440,8 @@ s24_status s24_train(s24_train_report *report, s24_transformer *transformer, s24
     if (!ctx) return S24_ERROR_ARGUMENT;
     TRY(check(ctx, transformer, source));
     TRY(read_options(&r.opts, ctx, opts));
-    s24_status status = prepare(&r);
+    s24_status status = s24i_share_create(&r.share, transformer, ctx, &r.opts);
+    if (status == S24_OK) status = meet(&r, prepare(&r));
     set_pulse(&r, &r.pulse);
     if (status == S24_OK) status = loop(&r);
     set_pulse(&r, NULL);
@@ -408,5 +450,6 @@ s24_status s24_train(s24_train_report *report, s24_transformer *transformer, s24
     s24i_examples_free(&r.examples, ctx);
     s24i_examples_free(&r.held_out, ctx);
     s24i_optimiser_free(&r.optimiser, transformer, ctx);
+    s24i_share_free(&r.share, ctx);
     return status;
 }

@@ -15,6 +15,9 @@ typedef struct s24i_examples {
     int32_t *ids, *types, *targets, *starts, *ends;
     float *pixels;
     int64_t tokens, count, labels; /* of those that are there */
+    /* Of the step, whose examples several ranks may share, and which of them is the first here. */
+    int64_t all_tokens, all_count, all_labels, first;
+    s24i_ready ready; /* hears of the last batch's gradients */
 } s24i_examples;
 
 /* Room for `most` examples of a source. ARGUMENT, MEMORY. */

@@ -194,6 +194,7 @@ void s24i_run_backward(s24_transformer *t, const s24i_mode *mode, const s24i_pul
         /* The last block's buffers are still as the pass forward left them. */
         if (t->opts.recompute && b < t->shape.layers - 1) s24i_block_again(&walk, b);
         s24i_block_back(&walk, b);
+        if (t->ready.call) t->ready.call(t->ready.user, t->machine.ctx, t, b);
     }
     s24i_through_norm(&walk, NULL);
     embed_back(t, mode);

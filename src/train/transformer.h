@@ -40,6 +40,12 @@ typedef struct s24i_stacked {
     size_t step;
 } s24i_stacked;
 
+/* Told in a pass backward that block b has been left: gradients of those after it are whole. */
+typedef struct s24i_ready {
+    void (*call)(void *user, s24_ctx *ctx, s24_transformer *t, int64_t block); /* NULL: nobody is */
+    void *user;
+} s24i_ready;
+
 /* Buffers of a pass. What a backward pass needs is there for every layer, else once; where
    activations are computed again, sums and norms between blocks alone are there for every one. */
 typedef struct s24i_buffers {
@@ -83,6 +89,7 @@ struct s24_transformer {
     s24i_buffers at;
     s24i_train_batch step; /* the batch that was begun; its arrays lie in the arena */
     s24i_train_batch room; /* those arrays */
+    s24i_ready ready;
     /* What of a batch is worked out before it goes there: offsets and tiles; positions, bounds and,
        sorted by id, the tokens. */
     int64_t *host;

@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Ranks of one run: what they tell one another, what they must have alike, whose examples, and the
+   sums of their gradients. */
+#include "train/share.h"
+
+#include <string.h>
+
+#include "base/try.h"
+
+/* ---- pieces of the gradients ----------------------------------------------------------------- */
+
+static int64_t least_of(int64_t least, const s24_transformer *t, const float *gradients)
+{
+    return gradients ? s24i_min(least, gradients - t->gradients) : least;
+}
+
+static int64_t layer_begins(const s24_transformer *t, const s24i_layer *layer, int64_t least)
+{
+    return least_of(least_of(least, t, layer->dw), t, layer->dbias);
+}
+
+static int64_t norm_begins(const s24_transformer *t, const s24i_norm *norm, int64_t least)
+{
+    return least_of(least_of(least, t, norm->dgamma), t, norm->dbeta);
+}
+
+static int64_t block_begins(const s24_transformer *t, int64_t b)
+{
+    const s24i_train_block *block = &t->blocks[b];
+    const s24i_layer *const layers[] = {&block->qkv, &block->attention, &block->up, &block->down};
+    int64_t at = t->elems;
+    for (size_t i = 0; i < sizeof layers / sizeof *layers; i++)
+        at = layer_begins(t, layers[i], at);
+    at = norm_begins(t, &block->query_norm, norm_begins(t, &block->key_norm, at));
+    at = norm_begins(t, &t->norms[s24i_block_norm(t, b, S24I_ATTENTION_NORM)], at);
+    return norm_begins(t, &t->norms[s24i_block_norm(t, b, S24I_OUTPUT_NORM)], at);
+}
+
+/* Where the blocks follow one another behind all that a pass backward ends with; else the arena is
+   one piece, which is summed after the pass. */
+static int is_in_order(const s24i_share *s, const s24_transformer *t)
+{
+    const s24i_embed *e = &t->embed;
+    const float *const last[] = {e->dwords, e->dpositions, e->dtypes,
+                                 e->dfirst, t->patches.dw, t->patches.dbias};
+    const int64_t first = s->blocks[0];
+    for (int64_t b = 0; b < t->shape.layers; b++)
+        if (s->blocks[b + 1] <= s->blocks[b]) return 0;
+    for (size_t i = 0; i < sizeof last / sizeof *last; i++)
+        if (last[i] && last[i] - t->gradients >= first) return 0;
+    return 1;
+}
+
+static s24_status lay_out_pieces(s24i_share *s, const s24_transformer *t, s24_ctx *ctx,
+                                 int64_t piece)
+{
+    const int64_t layers = t->shape.layers;
+    TRY(s24i_alloc_elems(&s->blocks, ctx, 2 * layers + 3, sizeof *s->blocks, "pieces"));
+    s->bounds = s->blocks + layers + 1;
+    for (int64_t b = 0; b < layers; b++)
+        s->blocks[b] = block_begins(t, b);
+    s->blocks[layers] = t->elems;
+    s->bounds[0] = t->elems;
+    for (int64_t b = layers - 1; b > 0 && is_in_order(s, t); b--)
+        if (s->bounds[s->pieces] - s->blocks[b] >= piece) s->bounds[++s->pieces] = s->blocks[b];
+    s->bounds[++s->pieces] = 0;
+    return S24_OK;
+}
+
+s24_status s24i_share_create(s24i_share *s, const s24_transformer *t, s24_ctx *ctx,
+                             const s24_train_opts *opts)
+{
+    s24_comm *comm = opts->comm;
+    *s = (s24i_share){.rank = s24_comm_rank(comm), .world = s24_comm_world(comm)};
+    TRY(s24i_alloc_elems(&s->table, ctx, (int64_t)s->world * (1 + S24I_SAID), sizeof *s->table,
+                         "what ranks say"));
+    if (s->world == 1) return S24_OK;
+    s->comm = comm;
+    REQUIRE(ctx, !s24_comm_is_on_device(comm) || t->machine.gpu, S24_ERROR_UNSUPPORTED,
+            "nccl carries sums between GPUs; on the CPU mpi does");
+    if (t->machine.gpu && !s24_comm_is_on_device(comm))
+        TRY(s24i_alloc_elems(&s->stage, ctx, t->elems, sizeof *s->stage, "gradients to be summed"));
+    return lay_out_pieces(s, t, ctx, opts->sum_bytes / (int64_t)sizeof(float));
+}
+
+void s24i_share_free(s24i_share *s, s24_ctx *ctx)
+{
+    s24_ctx_free(ctx, s->table);
+    s24_ctx_free(ctx, s->blocks);
+    s24_ctx_free(ctx, s->stage);
+}
+
+void s24i_share_part(const s24i_share *s, int64_t count, int64_t *first, int64_t *mine)
+{
+    *first = count * s->rank / s->world;
+    *mine = count * (s->rank + 1) / s->world - *first;
+}
+
+/* ---- what ranks tell one another ------------------------------------------------------------- */
+
+double s24i_share_of(const s24i_share *s, int rank, int value)
+{
+    return s->table[rank * (1 + s->said) + 1 + value];
+}
+
+double s24i_share_sum(const s24i_share *s, int value)
+{
+    double sum = 0;
+    for (int r = 0; r < s->world; r++)
+        sum += s24i_share_of(s, r, value);
+    return sum;
+}
+
+s24_status s24i_share_say(s24i_share *s, s24_ctx *ctx, s24_status mine, const double *values,
+                          int count)
+{
+    const int64_t row = 1 + count;
+    double *own = s->table + s->rank * row;
+    s->said = count;
+    memset(s->table, 0, (size_t)(s->world * row) * sizeof *s->table);
+    own[0] = mine;
+    memcpy(own + 1, values, (size_t)count * sizeof *values);
+    if (!s->comm) return mine;
+    const s24_status heard = s24_comm_sum(ctx, s->comm, s->table, s->world * row, S24_F64);
+    if (heard != S24_OK) return mine != S24_OK ? mine : heard;
+    for (int r = 0; r < s->world; r++)
+        if (s->table[r * row] != 0) {
+            s24i_comm_agree(s->comm);
+            return mine != S24_OK
+                       ? mine
+                       : s24_ctx_fail(ctx, (s24_status)s->table[r * row],
+                                      "rank %d of %d failed (%s), which says why", r, s->world,
+                                      s24_status_text((s24_status)s->table[r * row]));
+        }
+    return S24_OK;
+}
+
+/* ---- what they must have alike --------------------------------------------------------------- */
+
+uint64_t s24i_share_hash(uint64_t hash, const void *data, size_t bytes)
+{
+    const char *at = data;
+    for (size_t i = 0; i < bytes; i += sizeof hash) {
+        uint64_t word = 0;
+        memcpy(&word, at + i, bytes - i < sizeof word ? bytes - i : sizeof word);
+        hash = (hash ^ word) * UINT64_C(0x9e3779b97f4a7c15);
+        hash ^= hash >> 32;
+    }
+    return hash;
+}
+
+s24_status s24i_share_hash_of(uint64_t *hash, s24_transformer *t, s24_ctx *ctx, const void *data,
+                              size_t bytes)
+{
+    enum { AT_ONCE = 1 << 22 };
+    s24i_machine *m = &t->machine;
+    char *copy;
+    m->ctx = ctx;
+    if (!m->gpu) {
+        *hash = s24i_share_hash(*hash, data, bytes);
+        return S24_OK;
+    }
+    TRY(s24i_alloc_elems(&copy, ctx, AT_ONCE, 1, "what is compared"));
+    for (size_t at = 0, n; at < bytes; at += n) {
+        n = bytes - at < AT_ONCE ? bytes - at : AT_ONCE;
+        m->ops->download(m, copy, (const char *)data + at, n);
+        *hash = s24i_share_hash(*hash, copy, n);
+    }
+    s24_ctx_free(ctx, copy);
+    return m->status;
+}
+
+/* Halves of a hash are whole numbers of a double. */
+static double half_of(uint64_t hash, int half)
+{
+    return (double)(uint32_t)(half ? hash >> 32 : hash);
+}
+
+s24_status s24i_share_prove(s24i_share *s, s24_ctx *ctx, s24_status mine,
+                            const s24i_share_proof *proofs, int count)
+{
+    double values[S24I_SAID] = {0};
+    if (!s->comm) return mine;
+    for (int i = 0; i < 2 * count; i++)
+        values[i] = half_of(proofs[i / 2].hash, i % 2);
+    TRY(s24i_share_say(s, ctx, mine, values, 2 * count));
+    for (int i = 0; i < count; i++)
+        for (int r = 1; r < s->world; r++)
+            if (s24i_share_of(s, r, 2 * i) != s24i_share_of(s, 0, 2 * i) ||
+                s24i_share_of(s, r, 2 * i + 1) != s24i_share_of(s, 0, 2 * i + 1)) {
+                s24i_comm_agree(s->comm);
+                return s24_ctx_fail(ctx, S24_ERROR_ARGUMENT, "rank %d has %s than rank 0", r,
+                                    proofs[i].what);
+            }
+    return S24_OK;
+}
+
+/* ---- gradients ------------------------------------------------------------------------------- */
+
+/* Begins the sums of the pieces that lie at `from` and after it. */
+static void begin_pieces(s24i_share *s, s24_ctx *ctx, float *gradients, int64_t from)
+{
+    while (s->begun < s->pieces && s->bounds[s->begun + 1] >= from && s->status == S24_OK) {
+        const int64_t at = s->bounds[s->begun + 1];
+        s->status =
+            s24_comm_sum_begin(ctx, s->comm, gradients + at, s->bounds[s->begun] - at, S24_F32);
+        s->begun++;
+    }
+}
+
+void s24i_share_ready(void *user, s24_ctx *ctx, s24_transformer *t, int64_t block)
+{
+    s24i_share *s = user;
+    if (s->comm && !t->machine.gpu) begin_pieces(s, ctx, t->gradients, s->blocks[block + 1]);
+}
+
+static s24_status sum_gradients(s24i_share *s, s24_transformer *t, s24_ctx *ctx)
+{
+    s24i_machine *m = &t->machine;
+    const size_t bytes = (size_t)t->elems * sizeof(float);
+    s24i_sums wait;
+    if (m->gpu) m->ops->download(m, &wait, t->at.sums, sizeof wait);
+    if (s->stage) m->ops->download(m, s->stage, t->gradients, bytes);
+    begin_pieces(s, ctx, s->stage ? s->stage : t->gradients, 0);
+    s->begun = 0;
+    const s24_status status = s->status;
+    s->status = S24_OK;
+    TRY(status);
+    TRY(s24_comm_wait(ctx, s->comm));
+    if (s->stage) m->ops->upload(m, t->gradients, s->stage, bytes);
+    return S24_OK;
+}
+
+s24_status s24i_share_gradients(s24i_share *s, s24_transformer *t, s24_ctx *ctx, s24_status mine,
+                                double *now)
+{
+    s24i_machine *m = &t->machine;
+    s24i_sums sums = {0};
+    if (!s->comm) return mine;
+    m->ctx = ctx;
+    TRY(sum_gradients(s, t, ctx));
+    m->ops->download(m, &sums, t->at.sums, sizeof sums);
+    const double values[] = {sums.loss, *now};
+    TRY(s24i_share_say(s, ctx, mine != S24_OK ? mine : m->status, values, 2));
+    sums.loss = s24i_share_sum(s, 0);
+    *now = s24i_share_of(s, 0, 1);
+    m->ops->upload(m, t->at.sums, &sums, sizeof sums);
+    return m->status;
+}

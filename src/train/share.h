@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * What ranks of one run share. Each reads its part of a step's examples, gradients are summed, and
+ * every rank makes the same step of the same weights with the same masks: that they are the same is
+ * compared, not hoped. Whatever one rank meets, all hear of before any goes on, so that none waits
+ * for another that has left. Alone in a world of one, all of it is nothing.
+ */
+#ifndef S24_TRAIN_SHARE_H
+#define S24_TRAIN_SHARE_H
+
+#include "comm/transport.h"
+#include "train/run.h"
+
+/* What a rank says at once, next to how it fared. */
+enum { S24I_SAID = 16 };
+
+typedef struct s24i_share {
+    s24_comm *comm; /* NULL: alone */
+    int rank, world;
+    double *table; /* [world, 1 + S24I_SAID]: how each rank fared, and what it said */
+    int said;      /* numbers that each said last */
+    /* Pieces of the gradients that are summed on their own, the last of the arena first, which are
+       ready first: piece i is [bounds[i + 1], bounds[i]). */
+    int64_t *bounds, *blocks; /* blocks: [layers + 1] where each begins; the last: what follows */
+    int64_t pieces, begun;
+    s24_status status;     /* of sums that were begun in the midst of a pass */
+    float *stage;          /* host memory, for a transport that does not reach the device's */
+    uint64_t masks, proof; /* of the masks that were chosen last, and of the weights */
+} s24i_share;
+
+/* Room, and the pieces. ARGUMENT, MEMORY. */
+s24_status s24i_share_create(s24i_share *share, const s24_transformer *t, s24_ctx *ctx,
+                             const s24_train_opts *opts);
+void s24i_share_free(s24i_share *share, s24_ctx *ctx);
+/* This rank's part of `count` examples that follow one another. */
+void s24i_share_part(const s24i_share *share, int64_t count, int64_t *first, int64_t *mine);
+
+/* All ranks tell one another how they fared and `count` values, which then stand in the table, and
+   return the same: OK where all did; else this rank's own status, or another's by its number. */
+s24_status s24i_share_say(s24i_share *share, s24_ctx *ctx, s24_status mine, const double *values,
+                          int count);
+/* What a rank said; the sum of what all said, in their order. */
+double s24i_share_of(const s24i_share *share, int rank, int value);
+double s24i_share_sum(const s24i_share *share, int value);
+
+/* Hashes that all ranks must have alike: what each is of, and this rank's. Refused by name:
+   ARGUMENT. */
+typedef struct s24i_share_proof {
+    const char *what;
+    uint64_t hash;
+} s24i_share_proof;
+s24_status s24i_share_prove(s24i_share *share, s24_ctx *ctx, s24_status mine,
+                            const s24i_share_proof *proofs, int count);
+uint64_t s24i_share_hash(uint64_t hash, const void *data, size_t bytes);
+/* Of `bytes` in the machine's memory. */
+s24_status s24i_share_hash_of(uint64_t *hash, s24_transformer *t, s24_ctx *ctx, const void *data,
+                              size_t bytes);
+
+/* Before the first step: all ranks have the same run before them. */
+typedef struct s24i_share_run {
+    s24i_examples *examples;
+    s24_transformer *teacher; /* or NULL */
+    uint64_t options;
+    int64_t step; /* of the checkpoint that was read; −1: none was */
+} s24i_share_run;
+s24_status s24i_share_meet(s24i_share *share, s24_transformer *t, s24_ctx *ctx,
+                           const s24i_share_run *run, s24_status mine);
+
+/* A step's examples are read and its masks made: what all ranks' examples are together, and that
+   masks, and now and then weights, are the same. */
+typedef struct s24i_share_step {
+    s24i_optimiser *optimiser;
+    s24i_examples *examples;
+    int64_t step, count, first; /* examples of the step, and this rank's first of them */
+} s24i_share_step;
+s24_status s24i_share_begin(s24i_share *share, s24_transformer *t, s24_ctx *ctx,
+                            const s24i_share_step *step, s24_status mine);
+/* *stops: does any rank want to? */
+s24_status s24i_share_stops(s24i_share *share, s24_ctx *ctx, int *stops);
+
+/* The pass backward has left block b: those after it are done (user: the share). */
+void s24i_share_ready(void *user, s24_ctx *ctx, s24_transformer *t, int64_t block);
+/* Sums what is left of the gradients, and the loss with them, after this rank's pass. `now`: the
+   time that all go by from here, rank 0's. */
+s24_status s24i_share_gradients(s24i_share *share, s24_transformer *t, s24_ctx *ctx,
+                                s24_status mine, double *now);
+
+#endif
