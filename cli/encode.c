@@ -102,7 +102,7 @@ int encode_some(cli_app *cli, s24_encoder *encoder, const encode_lines *lines, f
     return code;
 }
 
-static int encode_all(cli_app *cli, s24_encoder *encoder, const encode_lines *lines, embedded *out)
+int encode_all(cli_app *cli, s24_encoder *encoder, const encode_lines *lines, embedded *out)
 {
     out->count = lines->count;
     out->width = s24_encoder_width(encoder);

@@ -46,6 +46,8 @@ typedef struct encode_lines {
    caller's; adds to out->tokens. */
 int encode_some(cli_app *cli, s24_encoder *encoder, const encode_lines *lines, float *vectors,
                 embedded *out);
+/* The same into out's own vectors, of its own count. */
+int encode_all(cli_app *cli, s24_encoder *encoder, const encode_lines *lines, embedded *out);
 /* Embeds count texts with progress into out's vectors [count, width]. Adds to its tokens. */
 int encode_texts(cli_app *cli, s24_encoder *encoder, const s24_text *texts, int64_t count,
                  embedded *out);

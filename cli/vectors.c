@@ -79,10 +79,10 @@ int embedded_may_save(cli_app *cli, const char *path)
 {
     if (!strcmp(path, "-"))
         return cli_fail(cli, CLI_USAGE,
-                        "--output - is no file; --stream writes vectors to standard output");
+                        "- is no file; embed --stream writes vectors to standard output");
     if (format_of(path) == FORMATS)
         return cli_fail(cli, CLI_USAGE,
-                        "--output %s: the name ends in neither .safetensors nor .npy, the formats "
+                        "%s: the name ends in neither .safetensors nor .npy, the formats "
                         "that vectors are written in",
                         path);
     return cli_may_write(cli, path);

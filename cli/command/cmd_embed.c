@@ -10,11 +10,12 @@
 
 #include "encode.h"
 #include "ids.h"
+#include "shard.h"
 
 struct embed_options {
     cli_common common;
     const char *input, *output, *dtype, *prompt_name, *prompt_text;
-    const char *pooling;
+    const char *pooling, *shard;
     int64_t max_tokens, dimensions;
     int stream, ids;
 };
@@ -29,6 +30,10 @@ static const cli_option options[] = {
     {"stream", 0, CLI_FLAG, offsetof(struct embed_options, stream), NULL, NULL,
      "Print {\"line\": N, \"embedding\": [...]} on standard output for each text, in order. Lines "
      "are answered as they come, those that wait together by up to 32.",
+     NULL},
+    {"shard", 0, CLI_TEXT, offsetof(struct embed_options, shard), "I/N", NULL,
+     "Embed part I of N of the lines, which follow one another, into FILE.safetensors; join makes "
+     "one file of all parts.",
      NULL},
     ENCODE_PROMPT(struct embed_options, "prompt-name", prompt_name,
                   "every text, by default the model's default"),
@@ -45,6 +50,8 @@ static const cli_option options[] = {
 
 static const cli_rule rules[] = {{CLI_ONE_OF, "prompt-name prompt-text", NULL, NULL},
                                  {CLI_NOT_WITH, "prompt-name prompt-text", "ids", NULL},
+                                 {CLI_NOT_WITH, "shard", "stream", "knows no number of lines"},
+                                 {CLI_ONLY_WITH, "shard", "output", NULL},
                                  {CLI_ONE_OF, NULL, NULL, NULL}};
 
 static const cli_example examples[] = {
@@ -56,6 +63,8 @@ static const cli_example examples[] = {
      "Questions, before which the model wants its prompt of that name."},
     {"sparse24 embed model-24 --ids --input ids.txt --output vectors.npy",
      "Texts that another program has tokenized: a line of ids each."},
+    {"sparse24 embed model-24 --input texts.txt --shard 3/8 --output part-3.safetensors",
+     "The third of eight parts, for join."},
     {NULL, NULL}};
 
 static void print_vector(int64_t line, const float *vector, int64_t width)
@@ -125,8 +134,18 @@ static int stream(cli_app *cli, const struct embed_options *o, s24_encoder *enco
     return code;
 }
 
+static int embed_part(cli_app *cli, const struct embed_options *o, s24_encoder *encoder,
+                      embedded *e)
+{
+    shard part;
+    int code = shard_parse(cli, &part, o->shard);
+    if (code == CLI_OK) code = shard_embed(cli, encoder, o->input, &part, e);
+    return code == CLI_OK ? shard_save(cli, encoder, o->output, &part, e) : code;
+}
+
 static int embed(cli_app *cli, const struct embed_options *o, s24_encoder *encoder, embedded *e)
 {
+    if (o->shard) return embed_part(cli, o, encoder, e);
     int code = o->stream ? stream(cli, o, encoder, e) : encode_file(cli, encoder, o->input, e);
     return code == CLI_OK && o->output ? embedded_save(cli, o->output, e) : code;
 }
@@ -140,6 +159,16 @@ static int check_options(cli_app *cli, const struct embed_options *o)
     if (cli->json && o->stream)
         return cli_fail(cli, CLI_USAGE,
                         "--json and --stream exclude each other: both write standard output");
+    if (o->shard) {
+        shard part;
+        const int code = shard_parse(cli, &part, o->shard);
+        if (code != CLI_OK) return code;
+        const char *ending = strrchr(o->output, '.');
+        if (!ending || strcmp(ending, ".safetensors") != 0)
+            return cli_fail(cli, CLI_USAGE,
+                            "--shard writes FILE.safetensors, which says which part it is, not %s",
+                            o->output);
+    }
     /* Said before minutes of work rather than after; the writer asks again. */
     return o->output ? embedded_may_save(cli, o->output) : CLI_OK;
 }

@@ -17,8 +17,8 @@ BUILD = pathlib.Path(os.environ["S24_BUILD"])
 PROGRAM = BUILD / "sparse24"
 sys.path.insert(0, str(SOURCE / "tests" / "tools"))
 
-COMMANDS = ("tutorial prune sensitivity train convert pack unpack check info embed search rerank "
-            "classify eval generate bench plan help").split()
+COMMANDS = ("tutorial prune sensitivity train convert pack unpack check info embed join search "
+            "rerank classify eval generate bench plan help").split()
 if os.environ.get("S24_SERVE") != "0":  # builds without libmicrohttpd lack it
     COMMANDS.insert(COMMANDS.index("bench"), "serve")
 if os.environ.get("S24_RECIPES") != "0":  # and those without libyaml this one

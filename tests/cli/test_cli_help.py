@@ -10,7 +10,7 @@ from cli_case import BUILD, COMMANDS, SOURCE, Scratch, one_object, run
 
 COMMON = {"threads", "isa", "device", "json", "quiet", "help"}
 WRITERS = {"tutorial", "prune", "train", "convert", "pack", "unpack", "embed", "eval", "bench",
-           "run", "sensitivity"}
+           "run", "sensitivity", "join"}
 
 
 def options_of(command):
