@@ -48,7 +48,10 @@ static int read_place(cli_app *cli, train_place *place)
         code = read_number(cli, &place->rank, launchers[i].rank, 0, place->world - 1);
     if (code == CLI_OK)
         code = read_number(cli, &place->local, launchers[i].local, 0, place->world - 1);
-    if (code == CLI_OK) code = read_number(cli, &place->port, "MASTER_PORT", 1, 65535);
+    if (code == CLI_OK) code = read_number(cli, &place->port, "MASTER_PORT", 1, 65534);
+    /* torchrun keeps the port for itself, where it says so. */
+    const char *kept = getenv("TORCHELASTIC_USE_AGENT_STORE");
+    if (place->port && kept && !strcmp(kept, "True")) place->port++;
     return code;
 }
 
@@ -57,12 +60,13 @@ static int is_alone(const char *kind)
     return !kind || strcmp(kind, s24_comm_kind_name(0)) == 0;
 }
 
-static void begin_rank(cli_app *cli, train_place *place)
+/* sees_one: the launcher shows each rank its own GPU alone, as NCCL wants it. */
+static void begin_rank(cli_app *cli, train_place *place, int sees_one)
 {
     snprintf(place->who, sizeof place->who, "rank %d", place->rank);
     cli->where = place->who;
     if (place->rank) cli->quiet = 1;
-    if (strcmp(cli->common->device, "cuda") != 0) return;
+    if (strcmp(cli->common->device, "cuda") != 0 || sees_one) return;
     snprintf(place->gpu, sizeof place->gpu, "cuda:%d", place->local);
     place->common = *cli->common;
     place->common.device = place->gpu;
@@ -78,10 +82,13 @@ int train_comm_check(cli_app *cli, const char *kind, train_place *place)
                         "%s started %d processes: --comm mpi makes them train one model together, "
                         "--comm none each its own",
                         place->launcher, place->world);
+    if (!is_alone(kind) && !strcmp(kind, "nccl") && cli_on_cpu(cli))
+        return cli_fail(cli, CLI_USAGE,
+                        "--comm nccl is for GPUs, with --device cuda; --comm mpi is for the CPU");
     if (!is_alone(kind) && !place->launcher)
         cli_note(cli, "--comm %s: no launcher says which of how many processes this is", kind);
     if (is_alone(kind)) *place = (train_place){.world = 1};
-    if (place->world > 1) begin_rank(cli, place);
+    if (place->world > 1) begin_rank(cli, place, !strcmp(kind, "nccl"));
     return CLI_OK;
 }
 

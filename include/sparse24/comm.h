@@ -17,8 +17,8 @@ extern "C" {
 typedef struct s24_comm s24_comm;
 
 /* What carries them, by index: "none" (a world of one), "mpi" (between processes, through the
-   plugin libsparse24-mpi), "nccl" (between GPUs, through NVIDIA's libnccl.so.2); NULL past the
-   end. */
+   plugin libsparse24-mpi), "nccl" (between GPUs, through NVIDIA's libnccl.so.2; it has been tested
+   on a library in NCCL's place, never on GPUs); NULL past the end. */
 S24_API const char *s24_comm_kind_name(int index);
 
 typedef struct s24_comm_opts {
@@ -31,11 +31,12 @@ typedef struct s24_comm_opts {
        from MPI, and refuses a world of another size than this one; 0: not known. "nccl" needs
        both. */
     int rank, world;
-    /* Of "nccl": where rank 0 waits for the others, "127.0.0.1" and a port, and listens nowhere
-       else. Later its connections tell who has ended. */
+    /* Of "nccl": where rank 0 waits for the others, by default "127.0.0.1" and 29400, and listens
+       nowhere else. Later its connections tell who has ended. */
     const char *address;
     int port;
-    struct s24_device *device; /* of "nccl", this rank's own GPU */
+    /* Of "nccl": this rank's own GPU, which is also the calling thread's (CUDA's current one). */
+    struct s24_device *device;
     /* Seconds that a rank waits in one call for the others: default 1800. A launcher that ends all
        where one ended is heard earlier. */
     double patience;

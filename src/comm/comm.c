@@ -18,7 +18,7 @@ static const struct {
 #include "comm/comms.def"
 #undef COMM
 };
-enum { KINDS = sizeof kinds / sizeof *kinds };
+enum { KINDS = sizeof kinds / sizeof *kinds, PATIENCE = 1800 /* seconds */ };
 
 const char *s24_comm_kind_name(int index)
 {
@@ -64,12 +64,10 @@ s24_status s24_comm_create(s24_comm **out, s24_ctx *ctx, const s24_comm_opts *op
     if (!out || !ctx) return S24_ERROR_ARGUMENT;
     *out = NULL;
     TRY(s24i_opts_read(ctx, &known, sizeof known, opts, "s24_comm_opts"));
+    if (known.patience <= 0) known.patience = PATIENCE;
     s24_comm *c = s24_ctx_alloc(ctx, sizeof *c);
     REQUIRE(ctx, c, S24_ERROR_MEMORY, "out of memory for a communicator");
-    *c = (s24_comm){.ctx = ctx,
-                    .world = 1,
-                    .device = known.device,
-                    .patience = known.patience > 0 ? known.patience : 1800};
+    *c = (s24_comm){.ctx = ctx, .world = 1, .device = known.device, .patience = known.patience};
     GIVE(out, c, s24_comm_destroy, open_kind(c, ctx, &known));
 }
 

@@ -137,6 +137,7 @@ class Ranks(Scratch):
                     **{rank: "1", size: "2"})
         refused("RANK is '2' in the environment; 0 to 1", 2, RANK="2", WORLD_SIZE="2")
         refused("WORLD_SIZE is 'x' in the environment; 1 to", 2, RANK="0", WORLD_SIZE="x")
+        refused("--comm nccl is for GPUs, with --device cuda", 2, "--comm", "nccl")
         refused("option --comm: 'tcp' is not one of none", 2, "--comm", "tcp")
 
 

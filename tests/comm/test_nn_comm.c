@@ -20,6 +20,8 @@ static void alone(void **state)
     (void)state;
     assert_string_equal(s24_comm_kind_name(0), "none");
     assert_string_equal(s24_comm_kind_name(1), "mpi");
+    assert_string_equal(s24_comm_kind_name(2), "nccl");
+    assert_null(s24_comm_kind_name(3));
     assert_null(s24_comm_kind_name(-1));
     assert_int_equal(s24_comm_rank(NULL), 0);
     assert_int_equal(s24_comm_world(NULL), 1);

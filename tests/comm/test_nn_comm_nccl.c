@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+/* NCCL's table on a library that is none: sums and broadcasts of ranks that meet at an address,
+   sums in another order, ranks that do not come, fail or are gone, ports in use. */
+#include "support.h"
+
+#include <arpa/inet.h>
+#include <dlfcn.h>
+#include <pthread.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/try.h"
+#include "sparse24/comm.h"
+#include "sparse24/device.h"
+
+enum { MOST = 3, NUMBERS = 100 };
+
+typedef struct rank {
+    int rank, world, port, fault; /* fault: of this test, at that rank */
+    double patience;
+    s24_ctx *ctx;
+    s24_device *device;
+    s24_comm *comm;
+    s24_status status;
+    char error[300];
+    int right;
+} rank;
+
+enum { NONE, LEAVES, OTHER_COUNT, STAYS_AWAY };
+
+/* A port of this machine that nobody has. */
+static int free_port(int *held)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    socklen_t bytes = sizeof at;
+    *held = socket(AF_INET, SOCK_STREAM, 0);
+    assert_int_equal(bind(*held, (struct sockaddr *)&at, sizeof at), 0);
+    assert_int_equal(listen(*held, 1), 0);
+    assert_int_equal(getsockname(*held, (struct sockaddr *)&at, &bytes), 0);
+    return ntohs(at.sin_port);
+}
+
+static s24_status open_rank(rank *r)
+{
+    const s24_ctx_opts opts = {.size = sizeof opts, .threads = 1};
+    const s24_device_opts device = {.size = sizeof device, .library = S24_FAKE_PLUGIN};
+    s24_status status = s24_ctx_create(&r->ctx, &opts);
+    if (status == S24_OK) status = s24_device_create(&r->device, r->ctx, &device);
+    const s24_comm_opts comm = {.size = sizeof comm,
+                                .kind = "nccl",
+                                .library = S24_FAKE_NCCL_LIBRARY,
+                                .rank = r->rank,
+                                .world = r->world,
+                                .port = r->port,
+                                .device = r->device,
+                                .patience = r->patience};
+    return status == S24_OK ? s24_comm_create(&r->comm, r->ctx, &comm) : status;
+}
+
+static s24_status talk(rank *r)
+{
+    double one[NUMBERS], sent = r->rank;
+    float *there;
+    void *memory;
+    for (int i = 0; i < NUMBERS; i++)
+        one[i] = r->rank + i;
+    TRY(s24_comm_sum(r->ctx, r->comm, one, NUMBERS, S24_F64));
+    if (r->fault == LEAVES) {
+        r->status = s24_ctx_fail(r->ctx, S24_ERROR_FORMAT, "a torn file");
+        s24_comm_abort(r->comm, 1);
+        return r->status;
+    }
+    TRY(s24_device_alloc(&memory, r->ctx, r->device, NUMBERS * sizeof *there, NULL));
+    there = memory;
+    for (int i = 0; i < NUMBERS; i++)
+        there[i] = (float)i;
+    const int64_t half = r->fault == OTHER_COUNT ? NUMBERS / 4 : NUMBERS / 2;
+    s24_status status = s24_comm_sum_begin(r->ctx, r->comm, there + half, half, S24_F32);
+    if (status == S24_OK) status = s24_comm_sum_begin(r->ctx, r->comm, there, half, S24_F32);
+    if (status == S24_OK) status = s24_comm_wait(r->ctx, r->comm);
+    if (status == S24_OK) status = s24_comm_broadcast(r->ctx, r->comm, &sent, sizeof sent, 1);
+    if (status == S24_OK) status = s24_comm_barrier(r->ctx, r->comm);
+    r->right = sent == 1;
+    for (int i = 0; i < NUMBERS; i++)
+        r->right &= there[i] == (float)(i * r->world) &&
+                    one[i] == i * r->world + r->world * (r->world - 1) / 2;
+    (void)s24_device_free(r->ctx, r->device, memory, NULL);
+    return status;
+}
+
+static void *run_rank(void *opaque)
+{
+    rank *r = opaque;
+    if (r->fault == STAYS_AWAY) return NULL;
+    r->status = open_rank(r);
+    if (r->status == S24_OK) r->status = talk(r);
+    snprintf(r->error, sizeof r->error, "%s", r->ctx ? s24_ctx_error(r->ctx) : "");
+    if (r->status != S24_OK) s24_comm_abort(r->comm, 1);
+    s24_comm_destroy(r->comm);
+    s24_device_destroy(r->device);
+    s24_ctx_destroy(r->ctx);
+    return NULL;
+}
+
+static void run(rank *all, int world, int odd, int fault, double patience)
+{
+    pthread_t thread[MOST];
+    int held;
+    const int port = free_port(&held);
+    close(held);
+    for (int r = 0; r < world; r++) {
+        all[r] = (rank){.rank = r,
+                        .world = world,
+                        .port = port,
+                        .fault = r == odd ? fault : NONE,
+                        .patience = patience};
+        assert_int_equal(pthread_create(&thread[r], NULL, run_rank, &all[r]), 0);
+    }
+    for (int r = 0; r < world; r++)
+        assert_int_equal(pthread_join(thread[r], NULL), 0);
+}
+
+static void sums_and_broadcasts(void **state)
+{
+    rank all[MOST];
+    (void)state;
+    for (int world = 2; world <= MOST; world++) {
+        run(all, world, -1, NONE, 10);
+        for (int r = 0; r < world; r++) {
+            if (all[r].status != S24_OK) fail_msg("rank %d: %s", r, all[r].error);
+            assert_true(all[r].right);
+        }
+    }
+}
+
+/* Whoever leaves without a word, or whose call fails, is named by the others. */
+static void a_rank_is_gone(void **state)
+{
+    rank all[MOST];
+    (void)state;
+    for (int odd = 0; odd < MOST; odd++) {
+        char sentence[60];
+        snprintf(sentence, sizeof sentence, "rank %d is gone", odd);
+        run(all, MOST, odd, LEAVES, 10);
+        for (int r = 0; r < MOST; r++) {
+            assert_int_equal(all[r].status, r == odd ? S24_ERROR_FORMAT : S24_ERROR_IO);
+            if (!strstr(all[r].error, r == odd ? "a torn file" : sentence))
+                fail_msg("rank %d: %s", r, all[r].error);
+        }
+    }
+    for (int after = 0; after < 4; after++) {
+        char fault[20];
+        snprintf(fault, sizeof fault, "2 %d", after);
+        setenv("S24_FAKE_NCCL", fault, 1);
+        run(all, MOST, -1, NONE, 10);
+        unsetenv("S24_FAKE_NCCL");
+        assert_non_null(strstr(all[2].error, "NCCL failed while it began a sum: unhandled system"));
+        for (int r = 0; r < 2; r++)
+            assert_non_null(strstr(all[r].error, "rank 2 is gone"));
+    }
+}
+
+static void sums_in_another_order(void **state)
+{
+    rank all[MOST];
+    (void)state;
+    run(all, MOST, 1, OTHER_COUNT, 10);
+    for (int r = 0; r < MOST; r++)
+        assert_int_equal(all[r].status, S24_ERROR_IO);
+}
+
+static void one_that_does_not_come(void **state)
+{
+    rank all[MOST];
+    (void)state;
+    run(all, MOST, 2, STAYS_AWAY, 0.4);
+    assert_int_equal(all[0].status, S24_ERROR_IO);
+    assert_non_null(strstr(all[0].error, "nccl: rank 2 of 3 did not come"));
+    assert_non_null(strstr(all[1].error, "rank 0 of 3 went away while ranks met"));
+    run(all, MOST, 0, STAYS_AWAY, 0.2);
+    assert_non_null(strstr(all[1].error, "rank 0 is not there, at 127.0.0.1 port"));
+}
+
+static void what_is_refused(void **state)
+{
+    rank r = {.rank = 0, .world = 2, .patience = 0.2};
+    s24_comm *comm;
+    int held;
+    (void)state;
+    r.port = free_port(&held);
+    assert_int_equal(open_rank(&r), S24_ERROR_IO);
+    assert_non_null(strstr(s24_ctx_error(r.ctx), "the port is in use, at 127.0.0.1 port"));
+    close(held);
+    s24_comm_opts opts = {.size = sizeof opts, .kind = "nccl", .world = 2, .library = "libm.so.6"};
+    assert_int_equal(s24_comm_create(&comm, r.ctx, &opts), S24_ERROR_ARGUMENT);
+    assert_non_null(strstr(s24_ctx_error(r.ctx), "s24_comm_opts.device is not set"));
+    opts.device = r.device;
+    assert_int_equal(s24_comm_create(&comm, r.ctx, &opts), S24_ERROR_UNSUPPORTED);
+    assert_non_null(strstr(s24_ctx_error(r.ctx), "no NCCL here: "));
+    opts.library = S24_FAKE_NCCL_LIBRARY;
+    opts.address = "nowhere.invalid";
+    assert_int_equal(s24_comm_create(&comm, r.ctx, &opts), S24_ERROR_ARGUMENT);
+    assert_non_null(strstr(s24_ctx_error(r.ctx), "the address is not known, at nowhere.invalid"));
+    opts.world = 0;
+    assert_int_equal(s24_comm_create(&comm, r.ctx, &opts), S24_ERROR_ARGUMENT);
+    assert_non_null(strstr(s24_ctx_error(r.ctx), "s24_comm_opts.world is not set"));
+    s24_device_destroy(r.device);
+    s24_ctx_destroy(r.ctx);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sums_and_broadcasts),   cmocka_unit_test(a_rank_is_gone),
+        cmocka_unit_test(sums_in_another_order), cmocka_unit_test(one_that_does_not_come),
+        cmocka_unit_test(what_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+/* NCCL between threads of one process, whose device memory is the host's: calls wait for all ranks,
+   as NCCL's do, until somebody ends them. Ranks that sum something else are told so. The
+   environment says what goes wrong: S24_FAKE_NCCL is "RANK AFTER", that rank's sum of that number
+   fails. */
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { RANKS = 8, UINT8 = 1, F32 = 7, F64 = 8, OK = 0, SYSTEM = 2, USAGE = 5 };
+
+typedef struct nccl_id {
+    char bytes[128];
+} nccl_id;
+
+typedef struct comm {
+    int rank, world, aborted;
+    int64_t sums;
+} comm;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t news = PTHREAD_COND_INITIALIZER;
+static struct {
+    void *data[RANKS];
+    int64_t turn; /* calls that all have made */
+    size_t count;
+    int type, came, wrong, ended; /* ended: a rank has, and no call comes to its end */
+} now;
+
+static int64_t worlds; /* that were connected */
+static int here;       /* ranks of the next one */
+
+#define NCCL_FUNCTION(name, ...) int nccl##name(__VA_ARGS__);
+#include "comm/nccl_functions.def"
+#undef NCCL_FUNCTION
+/* Begins the definition of one of them. */
+#define NCCL(name, ...) int nccl##name(__VA_ARGS__)
+const char *ncclGetErrorString(int result);
+
+NCCL(GetUniqueId, nccl_id *out)
+{
+    memset(out, 0, sizeof *out);
+    strcpy(out->bytes, "the world of rank 0");
+    return OK;
+}
+
+NCCL(CommInitRank, void **out, int world, nccl_id of, int rank)
+{
+    if (strcmp(of.bytes, "the world of rank 0") != 0 || world > RANKS) return USAGE;
+    comm *c = *out = calloc(1, sizeof *c);
+    if (!c) return SYSTEM;
+    *c = (comm){.rank = rank, .world = world};
+    pthread_mutex_lock(&lock);
+    const int64_t turn = worlds;
+    if (++here == world) { /* all ranks leave this together */
+        here = now.came = now.wrong = now.ended = 0;
+        worlds++;
+        pthread_cond_broadcast(&news);
+    }
+    while (worlds == turn)
+        pthread_cond_wait(&news, &lock);
+    pthread_mutex_unlock(&lock);
+    return OK;
+}
+
+static double value_of(const void *data, size_t i)
+{
+    return now.type == F64 ? ((const double *)data)[i] : (double)((const float *)data)[i];
+}
+
+static void add_up(int world)
+{
+    for (size_t i = 0; i < now.count; i++) {
+        double sum = 0;
+        for (int r = 0; r < world; r++)
+            sum += value_of(now.data[r], i);
+        for (int r = 0; r < world; r++)
+            if (now.type == F64)
+                ((double *)now.data[r])[i] = sum;
+            else
+                ((float *)now.data[r])[i] = (float)sum;
+    }
+}
+
+static void send(int world, int root)
+{
+    for (int r = 0; r < world; r++)
+        if (r != root) memcpy(now.data[r], now.data[root], now.count);
+}
+
+/* All ranks in one call; root −1: a sum. */
+static int together(comm *c, void *data, size_t count, int type, int root)
+{
+    pthread_mutex_lock(&lock);
+    const int64_t turn = now.turn;
+    if (now.came && (now.count != count || now.type != type)) now.wrong = 1;
+    now.count = count;
+    now.type = type;
+    now.data[c->rank] = data;
+    if (++now.came == c->world && !now.ended) {
+        if (!now.wrong && root < 0) add_up(c->world);
+        if (!now.wrong && root >= 0) send(c->world, root);
+        now.came = 0;
+        now.turn++;
+        pthread_cond_broadcast(&news);
+    }
+    while (now.turn == turn && !c->aborted)
+        pthread_cond_wait(&news, &lock);
+    const int result = c->aborted ? SYSTEM : now.wrong ? USAGE : OK;
+    pthread_mutex_unlock(&lock);
+    return result;
+}
+
+NCCL(AllReduce, const void *from, void *to, size_t count, int type, int sum, void *of, void *s)
+{
+    comm *c = of;
+    int rank = -1, after = 0;
+    const char *fault = getenv("S24_FAKE_NCCL");
+    if (fault) (void)sscanf(fault, "%d %d", &rank, &after);
+    if (from != to || sum != 0 || s || (type != F32 && type != F64)) return USAGE;
+    if (c->rank == rank && c->sums++ >= after) return SYSTEM;
+    return together(c, to, count, type, -1);
+}
+
+NCCL(Broadcast, const void *from, void *to, size_t count, int type, int root, void *of, void *s)
+{
+    comm *c = of;
+    if (from != to || s || type != UINT8) return USAGE;
+    return together(c, to, count, type, root);
+}
+
+NCCL(CommGetAsyncError, void *c, int *error)
+{
+    (void)c;
+    *error = OK;
+    return OK;
+}
+
+/* The others' memory is theirs again: what stands here is forgotten. */
+NCCL(CommAbort, void *of)
+{
+    comm *c = of;
+    pthread_mutex_lock(&lock);
+    c->aborted = 1;
+    now.ended = 1;
+    pthread_cond_broadcast(&news);
+    pthread_mutex_unlock(&lock);
+    return OK;
+}
+
+NCCL(CommDestroy, void *c)
+{
+    free(c);
+    return OK;
+}
+
+const char *ncclGetErrorString(int result)
+{
+    return result == SYSTEM ? "unhandled system error" : "invalid usage";
+}
