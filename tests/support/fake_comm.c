@@ -60,8 +60,10 @@ static s24_status open_fake(void **state, s24_ctx *ctx, const s24_comm_opts *opt
 static void place(const void *state, int *rank, int *of)
 {
     const rank_state *s = state;
+    pthread_mutex_lock(&lock);
     *rank = s->rank;
     *of = world;
+    pthread_mutex_unlock(&lock);
 }
 
 static void add_up(sum *at)

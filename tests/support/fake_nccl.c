@@ -29,6 +29,7 @@ static struct {
     int type, came, wrong, ended; /* ended: a rank has, and no call comes to its end */
 } now;
 
+static comm ranks[RANKS];
 static int64_t worlds; /* that were connected */
 static int here;       /* ranks of the next one */
 
@@ -49,8 +50,7 @@ NCCL(GetUniqueId, nccl_id *out)
 NCCL(CommInitRank, void **out, int world, nccl_id of, int rank)
 {
     if (strcmp(of.bytes, "the world of rank 0") != 0 || world > RANKS) return USAGE;
-    comm *c = *out = calloc(1, sizeof *c);
-    if (!c) return SYSTEM;
+    comm *c = *out = &ranks[rank];
     *c = (comm){.rank = rank, .world = world};
     pthread_mutex_lock(&lock);
     const int64_t turn = worlds;
@@ -152,7 +152,7 @@ NCCL(CommAbort, void *of)
 
 NCCL(CommDestroy, void *c)
 {
-    free(c);
+    (void)c;
     return OK;
 }
 

@@ -9,7 +9,7 @@
 enum { EXAMPLES = 12, LENGTH = 10, STEPS = 12, WORDS = 16 };
 
 static char model[512];
-static s24_device *there; /* NULL: the CPU */
+static _Thread_local s24_device *there; /* NULL: the CPU */
 
 static inline void write_config(char folder[512], const char *name, const char *activation,
                                 int width)

@@ -9,15 +9,19 @@
 #include <pthread.h>
 
 #include "sparse24/comm.h"
+#include "sparse24/device.h"
 
 enum { MOST_RANKS = 4 };
 
 typedef struct rank_work {
     int rank, world, threads;
+    const char *kind, *library, *plugin; /* plugin: of a device, which each rank opens, or NULL */
+    int port;
     double patience;
     void (*work)(struct rank_work *w);
     const void *job; /* of all */
     s24_ctx *ctx;
+    s24_device *device;
     s24_comm *comm;
     s24_status status;
     char error[300];
@@ -29,13 +33,18 @@ static inline void *rank_thread(void *opaque)
 {
     rank_work *w = opaque;
     const s24_ctx_opts opts = {.size = sizeof opts, .threads = w->threads};
+    const s24_device_opts device = {.size = sizeof device, .library = w->plugin};
+    w->status = s24_ctx_create(&w->ctx, &opts);
+    if (w->status == S24_OK && w->plugin)
+        w->status = s24_device_create(&w->device, w->ctx, &device);
     const s24_comm_opts comm = {.size = sizeof comm,
-                                .kind = "mpi",
-                                .library = S24_FAKE_COMM,
+                                .kind = w->kind,
+                                .library = w->library,
                                 .rank = w->rank,
                                 .world = w->world,
+                                .port = w->port,
+                                .device = w->device,
                                 .patience = w->patience};
-    w->status = s24_ctx_create(&w->ctx, &opts);
     if (w->status == S24_OK) w->status = s24_comm_create(&w->comm, w->ctx, &comm);
     if (w->status == S24_OK) w->work(w);
     snprintf(w->error, sizeof w->error, "%s", w->ctx ? s24_ctx_error(w->ctx) : "");
@@ -43,21 +52,31 @@ static inline void *rank_thread(void *opaque)
     return NULL;
 }
 
-/* All ranks of a world to their ends. */
-static inline void run_ranks(rank_work *all, int world, void (*work)(rank_work *w), const void *job)
+/* All ranks of a world to their ends, each with what `common` says. */
+static inline void run_ranks_as(rank_work *all, int world, const rank_work *common)
 {
     pthread_t thread[MOST_RANKS];
     for (int r = 0; r < world; r++) {
-        all[r] = (rank_work){
-            .rank = r, .world = world, .threads = 1, .patience = 60, .work = work, .job = job};
+        all[r] = *common;
+        all[r].rank = r;
+        all[r].world = world;
+        all[r].threads = 1;
+        all[r].patience = 60;
         assert_int_equal(pthread_create(&thread[r], NULL, rank_thread, &all[r]), 0);
     }
     for (int r = 0; r < world; r++)
         assert_int_equal(pthread_join(thread[r], NULL), 0);
     for (int r = 0; r < world; r++) {
         s24_comm_destroy(all[r].comm);
+        s24_device_destroy(all[r].device);
         s24_ctx_destroy(all[r].ctx);
     }
+}
+
+static inline void run_ranks(rank_work *all, int world, void (*work)(rank_work *w), const void *job)
+{
+    const rank_work common = {.kind = "mpi", .library = S24_FAKE_COMM, .work = work, .job = job};
+    run_ranks_as(all, world, &common);
 }
 
 /* Cuts a rank's wire in the world that comes next. */

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Ranks with a device each that is none (tests/support/fake_device.c): gradients are summed there
+   by NCCL, or through the host, in the same order by all; its kernels do nothing, but a token's
+   loss is 1, whose sum over the ranks is told. NCCL on the CPU is refused. */
+#include "support.h"
+
+#include "nn_method_rows.h"
+#include "nn_ranks.h"
+
+enum { WORLD = 3, PORT = 29417 };
+
+static s24_train_source examples;
+
+static void train_rank(rank_work *w)
+{
+    watch seen = {0};
+    s24_train_opts opts = options(0, &seen);
+    there = w->job ? NULL : w->device;
+    s24_transformer *t = draw(w->ctx, model, 5);
+    opts.objective.dropout = 0;
+    opts.numbers = NULL;
+    opts.steps = 4;
+    opts.sum_bytes = 1;
+    opts.comm = w->comm;
+    w->status = s24_train(NULL, t, w->ctx, &examples, &opts);
+    w->count = seen.last.step == 4 && seen.last.tokens == 4 * 6 * LENGTH && seen.last.loss > 0;
+    s24_transformer_destroy(t);
+}
+
+static void all_train(const rank_work *common)
+{
+    rank_work all[MOST_RANKS];
+    run_ranks_as(all, WORLD, common);
+    for (int r = 0; r < WORLD; r++) {
+        if (all[r].status != S24_OK) fail_msg("rank %d: %s", r, all[r].error);
+        assert_true(all[r].count);
+    }
+}
+
+static void between_devices(void **state)
+{
+    const rank_work common = {.kind = "nccl",
+                              .library = S24_FAKE_NCCL_LIBRARY,
+                              .plugin = S24_FAKE_PLUGIN,
+                              .port = PORT,
+                              .work = train_rank};
+    (void)state;
+    all_train(&common);
+}
+
+static void through_the_host(void **state)
+{
+    const rank_work common = {
+        .kind = "mpi", .library = S24_FAKE_COMM, .plugin = S24_FAKE_PLUGIN, .work = train_rank};
+    (void)state;
+    all_train(&common);
+}
+
+static void nccl_is_for_devices(void **state)
+{
+    rank_work all[MOST_RANKS];
+    const int on_the_cpu = 1;
+    const rank_work common = {.kind = "nccl",
+                              .library = S24_FAKE_NCCL_LIBRARY,
+                              .plugin = S24_FAKE_PLUGIN,
+                              .port = PORT,
+                              .work = train_rank,
+                              .job = &on_the_cpu};
+    (void)state;
+    run_ranks_as(all, WORLD, &common);
+    for (int r = 0; r < WORLD; r++) {
+        assert_int_equal(all[r].status, S24_ERROR_UNSUPPORTED);
+        assert_string_equal(all[r].error, "nccl carries sums between GPUs; on the CPU mpi does");
+    }
+}
+
+static int setup(void **state)
+{
+    if (train_setup(state)) return 1;
+    write_config(model, "model", "relu2", 16);
+    examples = source();
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(between_devices),
+        cmocka_unit_test(through_the_host),
+        cmocka_unit_test(nccl_is_for_devices),
+    };
+    return cmocka_run_group_tests(tests, setup, io_folder_teardown);
+}
