@@ -1,15 +1,45 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every script of examples/python runs and ends well."""
 import importlib.util
+import os
+import pathlib
 import re
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
+
+import numpy
+
+import sparse24
 
 from py_support import TREE, tiny_bert
 
 SCRIPTS = TREE / "examples" / "python"
+
+
+def kill_worker(process, name, mark):
+    """Kills one process of that name whose environment has the mark, as soon as there is one that
+    has no child of that name; whether it did."""
+    while process.poll() is None:
+        found = {}
+        for path in pathlib.Path("/proc").glob("[0-9]*"):
+            try:
+                if (name.encode() in (path / "cmdline").read_bytes()
+                        and mark.encode() in (path / "environ").read_bytes()):
+                    found[int(path.name)] = int((path / "stat").read_text().rsplit(")", 1)[1]
+                                                .split()[1])
+            except OSError:
+                continue
+        workers = [pid for pid, parent in found.items()
+                   if pid not in found.values() and (parent in found or "daemon" not in name)]
+        if workers:
+            os.kill(workers[0], signal.SIGKILL)
+            return True
+        time.sleep(0.02)
+    return False
 
 
 class Examples(unittest.TestCase):
@@ -26,6 +56,34 @@ class Examples(unittest.TestCase):
         found = [float(each) for each in re.findall(r"loss ([\d.]+)", output)]
         self.assertGreater(len(found), 2)
         return found
+
+    def embeds(self, name, worker, *modules):
+        """The script's vectors are those of one encoder, though one of its workers is killed."""
+        for module in modules:
+            if importlib.util.find_spec(module) is None:
+                self.skipTest(f"no {module} here")
+        with tempfile.TemporaryDirectory() as folder:
+            model, lines, out = (pathlib.Path(folder) / each
+                                 for each in ("model", "lines", "v.npy"))
+            tiny_bert.write(model)
+            texts = tiny_bert.sentences(200)
+            lines.write_text("\n".join(texts) + "\n", encoding="utf-8")
+            process = subprocess.Popen([sys.executable, SCRIPTS / name, model, lines, out],
+                                       stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                       env=dict(os.environ, S24_TEST_FOLDER=folder))
+            killed = kill_worker(process, worker, f"S24_TEST_FOLDER={folder}")
+            said, errors = process.communicate(timeout=300)
+            self.assertEqual(process.returncode, 0, errors)
+            self.assertTrue(killed, f"no {worker} was seen")
+            self.assertIn("200 vectors", said)
+            wanted = sparse24.Encoder(model).encode_document(texts)
+            self.assertLess(abs(numpy.load(out) - wanted).max(), 1e-5)
+
+    def test_embed_ray(self):
+        self.embeds("embed_ray.py", "ray::MapWorker", "ray", "pandas")
+
+    def test_embed_spark(self):
+        self.embeds("embed_spark.py", "pyspark.daemon", "pyspark", "pandas", "pyarrow")
 
     def test_bert_qa(self):
         output = self.script("bert_qa.py", needs=("torch", "transformers"))
