@@ -7,7 +7,6 @@
 #include "io/checkpoint/writer.h"
 #include "io/checkpoint/packed.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -16,90 +15,6 @@
 #include <unistd.h>
 
 #include "io/file/output.h"
-
-static int is_empty_folder(const char *path)
-{
-    int entries = 0;
-    DIR *folder = opendir(path);
-    if (!folder) return 0;
-    while (entries < 3 && readdir(folder))
-        entries++; /* . and .. are always there */
-    closedir(folder);
-    return entries == 2;
-}
-
-/* May an existing output folder be replaced, which removes all that is in it? Only if it holds a
-   model, as a folder that was written before does, and nobody keeps its history there. */
-static s24_status check_replaceable(s24_ctx *ctx, const char *path)
-{
-    static const char *const files[] = {S24I_SINGLE_FILE, S24I_INDEX_FILE, ".git"};
-    int is_there[3];
-    for (int i = 0; i < 3; i++) {
-        char *file;
-        TRY(s24i_join_path(&file, ctx, path, files[i]));
-        is_there[i] = access(file, F_OK) == 0;
-        s24_ctx_free(ctx, file);
-    }
-    REQUIRE(ctx, !is_there[2], S24_ERROR_EXISTS,
-            "%s is a git repository, which replacing it would remove; write to another folder",
-            path);
-    REQUIRE(ctx, is_there[0] || is_there[1] || is_empty_folder(path), S24_ERROR_EXISTS,
-            "%s is not a model folder (no %s), so it is not replaced", path, S24I_SINGLE_FILE);
-    return S24_OK;
-}
-
-/* *path as the system sees it. */
-static s24_status resolve_links(char **path, s24_ctx *ctx)
-{
-    char *copy, *real = realpath(*path, NULL);
-    if (!real) return s24i_fail_errno(ctx, "resolve", *path);
-    s24_status status = s24i_copy_string(&copy, ctx, real);
-    free(real);
-    TRY(status);
-    s24_ctx_free(ctx, *path);
-    *path = copy;
-    return S24_OK;
-}
-
-/* Replacing a folder must not remove the model that lies further down in it. */
-static s24_status check_not_above(s24_ctx *ctx, const char *path, const char *model)
-{
-    char *real;
-    size_t bytes = strlen(path);
-    TRY(s24i_copy_string(&real, ctx, model));
-    s24_status status = resolve_links(&real, ctx);
-    if (status == S24_OK && !strncmp(real, path, bytes) && real[bytes] == '/')
-        status = s24_ctx_fail(ctx, S24_ERROR_EXISTS,
-                              "%s holds the model that is read (%s), so it is not replaced", path,
-                              model);
-    s24_ctx_free(ctx, real);
-    return status;
-}
-
-/* The output's path without slashes at its end; that of a folder to be replaced without links. */
-static s24_status resolve_path(s24_writer *writer, const char *path)
-{
-    s24_ctx *ctx = writer->ctx;
-    struct stat info;
-    TRY(s24i_copy_string(&writer->path, ctx, path));
-    for (size_t n = strlen(writer->path); n > 1 && writer->path[n - 1] == '/'; n--)
-        writer->path[n - 1] = '\0';
-    if (lstat(writer->path, &info) != 0) return S24_OK;
-    const int is_broken = stat(writer->path, &info) != 0;
-    REQUIRE(ctx, writer->force, S24_ERROR_EXISTS, "%s %s and may not be replaced", path,
-            is_broken ? "is a link to nothing" : "exists");
-    if (is_broken) return S24_OK; /* renamed over */
-    REQUIRE(ctx, !S_ISDIR(info.st_mode) == !writer->is_folder, S24_ERROR_EXISTS,
-            "%s is a %s, but a %s is to be written", path,
-            S_ISDIR(info.st_mode) ? "folder" : "file", writer->is_folder ? "folder" : "file");
-    /* The rename would put a file in the place of a device or pipe, for everybody. */
-    REQUIRE(ctx, writer->is_folder || S_ISREG(info.st_mode), S24_ERROR_EXISTS,
-            "%s is a device or pipe, so it is not replaced", path);
-    if (!writer->is_folder) return S24_OK;
-    TRY(resolve_links(&writer->path, ctx));
-    TRY(check_replaceable(ctx, writer->path));
-    return check_not_above(ctx, writer->path, writer->source);
-}
 
 /* The files to be written: the model's shards, or one. */
 static s24_status name_files(s24_writer *writer, const s24_checkpoint *model)
@@ -120,7 +35,11 @@ static s24_status name_files(s24_writer *writer, const s24_checkpoint *model)
 
 static s24_status set_up(s24_writer *writer, const char *path, const s24_checkpoint *model)
 {
-    TRY(resolve_path(writer, path));
+    const s24i_place place = {.path = path,
+                              .source = writer->source,
+                              .is_folder = writer->is_folder,
+                              .force = writer->force};
+    TRY(s24i_output_place(&writer->path, writer->ctx, &place));
     return name_files(writer, model);
 }
 

@@ -53,6 +53,16 @@ s24_status s24i_write_file(s24_ctx *ctx, const char *path, const void *data, siz
 s24_status s24i_sync_and_close(int *fd, s24_ctx *ctx, const char *name);
 s24_status s24i_sync_folder(s24_ctx *ctx, const char *path);
 
+/* Where an output is to go. */
+typedef struct s24i_place {
+    const char *path;
+    const char *source; /* what a folder is made of, which it may not replace */
+    int is_folder, force;
+} s24i_place;
+/* *out, the caller's in any case, is the path without slashes at its end; of a folder that is to be
+   replaced without links. Only a model's folder is, or an empty one. EXISTS, IO, MEMORY. */
+s24_status s24i_output_place(char **out, s24_ctx *ctx, const s24i_place *what);
+
 /*
  * Gives a finished file or folder its place. Without force an existing output is EXISTS; with it
  * the old one is replaced in one step where the system can (Linux), else moved away first and moved
