@@ -38,6 +38,7 @@ ROOMS = {
     "task": {"io", "vec"},
     "model": {"io", "vec", "dense"},
     "run": {"io", "task", "vec", "dense", "model"},
+    "export": {"io", "vec", "dense", "model", "run"},
     "train": {"io", "task", "vec", "dense", "comm", "model", "run"},
     "recipe": {"io", "task", "vec", "dense", "model", "run", "train"},
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Runs sparse24 convert: a GGUF file, or a checkpoint that another library wrote, into a model
-   folder of ours or of others. */
+   folder of ours or of others, or an encoder into a graph of ONNX. */
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -10,7 +10,17 @@
 struct convert_options {
     cli_common common;
     const char *to, *dtype;
+    int external;
 };
+
+/* The library's targets, then the graph. */
+static const char *target_name(int index)
+{
+    int count = 0;
+    while (s24_convert_target(count))
+        count++;
+    return index < count ? s24_convert_target(index) : index == count ? "onnx" : NULL;
+}
 
 static const char *dtype_name(int index)
 {
@@ -20,15 +30,23 @@ static const char *dtype_name(int index)
 
 static const cli_option options[] = {
     {"to", 0, CLI_CHOICE, offsetof(struct convert_options, to), NULL, NULL,
-     "What OUT is to be: sparse24 (2:4 weights packed, integers as they are), dense floats, or a "
-     "folder of compressed-tensors or of PyTorch's parts. Default: sparse24; of a GGUF file dense, "
-     "which it can only be.",
-     s24_convert_target},
+     "What OUT is to be: sparse24 (2:4 weights packed, integers as they are), dense floats, a "
+     "folder of compressed-tensors or of PyTorch's parts, or an encoder's model.onnx with the "
+     "zeros in it. Default: sparse24; of a GGUF file dense, which it can only be.",
+     target_name},
     {"dtype", 0, CLI_CHOICE, offsetof(struct convert_options, dtype), NULL, NULL,
      "Of OUT's floats. Default: as they are stored, of integers as config.json says; of a GGUF "
      "file f32, which is exact.",
      dtype_name},
+    {"external", 0, CLI_FLAG, offsetof(struct convert_options, external), NULL, NULL,
+     "With --to onnx: weights go into model.onnx_data, next to model.onnx, as those of more than "
+     "2 GB do in any case.",
+     NULL},
     {NULL, 0, CLI_FLAG, 0, NULL, NULL, NULL, NULL}};
+
+static const cli_rule rules[] = {{CLI_ONLY_WITH, "external", "to=onnx", NULL},
+                                 {CLI_NOT_WITH, "dtype=f16 dtype=bf16", "to=onnx", "is f32"},
+                                 {CLI_ONE_OF, NULL, NULL, NULL}};
 
 static const cli_example examples[] = {
     {"sparse24 convert SmolLM2-135M-Instruct.Q4_1.gguf smollm2",
@@ -36,6 +54,8 @@ static const cli_example examples[] = {
     {"sparse24 convert Sparse-Llama-3.1-8B-2of4 llama",
      "A 2:4 model of compressed-tensors, packed and ready to run."},
     {"sparse24 convert llama-24 dense --to dense --dtype bf16", "Every weight with its zeros."},
+    {"sparse24 convert minilm-24 minilm-onnx --to onnx",
+     "An encoder that ONNX Runtime and OpenVINO run."},
     {NULL, NULL}};
 
 /* Adds up what a checkpoint has. */
@@ -142,10 +162,52 @@ static int convert_checkpoint(cli_app *cli, const struct convert_options *o)
     return code == CLI_OK ? print_done(cli, read, &report) : code;
 }
 
+static int print_onnx(cli_app *cli, int64_t read, const s24_onnx_report *report)
+{
+    char before[32], after[32], vectors[64] = "";
+    if (cli->json) {
+        json_t *object = cli_json();
+        json_object_set_new(object, "tensors", json_integer(report->weights));
+        json_object_set_new(object, "bytes_in", json_integer(read));
+        json_object_set_new(object, "bytes_out", json_integer(report->bytes));
+        json_object_set_new(object, "dimensions",
+                            report->dimensions ? json_integer(report->dimensions) : json_null());
+        json_object_set_new(object, "external", json_boolean(report->external));
+        return cli_json_print(cli, object);
+    }
+    if (report->dimensions)
+        snprintf(vectors, sizeof vectors, " and sentence_embedding of %lld",
+                 (long long)report->dimensions);
+    cli_print(cli, "model.onnx%s gives last_hidden_state%s",
+              report->external ? " with model.onnx_data" : "", vectors);
+    cli_print(cli, "converted %lld %s: %s -> %s", (long long)report->weights,
+              cli_plural(report->weights, "tensor", "tensors"),
+              cli_bytes(before, sizeof before, (double)read),
+              cli_bytes(after, sizeof after, (double)report->bytes));
+    return CLI_OK;
+}
+
+static int convert_to_onnx(cli_app *cli, const struct convert_options *o)
+{
+    s24_checkpoint *in;
+    s24_onnx_report report;
+    const s24_onnx_opts opts = {
+        .size = sizeof opts, .external = o->external, .force = cli->common->force};
+    int code = cli_status(cli, s24_checkpoint_open_foreign(&in, cli->ctx, cli->operands[0]));
+    if (code != CLI_OK) return code;
+    const int64_t read = bytes_of(in);
+    code = cli_status(cli, s24_onnx_export(&report, cli->ctx, in, cli->operands[1], &opts));
+    s24_checkpoint_close(in);
+    return code == CLI_OK ? print_onnx(cli, read, &report) : code;
+}
+
 static int run(cli_app *cli, const void *opaque)
 {
+    const struct convert_options *o = opaque;
+    const int to_onnx = o->to && !strcmp(o->to, "onnx");
     const int code = cli_may_make(cli, cli->operands[1]);
     if (code != CLI_OK) return code;
+    if (to_onnx && !is_gguf(cli->operands[0])) return convert_to_onnx(cli, o);
     return (is_gguf(cli->operands[0]) ? convert_gguf : convert_checkpoint)(cli, opaque);
 }
 
@@ -161,6 +223,10 @@ const cli_command cmd_convert = {
         "file of torch.save, or pytorch_model.bin, whose pickle is read and not run. "
         "Every bit of a 2:4 weight stays, and integers with symmetric scales stay integers; the "
         "rest becomes floats. config.json loses what said how weights were stored. "
+        "--to onnx makes of an encoder of texts (bert, roberta, xlm-roberta, camembert, electra, "
+        "distilbert, mpnet) a folder with model.onnx of opset 17 in f32, dense: inputs input_ids, "
+        "attention_mask and token_type_ids, outputs last_hidden_state and, where modules.json says "
+        "how to pool, sentence_embedding. Heads are left out. "
         "Or IN is a GGUF file of llama.cpp, and OUT its Hugging Face folder: config.json, "
         "model.safetensors, the tokenizer's files, the chat template. Models llama, mistral, "
         "qwen2, qwen3 and gpt2; tensors of F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q4_K, Q5_K "
@@ -168,6 +234,7 @@ const cli_command cmd_convert = {
         "Qwen, and SentencePiece's. What is not carried out is refused by its key or its name.",
     .examples = examples,
     .options = options,
+    .rules = rules,
     .options_bytes = sizeof(struct convert_options),
     .writes = 1,
     .run = run,

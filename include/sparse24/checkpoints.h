@@ -270,6 +270,36 @@ S24_API s24_status s24_checkpoint_convert(s24_convert_report *report, s24_ctx *c
                                           const s24_checkpoint *in, const char *out,
                                           const s24_convert_opts *opts);
 
+typedef struct s24_onnx_opts {
+    size_t size;  /* sizeof(s24_onnx_opts) */
+    int external; /* weights go into model.onnx_data; those of more than 2 GB do in any case */
+    int force;    /* as s24_writer_opts.force */
+} s24_onnx_opts;
+
+typedef struct s24_onnx_report {
+    int64_t weights;    /* tensors that the graph has */
+    int64_t bytes;      /* of model.onnx and model.onnx_data */
+    int64_t dimensions; /* of sentence_embedding; 0: there is none */
+    int external;       /* there is a model.onnx_data */
+} s24_onnx_report;
+
+/*
+ * Writes an encoder's folder for ONNX Runtime, OpenVINO and others: model.onnx (opset 17, weights
+ * of f32, dense with the zeros of 2:4 in them) and the model's other files. Model types are those
+ * of s24_model_load that read texts, see all tokens and have neither rotary positions nor gates:
+ * bert, roberta, xlm-roberta, camembert, electra, distilbert, mpnet. Inputs are input_ids,
+ * attention_mask and, of models with types that are not RoBERTa's, token_type_ids, of int64
+ * [batch_size, sequence_length]; outputs last_hidden_state [batch_size, sequence_length, width]
+ * and, where modules.json says how texts' vectors are made, sentence_embedding [batch_size,
+ * dimensions], after pooling, Dense modules and Normalize. Heads of classifiers and of answers are
+ * left out. report may be NULL. One weight is in memory at a time, twice; the output appears whole
+ * or not at all. Errors: ARGUMENT (in is a single file), UNSUPPORTED (a model type, a step of its
+ * block, weights that another library stored, a pooling module without its prompt's tokens),
+ * FORMAT, NOT_FINITE, EXISTS, IO, MEMORY, INTERRUPTED.
+ */
+S24_API s24_status s24_onnx_export(s24_onnx_report *report, s24_ctx *ctx, const s24_checkpoint *in,
+                                   const char *out, const s24_onnx_opts *opts);
+
 #ifdef __cplusplus
 }
 #endif

@@ -450,6 +450,8 @@ s24_status s24i_text_head_read(s24i_classifies *whom, int *mean, s24_ctx *ctx,
    embeddings and the checkpoint has no other. */
 s24_status s24i_next_token_read(int *has, s24_ctx *ctx, const s24i_architecture *architecture,
                                 const s24_checkpoint *checkpoint);
+/* Does the folder's modules.json say how to pool? */
+s24_status s24i_pooling_said(int *is_said, s24_ctx *ctx, const char *folder);
 /* Refuses a folder whose model was trained for a head, unless its modules.json says how to pool:
    the vectors would mean nothing. UNSUPPORTED. */
 s24_status s24i_pooling_check(s24_ctx *ctx, const s24_checkpoint *checkpoint);

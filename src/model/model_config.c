@@ -412,15 +412,24 @@ static s24_status check_heads(s24_ctx *ctx, const s24_checkpoint *checkpoint,
     return refuse_head(ctx, folder, evidence, &heads[sizeof heads / sizeof *heads - 1]);
 }
 
+s24_status s24i_pooling_said(int *is_said, s24_ctx *ctx, const char *folder)
+{
+    s24i_config modules;
+    const s24_status status =
+        s24i_config_load(&modules, ctx, folder, "modules.json", S24I_OPTIONAL);
+    *is_said = modules.json != NULL;
+    s24i_config_free(&modules);
+    return status;
+}
+
 s24_status s24i_pooling_check(s24_ctx *ctx, const s24_checkpoint *checkpoint)
 {
     const char *folder = s24_checkpoint_folder(checkpoint);
-    s24i_config modules, config, names = {.json = NULL};
-    s24_status status = s24i_config_load(&modules, ctx, folder, "modules.json", S24I_OPTIONAL);
-    const int is_said = modules.json != NULL;
-    s24i_config_free(&modules);
-    if (status != S24_OK || is_said) return status;
-    status = s24i_config_load(&config, ctx, folder, "config.json", S24I_REQUIRED);
+    s24i_config config, names = {.json = NULL};
+    int is_said;
+    TRY(s24i_pooling_said(&is_said, ctx, folder));
+    if (is_said) return S24_OK;
+    s24_status status = s24i_config_load(&config, ctx, folder, "config.json", S24I_REQUIRED);
     if (status == S24_OK)
         status = s24i_config_child(&names, &config, "architectures", S24I_OPTIONAL);
     if (status == S24_OK)

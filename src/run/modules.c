@@ -140,6 +140,11 @@ void s24i_modules_free(s24i_modules *m, s24_ctx *ctx)
     }
 }
 
+const char *s24i_module_activation(const s24i_dense_module *module)
+{
+    return activations[module->activation].name;
+}
+
 /* ---- running --------------------------------------------------------------------------------- */
 
 int s24i_modules_any(const s24i_modules *m)

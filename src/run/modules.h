@@ -32,6 +32,8 @@ int s24i_modules_any(const s24i_modules *modules);
 /* to [width] from a pooled vector, with room for 2 · widest floats. */
 void s24i_modules_apply(float *to, const s24i_modules *modules, const s24i_vec *vec,
                         const float *from, float *room);
+/* The name of a module's activation as PyTorch has it: Tanh, Identity, ReLU, GELU. */
+const char *s24i_module_activation(const s24i_dense_module *module);
 void s24i_modules_free(s24i_modules *modules, s24_ctx *ctx);
 
 #endif
