@@ -21,7 +21,8 @@ from ._core import version as _version
 if _typing.TYPE_CHECKING:
     from .checkpoint import Checkpoint, Tensor, save_checkpoint
     from .classifier import Classifier, Tag
-    from .conversion import Converted, convert, convert_gguf, forms, scheme_of
+    from .conversion import (Converted, Exported, convert, convert_gguf, export_onnx, forms,
+                             scheme_of)
     from .encoder import Encoder, nearest, retrieval_accuracy
     from .evaluation import (Answers, Questions, evaluate_lm, evaluate_qa, evaluate_retrieval,
                              plan)
@@ -42,7 +43,8 @@ __version__ = _version()
 _HOMES = {
     "checkpoint": ("Checkpoint", "Tensor", "save_checkpoint"),
     "classifier": ("Classifier", "Tag"),
-    "conversion": ("Converted", "convert", "convert_gguf", "forms", "scheme_of"),
+    "conversion": ("Converted", "Exported", "convert", "convert_gguf", "export_onnx", "forms",
+                   "scheme_of"),
     "encoder": ("Encoder", "nearest", "retrieval_accuracy"),
     "evaluation": ("Answers", "Questions", "evaluate_lm", "evaluate_qa", "evaluate_retrieval",
                    "plan"),

@@ -118,15 +118,18 @@ class Checkpoint(collections.abc.Mapping):
         return _core.checkpoint_selects(self._handle, name, include, exclude)
 
 
-def save_checkpoint(path: str | os.PathLike, tensors: typing.Mapping[str, Matrix | Array], *,
+def save_checkpoint(path: str | os.PathLike,
+                    tensors: typing.Mapping[str, Matrix | SparseMatrix | Array], *,
                     model: Checkpoint | None = None, force: bool = False) -> None:
-    """Writes tensors, arrays as they are and matrices packed, to a .safetensors file, or to a
-    folder if `model` is one, whose side files and metadata go along. Nothing appears before all of
-    it is on disk. Raises FileExistsError unless force."""
+    """Writes tensors, arrays as they are and matrices packed or in their sparse format, to a
+    .safetensors file, or to a folder if `model` is one, whose side files and metadata go along.
+    Nothing appears before all of it is on disk. Raises FileExistsError unless force."""
     rows = []
     for name, data in tensors.items():
         if isinstance(data, Matrix):
             rows.append((name, data._handle, ()))
+        elif isinstance(data, SparseMatrix):
+            rows.append((name, data._handle, None))
         else:
             data = np.asarray(data) if not hasattr(data, "__dlpack__") else data
             rows.append((name, _flat(data), tuple(data.shape)))

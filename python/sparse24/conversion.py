@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checkpoints of other libraries: llama.cpp's GGUF, compressed-tensors, PyTorch's, torchao's."""
+"""Checkpoints of other libraries: llama.cpp's GGUF, compressed-tensors, PyTorch's, torchao's; and
+encoders as graphs of ONNX."""
 from __future__ import annotations
 
 import os
@@ -37,6 +38,23 @@ def convert(path: Path, out: Path, to: str = "sparse24", *, dtype: str | None = 
     at all. Raises ValueError, FileExistsError unless force, OSError, Error (by its tensor)."""
     source = _core.checkpoint_open_foreign(path)
     return Converted(**_core.checkpoint_convert(source, out, to, dtype, force))
+
+
+class Exported(typing.NamedTuple):
+    """What `export_onnx` wrote."""
+    tensors: int     # that the graph has
+    bytes: int       # of model.onnx and model.onnx_data
+    dimensions: int  # of sentence_embedding; 0: there is none
+    external: bool   # there is a model.onnx_data
+
+
+def export_onnx(path: Path, out: Path, *, external: bool = False, force: bool = False) -> Exported:
+    """Writes an encoder's folder for ONNX Runtime and OpenVINO: model.onnx, dense with its zeros,
+    next to the model's other files; external: weights in model.onnx_data, as those of more than
+    2 GB are in any case. The output appears whole or not at all. Raises ValueError,
+    FileExistsError unless force, OSError, Error (a model type or a step of its block by name)."""
+    source = _core.checkpoint_open_foreign(path)
+    return Exported(**_core.onnx_export(source, out, external, force))
 
 
 def convert_gguf(file: Path, out: Path, *, dtype: str = "f32", force: bool = False) -> None:

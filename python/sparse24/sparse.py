@@ -93,5 +93,13 @@ class SparseMatrix:
         """A Plan for x · wᵀ in f32: "bsr" of square blocks as it is, all else by rows."""
         return Plan.of(_core.sparse_plan(self._handle, kernel), self.shape)
 
+    def linear(self, x: Array, bias: Array | None = None) -> np.ndarray:
+        """x [m, k] times w transposed, and bias [n]: [m, n]. What is multiplied often is a plan."""
+        return self.plan()(x, bias)
+
+    def __matmul__(self, x: Array) -> np.ndarray:
+        """w [n, k] times x [k, m]: [n, m]."""
+        return self.plan()(np.ascontiguousarray(np.asarray(x).T)).T
+
     def __rmatmul__(self, x: Array) -> np.ndarray:
-        raise TypeError("x @ SparseMatrix sums along n; plan()(x) is x times w transposed")
+        raise TypeError("x @ SparseMatrix sums along n; linear(x) is x times w transposed")

@@ -140,10 +140,12 @@ PyObject *pyf_checkpoint_selects(PyObject *module, PyObject *args)
 
 /* ---- new ones -------------------------------------------------------------------------------- */
 
-/* A tensor to be written: a matrix, or memory with its shape. */
+/* A tensor to be written: a matrix, 2:4 or in a sparse format, or memory with its shape. */
 typedef struct item {
     const char *name;
     s24_matrix *matrix;
+    s24_sparse *sparse;
+    s24_sparse_parts parts; /* of it */
     py_operand data;
     PyObject *shape;
     s24_tensor tensor;
@@ -184,7 +186,19 @@ static int describe_dense(item *it)
     return !PyErr_Occurred() && py_operand_expect(&it->data, d->dtype, count);
 }
 
-/* One of (name, array or matrix, shape). */
+static int describe_sparse(item *it)
+{
+    it->parts = s24_sparse_get(it->sparse);
+    it->tensor = (s24_tensor){.name = it->name,
+                              .dtype = it->parts.dtype,
+                              .rank = 2,
+                              .shape = {it->parts.rows, it->parts.cols},
+                              .packed = S24_PACKED_SPARSE,
+                              .sparse = &it->parts};
+    return 1;
+}
+
+/* One of (name, array or matrix, shape); the shape of a matrix in a sparse format is None. */
 static int item_take(item *it, PyObject *tuple)
 {
     PyObject *data;
@@ -193,7 +207,12 @@ static int item_take(item *it, PyObject *tuple)
         PyErr_SetString(PyExc_TypeError, "expected tuples of name, data and shape");
         return 0;
     }
-    if (!PyArg_ParseTuple(tuple, "sOO!", &it->name, &data, &PyTuple_Type, &it->shape)) return 0;
+    if (!PyArg_ParseTuple(tuple, "sOO", &it->name, &data, &it->shape)) return 0;
+    if (it->shape == Py_None) return py_sparse(data, &it->sparse) && describe_sparse(it);
+    if (!PyTuple_Check(it->shape)) {
+        PyErr_SetString(PyExc_TypeError, "expected a tuple as a shape");
+        return 0;
+    }
     if (PyCapsule_CheckExact(data)) return py_matrix(data, &it->matrix) && describe_matrix(it);
     return py_operand_take(data, &it->data) && describe_dense(it);
 }
@@ -214,6 +233,7 @@ static s24_status write_quantized(s24_writer *writer, s24_ctx *ctx, const item *
 static s24_status write_item(s24_writer *writer, s24_ctx *ctx, const item *it)
 {
     const s24_matrix *m = it->matrix;
+    if (it->sparse) return s24_writer_write_sparse(writer, it->name, &it->parts);
     if (!m) return s24_writer_write(writer, it->name, it->data.dense.data);
     if (s24_matrix_bits(m)) return write_quantized(writer, ctx, it);
     return s24_writer_write_packed(writer, it->name, s24_matrix_values(m), s24_matrix_indices(m));

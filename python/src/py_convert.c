@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checkpoints of other libraries, and ours in their forms.
+// Checkpoints of other libraries, and ours in their forms, ONNX among them.
 #include "py_operand.h"
 
 PyObject *pyf_gguf_convert(PyObject *module, PyObject *args)
@@ -48,4 +48,20 @@ PyObject *pyf_checkpoint_convert(PyObject *module, PyObject *args)
     return Py_BuildValue("{szsLsLsLsLsL}", "scheme", r.scheme, "tensors", (long long)r.tensors,
                          "weights", (long long)r.weights, "two_four", (long long)r.two_four,
                          "integers", (long long)r.integers, "dropped", (long long)r.dropped);
+}
+
+PyObject *pyf_onnx_export(PyObject *module, PyObject *args)
+{
+    REFERENCE *out = NULL;
+    py_call c = {.module = module};
+    s24_checkpoint *in;
+    s24_onnx_opts opts = {.size = sizeof opts};
+    s24_onnx_report r = {0};
+    if (!PyArg_ParseTuple(args, "O&O&pp", py_checkpoint, &in, PyUnicode_FSConverter, &out,
+                          &opts.external, &opts.force))
+        return NULL;
+    if (!PY_RUN(c, s24_onnx_export(&r, c.ctx, in, py_path_text(out), &opts))) return NULL;
+    return Py_BuildValue("{sLsLsLsO}", "tensors", (long long)r.weights, "bytes", (long long)r.bytes,
+                         "dimensions", (long long)r.dimensions, "external",
+                         r.external ? Py_True : Py_False);
 }

@@ -112,6 +112,18 @@ class Conversions(Place):
         with self.assertRaisesRegex(ValueError, "onnx"):
             sparse24.convert(model, self.root / "no", "onnx")
 
+    def test_onnx(self):
+        model = tiny_bert.write(self.root / "model")
+        done = sparse24.export_onnx(model, self.root / "out")
+        self.assertEqual(done.bytes, (self.root / "out/model.onnx").stat().st_size)
+        self.assertEqual((done.dimensions, done.external), (tiny_bert.WIDTH, False))
+        with self.assertRaises(FileExistsError):
+            sparse24.export_onnx(model, self.root / "out")
+        self.assertTrue(sparse24.export_onnx(model, self.root / "out", external=True,
+                                             force=True).external)
+        with self.assertRaisesRegex(sparse24.Error, "rotate"):
+            sparse24.export_onnx(golden("encoders/modernbert"), self.root / "no")
+
 
 class Heads(Place):
     def folder(self, name):

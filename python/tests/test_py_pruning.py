@@ -193,6 +193,9 @@ class Sparse(unittest.TestCase):
             matrix = csr.to(name, block)
             np.testing.assert_array_equal(matrix.to_dense(), w)
             np.testing.assert_allclose(matrix.plan()(x), x @ w.T, atol=1e-4)
+            np.testing.assert_allclose(matrix.linear(x, w[:, 0].copy()), x @ w.T + w[:, 0],
+                                       atol=1e-4)
+            np.testing.assert_allclose(matrix @ x.T, w @ x.T, atol=1e-4)
             parts = {"starts": matrix.starts, "rows": matrix.rows, "block": block}
             same = sparse24.SparseMatrix.from_parts(name, w.shape, matrix.index, matrix.values,
                                                     **parts)
@@ -202,6 +205,20 @@ class Sparse(unittest.TestCase):
         self.assertEqual(csr.values.shape, (csr.stored,))
         self.assertFalse(csr.values.flags.writeable)
         self.assertIn("csr", repr(csr))
+
+    def test_files(self):
+        w = np.where(RNG.random((32, 64)) < 0.2, RNG.standard_normal((32, 64)), 0).astype("f4")
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "w.safetensors"
+            kinds = {"coo": (0, 0), "csr": (0, 0), "csc": (0, 0), "bsr": (16, 16)}
+            sparse24.save_checkpoint(path, {
+                "dense": w, **{name: sparse24.SparseMatrix.from_dense(w, name, block)
+                               for name, block in kinds.items()}})
+            checkpoint = sparse24.Checkpoint(path)
+            for name, block in kinds.items():
+                found = checkpoint.sparse(name)
+                self.assertEqual((found.format, found.block), (name, block if block[0] else None))
+                np.testing.assert_array_equal(found.to_dense(), w)
 
     def test_refusals(self):
         w = np.eye(8, dtype="f4")
