@@ -75,6 +75,15 @@ S24_API void s24_sparse_destroy(s24_sparse *matrix);
  */
 S24_API s24_status s24_sparse_plan(s24_plan **out, s24_ctx *ctx, const s24_sparse *w,
                                    const char *kernel);
+/*
+ * The same with integers throughout: w of i8 in any format, whose rows are a multiple of four, is
+ * multiplied as BSR of 4x1, four outputs of a column together. Tokens of f32 or bf16 become
+ * integers as they come, one scale for each, sums are exact, and scales [rows], which are copied
+ * (NULL: ones), multiply them: as a plan of s24_plan_opts.activations = S24_I8. Errors: as above,
+ * DTYPE (w is not i8), SHAPE (rows; more than 2^17 columns), NOT_FINITE (a scale).
+ */
+S24_API s24_status s24_sparse_plan_integers(s24_plan **out, s24_ctx *ctx, const s24_sparse *w,
+                                            const float *scales, const char *kernel);
 /* Kernels of sparse matrices by index, what they multiply and the S24_CPU_ bits that they need
    (either may be NULL); NULL past the end. */
 S24_API const char *s24_sparse_kernel_name(int index, s24_format *format, uint32_t *cpu);

@@ -25,7 +25,8 @@ typedef struct s24i_sparse_weight {
 
 typedef struct s24i_sparse_kernel {
     s24i_linear_kernel linear; /* its weight_bytes, weight_pack and layout are not there */
-    s24_format format;         /* CSR or BSR; of BSR blocks of a multiple of 8 rows, square ones */
+    s24_format format; /* CSR or BSR; of BSR blocks of a multiple of 8 rows, square ones, or with
+                          i8 activations 4x1 */
 } s24i_sparse_kernel;
 
 /* Bytes of such a weight for a row, and its making: parts are CSR, or BSR of square blocks. */
@@ -33,9 +34,10 @@ size_t s24i_sparse_weight_bytes(const s24_sparse_parts *parts, const s24i_sparse
 void s24i_sparse_weight_pack(void *w, const s24_sparse_parts *parts,
                              const s24i_sparse_kernel *kernel);
 
-/* The best row for a format and values of that dtype, which rows of f32 widen; NULL past the end of
-   the table, by its index. */
+/* The best row for a format and values of that dtype, which rows of f32 widen; the best with
+   integers throughout (kernel/sparse_i8.h); by its index, NULL past the end of the table. */
 const s24i_sparse_kernel *s24i_sparse_kernel_find(s24_format format, s24_dtype dtype, uint32_t cpu);
+const s24i_sparse_kernel *s24i_sparse_i8_find(uint32_t cpu);
 const s24i_sparse_kernel *s24i_sparse_kernel_at(int index);
 
 #endif

@@ -25,15 +25,29 @@ const s24i_sparse_kernel *s24i_sparse_kernel_at(int index)
     return index >= 0 && index < KERNELS ? kernels[index] : NULL;
 }
 
+/* Of two rows the one that fits and ranks higher. */
+static const s24i_sparse_kernel *better(const s24i_sparse_kernel *a, const s24i_sparse_kernel *b,
+                                        uint32_t cpu)
+{
+    if (b->linear.cpu & ~cpu) return a;
+    return !a || b->linear.rank > a->linear.rank ? b : a;
+}
+
 const s24i_sparse_kernel *s24i_sparse_kernel_find(s24_format format, s24_dtype dtype, uint32_t cpu)
 {
     const s24i_sparse_kernel *best = NULL;
     for (int i = 0; i < KERNELS; i++)
-        if (kernels[i]->format == format &&
-            (kernels[i]->linear.dtype == S24_F32 || kernels[i]->linear.dtype == dtype) &&
-            !(kernels[i]->linear.cpu & ~cpu) &&
-            (!best || kernels[i]->linear.rank > best->linear.rank))
-            best = kernels[i];
+        if (kernels[i]->format == format && kernels[i]->linear.activations == S24_DTYPE_NONE &&
+            (kernels[i]->linear.dtype == S24_F32 || kernels[i]->linear.dtype == dtype))
+            best = better(best, kernels[i], cpu);
+    return best;
+}
+
+const s24i_sparse_kernel *s24i_sparse_i8_find(uint32_t cpu)
+{
+    const s24i_sparse_kernel *best = NULL;
+    for (int i = 0; i < KERNELS; i++)
+        if (kernels[i]->linear.activations == S24_I8) best = better(best, kernels[i], cpu);
     return best;
 }
 

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Products of 8-bit weights in blocks of 4x1 with AVX2: the products of two bytes stay within 16
+   bits, for a token's are at most 127, so that magnitudes of weights times tokens with the
+   weights' signs are exact. */
+#include "kernel/sparse_i8.h"
+
+#ifdef __x86_64__
+#include <immintrin.h>
+
+#define TARGET   __attribute__((target("avx2,fma")))
+#define X_OFFSET 0
+#define INLINE   TARGET __attribute__((always_inline)) static inline
+
+#include "kernel/cpu/sparse_i8_finish.h"
+#include "kernel/cpu/sparse_i8_tile.h"
+
+INLINE void mix_32(__m256i r[4], const uint8_t *x, const int32_t *index)
+{
+    const __m256i a = _mm256_loadu_si256((const __m256i *)(x + (int64_t)index[0] * 32));
+    const __m256i b = _mm256_loadu_si256((const __m256i *)(x + (int64_t)index[1] * 32));
+    const __m256i c = _mm256_loadu_si256((const __m256i *)(x + (int64_t)index[2] * 32));
+    const __m256i d = _mm256_loadu_si256((const __m256i *)(x + (int64_t)index[3] * 32));
+    const __m256i ab = _mm256_unpacklo_epi8(a, b), cd = _mm256_unpacklo_epi8(c, d);
+    const __m256i ab_high = _mm256_unpackhi_epi8(a, b), cd_high = _mm256_unpackhi_epi8(c, d);
+    r[0] = _mm256_unpacklo_epi16(ab, cd);
+    r[1] = _mm256_unpackhi_epi16(ab, cd);
+    r[2] = _mm256_unpacklo_epi16(ab_high, cd_high);
+    r[3] = _mm256_unpackhi_epi16(ab_high, cd_high);
+}
+
+INLINE __m256i dot_32(__m256i sum, __m256i x, int32_t four)
+{
+    const __m256i w = _mm256_set1_epi32(four);
+    const __m256i two = _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(x, w));
+    return _mm256_add_epi32(sum, _mm256_madd_epi16(two, _mm256_set1_epi16(1)));
+}
+
+/* Vector j has tokens 16·i + 4·j and the next three in its i-th 128 bits. */
+INLINE void order_32(__m256i s[4])
+{
+    const __m256i a = _mm256_permute2x128_si256(s[0], s[1], 0x20);
+    const __m256i b = _mm256_permute2x128_si256(s[2], s[3], 0x20);
+    const __m256i c = _mm256_permute2x128_si256(s[0], s[1], 0x31);
+    const __m256i d = _mm256_permute2x128_si256(s[2], s[3], 0x31);
+    s[0] = a;
+    s[1] = b;
+    s[2] = c;
+    s[3] = d;
+}
+
+SUM_TILE(sum_32, __m256i, mix_32, dot_32, order_32, 2)
+
+static const tile_kind tiles[] = {{32, sum_32}};
+enum { TILES = 1 };
+
+#include "kernel/cpu/sparse_i8_driver.h"
+
+ROW(s24i_sparse_i8_avx2, "sparse_4x1_i8_avx2", S24_CPU_AVX2, 32)
+#endif
