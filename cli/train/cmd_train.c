@@ -425,7 +425,7 @@ static int train(job *j, const s24_checkpoint *model)
     s24_status status = s24_train(&j->report, j->student, cli->ctx, &j->data.source, &opts);
     if (status == S24_ERROR_NOT_TWO_FOUR && opts.fixed &&
         !opts.refresh) { /* said before the first step */
-        cli_note(cli, "no layer is 2:4: every weight is trained");
+        cli_note(cli, "no layer has been pruned: every weight is trained");
         opts.fixed = 0;
         status = s24_train(&j->report, j->student, cli->ctx, &j->data.source, &opts);
     }

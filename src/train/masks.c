@@ -77,6 +77,17 @@ static void recall(const maker *k, const s24i_place *p)
 
 /* ---- who chooses ----------------------------------------------------------------------------- */
 
+/* Were weights left out of a layer that is not 2:4, in blocks or anywhere? An eighth of them is
+   more than rounding makes 0 of small ones. */
+static int is_pruned(const maker *k, const s24i_place *p)
+{
+    const int64_t count = p->rows * p->cols;
+    int64_t zeros = 0;
+    for (int64_t i = 0; i < count; i++)
+        zeros += k->w[i] == 0.0f;
+    return 8 * zeros >= count;
+}
+
 /* A matrix that lies transposed in its file may be 2:4 along either side: other programs prune
    it as if k were its columns. */
 static s24_status find_zeros(maker *k, const s24i_place *p)
@@ -86,6 +97,7 @@ static s24_status find_zeros(maker *k, const s24i_place *p)
     download(k, k->w, k->t->weights, p);
     if (p->cols % 4 == 0) TRY(s24_check(&yes, NULL, k->ctx, &dense));
     if (!yes && p->transposed) TRY(s24_check_along_n(&yes, NULL, k->ctx, &dense));
+    yes = yes || is_pruned(k, p);
     for (int64_t i = 0; yes && i < p->rows * p->cols; i++)
         k->keep[i] = k->w[i] != 0.0f;
     if (yes) note(k, p);
@@ -359,7 +371,8 @@ static s24_status make_all(maker *k)
         k->extra += s24i_extra_of(k->o, &t->places[i]);
     }
     REQUIRE(k->ctx, k->found, S24_ERROR_NOT_TWO_FOUR, "%s",
-            "no linear layer of the blocks is 2:4: there is nothing to keep zero");
+            "no linear layer of the blocks is 2:4 or an eighth of zeros: there is nothing to keep "
+            "zero");
     return S24_OK;
 }
 

@@ -5,6 +5,7 @@ import shutil
 import unittest
 
 from cli_case import Scratch, run
+from cli_data import floats
 from test_cli_train import make_model, weights
 
 
@@ -34,6 +35,22 @@ class Methods(Scratch):
             self.assertEqual(lines[5]["beta"] is None, method != "s-ste")
             self.good("pack", "out", "packed", "--force")
             self.good("embed", "packed", "--input", "texts", "--output", "v.safetensors", "--force")
+
+    def test_zeros_of_any_pattern_stay(self):
+        for pattern in ("block:8x8:0.5", "unstructured:0.7"):
+            with self.subTest(pattern):
+                self.good("prune", "model", "pruned", "--method", "magnitude", "--pattern", pattern,
+                          "--force")
+                found = self.json("train", "pruned", "out", *self.SHORT, "--rate", "1e-3",
+                                  "--force", "--held-out", "6")
+                self.assertIs(found["sparse"], True)
+                before, after = weights(self.folder / "pruned"), weights(self.folder / "out")
+                for name, raw in before.items():
+                    if name.startswith("encoder") and name.endswith("dense.weight"):
+                        zeros = [[v == 0 for v in floats(r)] for r in (raw, after[name])]
+                        self.assertEqual(*zeros, name)
+                        self.assertGreater(sum(zeros[0]) * 3, len(zeros[0]))
+                        self.assertNotEqual(raw, after[name])
 
     def test_a_masked_decay_is_found(self):
         options = ("train", "model", "out", *self.SHORT, "--choose-masked-decay", "--method")
