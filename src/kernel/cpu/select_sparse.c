@@ -10,6 +10,11 @@
 #else
 #define X86(row)
 #endif
+#ifdef __aarch64__
+#define ARM(row) row
+#else
+#define ARM(row)
+#endif
 
 #define SPARSE(symbol) extern const s24i_sparse_kernel symbol;
 #include "kernel/cpu/sparse_kernels.def"
