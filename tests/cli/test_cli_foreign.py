@@ -208,6 +208,8 @@ class Refusals(Scratch):
         put("scale", "pack-quantized 4 128", weight_scale=at(3, 0x7f))
         put("groups", "pack-quantized 4 128",
             weight_scale=data.entry("BF16", [ROWS, 3], bytes(ROWS * 6)))
+        put("rank", "pack-quantized 4 128",
+            weight_scale=data.entry("BF16", [ROWS, 4, 1], bytes(ROWS * 8)))
         put("order", "pack-quantized 4 128", weight_g_idx=data.entry(
             "I32", [COLS], struct.pack(f"<{COLS}i", *[4] * COLS)))
         put("code", "marlin-24 4 128", meta=at(0, 0x00))
@@ -229,6 +231,7 @@ class Refusals(Scratch):
         ("words", r'weight_packed" has 9 in dimension 1, expected'),
         ("scale", r"the scale at row 0, column 128 is"),
         ("groups", r"has 3 scales for each row, which do not divide 512"),
+        ("rank", r'weight_scale" has rank 3, expected 2'),
         ("order", r'g_idx": column 0 is in group 4 of 4'),
         ("code", r"no legal code"),
         ("meta", r'meta" has a shape that no marlin-24 weight gives'),

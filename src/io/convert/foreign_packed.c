@@ -21,8 +21,8 @@ static s24_status measure_scales(s24i_foreign *w)
     REQUIRE(w->ctx, groups > 0 && groups * w->group == w->cols && w->group, S24_ERROR_FORMAT,
             "%s: tensor \"%s\" has %lld scales for each row, which do not divide %lld columns",
             w->path, s24i_show(scales->name).text, (long long)groups, (long long)w->cols);
-    return s24i_foreign_part(w, SCALES, S24_DTYPE_NONE, scales->rank,
-                             is_one ? scales->shape : shape);
+    const int rank = is_one || scales->rank < 2 ? scales->rank : 2;
+    return s24i_foreign_part(w, SCALES, S24_DTYPE_NONE, rank, is_one ? scales->shape : shape);
 }
 
 /* ---- words of 32 bits ------------------------------------------------------------------------ */
