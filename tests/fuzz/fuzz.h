@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What a fuzz target defines. It returns 0, and aborts when a promise is broken; a sanitizer or a
- * crash finds the rest. Run one by hand (see also CONTRIBUTING.md):
+ * What a fuzz target defines, and files for the readers that take a path. A target returns 0, and
+ * aborts when a promise is broken; a sanitizer or a crash finds the rest. targets.txt lists the
+ * targets, tools/fuzz runs them, docs/fuzzing.md says how to add one.
  *
- *     cmake --preset fuzz && cmake --build --preset fuzz
- *     build/fuzz/tests/fuzz/fuzz_safetensors -max_len=4096 found tests/fuzz/corpus/fuzz_safetensors
- *
- * What it finds goes, made small with -minimize_crash=1, into corpus/<target>/ under a name that
+ * What is found goes, made small with -minimize_crash=1, into corpus/fuzz_NAME/ under a name that
  * says what it is, and is replayed by the suite from then on.
  */
 #ifndef S24_FUZZ_H
@@ -17,6 +15,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "sparse24/nn.h"
+
 #define CHECK(condition)                                                                           \
     do {                                                                                           \
         if (!(condition)) abort();                                                                 \
@@ -24,12 +24,17 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 
-static inline void fuzz_write(const char *path, const void *data, size_t bytes)
-{
-    FILE *file = fopen(path, "wb");
-    CHECK(file);
-    CHECK(fwrite(data, 1, bytes, file) == bytes);
-    CHECK(fclose(file) == 0);
-}
+/* A folder of this process's own in memory (tmpfs, where the system has one), removed at its end
+   with all that fuzz_put made. TMPDIR, where it is set, says where. */
+const char *fuzz_folder(void);
+/* Writes a file there in place of what it held and returns its path, which stays valid. A name may
+   lie in folders, which are made. */
+const char *fuzz_put(const char *name, const void *data, size_t bytes);
+/* The path of a file or folder there that the code under test makes: it must be gone at the end. */
+const char *fuzz_path(const char *name);
+/* Removes a file that fuzz_put wrote, if it is there. */
+void fuzz_remove(const char *name);
+/* A context of one thread, made once. */
+s24_ctx *fuzz_ctx(void);
 
 #endif

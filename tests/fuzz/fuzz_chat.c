@@ -7,7 +7,6 @@
 #include "fuzz.h"
 
 #include <string.h>
-#include <unistd.h>
 
 #include "sparse24/language.h"
 
@@ -50,33 +49,24 @@ static void use(s24_ctx *ctx, const char *folder, const s24_tokenizer *tokenizer
     s24_chat_destroy(chat);
 }
 
-static const char *name(char path[96], const char *folder, const char *file)
+static s24_tokenizer *load(void)
 {
-    snprintf(path, 96, "%s/%s", folder, file);
-    return path;
+    s24_tokenizer *tokenizer;
+    const char *path = fuzz_put("tokenizer.json", tokenizer_json, sizeof tokenizer_json - 1);
+    CHECK(s24_tokenizer_load(&tokenizer, fuzz_ctx(), path) == S24_OK);
+    fuzz_remove("tokenizer.json");
+    return tokenizer;
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
-    static const char *const files[] = {"tokenizer_config.json", "chat_template.jinja"};
-    char folder[] = "/tmp/s24-fuzz-XXXXXX", path[96];
-    const s24_ctx_opts opts = {.size = sizeof opts, .threads = 1};
-    s24_ctx *ctx;
-    s24_tokenizer *tokenizer;
-    if (s24_ctx_create(&ctx, &opts) != S24_OK) return 0;
-    CHECK(mkdtemp(folder));
-    fuzz_write(name(path, folder, "tokenizer.json"), tokenizer_json, sizeof tokenizer_json - 1);
-    CHECK(s24_tokenizer_load(&tokenizer, ctx, path) == S24_OK);
-    CHECK(remove(path) == 0);
-    for (int i = 0; i < 2; i++) {
-        fuzz_write(name(path, folder, files[i]), data, bytes);
-        if (i) fuzz_write(name(path, folder, files[0]), tokens_json, sizeof tokens_json - 1);
-        use(ctx, folder, tokenizer);
-    }
-    for (int i = 0; i < 2; i++)
-        CHECK(remove(name(path, folder, files[i])) == 0);
-    CHECK(rmdir(folder) == 0);
-    s24_tokenizer_destroy(tokenizer);
-    s24_ctx_destroy(ctx);
+    static s24_tokenizer *tokenizer;
+    if (!tokenizer) tokenizer = load();
+    fuzz_remove("chat_template.jinja");
+    fuzz_put("tokenizer_config.json", data, bytes);
+    use(fuzz_ctx(), fuzz_folder(), tokenizer);
+    fuzz_put("tokenizer_config.json", tokens_json, sizeof tokens_json - 1);
+    fuzz_put("chat_template.jinja", data, bytes);
+    use(fuzz_ctx(), fuzz_folder(), tokenizer);
     return 0;
 }

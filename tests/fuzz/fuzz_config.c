@@ -56,10 +56,8 @@ static void read_text(const s24i_config *config)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
-    s24_ctx *ctx;
+    s24_ctx *ctx = fuzz_ctx();
     s24i_config config, item;
-    s24_ctx_opts opts = {.size = sizeof opts, .threads = 1};
-    if (s24_ctx_create(&ctx, &opts) != S24_OK) return 0;
     if (s24i_config_parse(&config, ctx, "config.json", data, bytes) == S24_OK) {
         read_keys(&config);
         read_text(&config);
@@ -70,6 +68,5 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
         CHECK(*s24_ctx_error(ctx) && !config.json);
     }
     s24i_config_free(&config);
-    s24_ctx_destroy(ctx);
     return 0;
 }

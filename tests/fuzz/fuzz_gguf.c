@@ -3,16 +3,12 @@
  * A GGUF file into a folder: whatever the bytes are, they are refused with a sentence and nothing
  * is written, or there is a folder whose tensors can be read.
  */
-#define _GNU_SOURCE /* memfd_create */
 #include "fuzz.h"
 
 #include <dirent.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
-
-#include "sparse24/nn.h"
 
 /* Removes a folder of files; 0: there is none. */
 static int remove_folder(const char *path)
@@ -43,23 +39,12 @@ static void use(s24_ctx *ctx, const char *path)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
-    char folder[] = "/tmp/s24-fuzz-XXXXXX", in[64], out[64];
-    const s24_ctx_opts opts = {.size = sizeof opts, .threads = 1};
     const s24_gguf_opts as = {.size = sizeof as, .dtype = bytes % 2 ? S24_F32 : S24_BF16};
-    s24_ctx *ctx;
-    const int fd = memfd_create("fuzz", MFD_CLOEXEC);
-    CHECK(fd >= 0 && write(fd, data, bytes) == (ssize_t)bytes);
-    CHECK(mkdtemp(folder));
-    snprintf(in, sizeof in, "/proc/self/fd/%d", fd);
-    snprintf(out, sizeof out, "%s/out", folder);
-    if (s24_ctx_create(&ctx, &opts) == S24_OK) {
-        const s24_status status = s24_gguf_convert(ctx, in, out, &as);
-        CHECK(status == S24_OK || *s24_ctx_error(ctx));
-        if (status == S24_OK) use(ctx, out);
-        CHECK(remove_folder(out) == (status == S24_OK));
-        s24_ctx_destroy(ctx);
-    }
-    CHECK(rmdir(folder) == 0);
-    close(fd);
+    s24_ctx *ctx = fuzz_ctx();
+    const char *in = fuzz_put("in.gguf", data, bytes), *out = fuzz_path("out");
+    const s24_status status = s24_gguf_convert(ctx, in, out, &as);
+    CHECK(status == S24_OK || *s24_ctx_error(ctx));
+    if (status == S24_OK) use(ctx, out);
+    CHECK(remove_folder(out) == (status == S24_OK));
     return 0;
 }

@@ -5,12 +5,6 @@
  */
 #include "fuzz.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include "sparse24/task.h"
 
 static void use(s24_ctx *ctx, const char *path)
@@ -38,27 +32,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     static const char pixels[] = "\0\0\x08\x03\0\0\0\x02\0\0\0\x01\0\0\0\x02"
                                  "abcd";
     static const char labels[] = "\0\0\x08\x01\0\0\0\x02\1\2";
-    char folder[] = "/tmp/s24-fuzz-XXXXXX", class[64], files[3][80];
-    const s24_ctx_opts opts = {.size = sizeof opts, .threads = 1};
-    s24_ctx *ctx;
-    if (s24_ctx_create(&ctx, &opts) != S24_OK) return 0;
-    CHECK(mkdtemp(folder));
-    snprintf(class, sizeof class, "%s/a", folder);
-    CHECK(mkdir(class, 0700) == 0);
-    snprintf(files[0], sizeof files[0], "%s/images-idx3", folder);
-    snprintf(files[1], sizeof files[1], "%s/labels-idx1", folder);
-    snprintf(files[2], sizeof files[2], "%s/x.jpg", class);
-    fuzz_write(files[0], data, bytes);
-    fuzz_write(files[1], labels, sizeof labels - 1);
-    use(ctx, files[0]);
-    fuzz_write(files[0], pixels, sizeof pixels - 1);
-    fuzz_write(files[1], data, bytes);
-    use(ctx, files[0]);
-    fuzz_write(files[2], data, bytes);
-    use(ctx, folder);
-    for (int i = 0; i < 3; i++)
-        CHECK(remove(files[i]) == 0);
-    CHECK(rmdir(class) == 0 && rmdir(folder) == 0);
-    s24_ctx_destroy(ctx);
+    s24_ctx *ctx = fuzz_ctx();
+    const char *idx = fuzz_put("images-idx3", data, bytes);
+    fuzz_put("labels-idx1", labels, sizeof labels - 1);
+    use(ctx, idx);
+    fuzz_put("images-idx3", pixels, sizeof pixels - 1);
+    fuzz_put("labels-idx1", data, bytes);
+    use(ctx, idx);
+    fuzz_put("classes/a/x.jpg", data, bytes);
+    use(ctx, fuzz_path("classes"));
     return 0;
 }

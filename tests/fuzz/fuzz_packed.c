@@ -7,10 +7,7 @@
  */
 #include "fuzz.h"
 
-#include <stdlib.h>
 #include <string.h>
-
-#include "sparse24/sparse24.h"
 
 static const s24_dtype dtypes[] = {S24_F32, S24_F16, S24_BF16, S24_I8, S24_E4M3, S24_E5M2};
 
@@ -86,10 +83,9 @@ static void go_round_turned(s24_ctx *ctx, const s24_matrix *w)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
-    s24_ctx *ctx;
+    s24_ctx *ctx = fuzz_ctx();
     s24_matrix *w = NULL;
-    s24_ctx_opts opts = {.size = sizeof opts, .threads = 1};
-    if (bytes < 4 || s24_ctx_create(&ctx, &opts) != S24_OK) return 0;
+    if (bytes < 4) return 0;
     s24_dtype dtype = dtypes[data[0] % 6];
     int cutlass = data[1] % 2;
     int64_t rows = data[2] % 65, cols = data[3] % 65 * (cutlass ? 64 : 4);
@@ -108,6 +104,5 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     s24_matrix_destroy(w);
     free(values);
     free(codes);
-    s24_ctx_destroy(ctx);
     return 0;
 }

@@ -8,7 +8,6 @@
 
 #include <stdarg.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "run/recipe.h"
 
@@ -107,13 +106,11 @@ static void check_stages(const recipe *r)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
-    char path[] = "/tmp/s24-fuzz-XXXXXX";
     cli_common common = {.threads = 0};
     cli_app cli = {.command = &list[COMMANDS - 1], .common = &common};
     recipe *r = calloc(1, sizeof *r);
-    CHECK(r && close(mkstemp(path)) == 0);
-    fuzz_write(path, data, bytes);
-    r->path = expected = path;
+    CHECK(r);
+    r->path = expected = fuzz_put("recipe.yaml", data, bytes);
     r->model = "model";
     r->out = "out";
     r->calibration = bytes % 2 ? "passages" : NULL;
@@ -121,7 +118,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     const int code = recipe_read(&cli, r);
     CHECK(said == (code != CLI_OK));
     if (code == CLI_OK) check_stages(r);
-    CHECK(remove(path) == 0);
     free(r);
     return 0;
 }

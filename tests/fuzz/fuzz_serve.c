@@ -8,7 +8,6 @@
 #include "fuzz.h"
 
 #include <string.h>
-#include <unistd.h>
 
 #include "serve/serve_language.h"
 
@@ -56,15 +55,10 @@ json_t *generate_text_json(const generate_text *text, int ids)
 
 static void load(s24_ctx *ctx, s24_tokenizer **tokenizer, s24_chat **chat)
 {
-    char folder[] = "/tmp/s24-fuzz-XXXXXX", tokens[64], config[64];
-    CHECK(mkdtemp(folder));
-    snprintf(tokens, sizeof tokens, "%s/tokenizer.json", folder);
-    snprintf(config, sizeof config, "%s/tokenizer_config.json", folder);
-    fuzz_write(tokens, tokenizer_json, sizeof tokenizer_json - 1);
-    fuzz_write(config, config_json, sizeof config_json - 1);
-    CHECK(s24_tokenizer_load(tokenizer, ctx, tokens) == S24_OK);
-    CHECK(s24_chat_load(chat, ctx, folder, *tokenizer) == S24_OK);
-    CHECK(!remove(tokens) && !remove(config) && !rmdir(folder));
+    fuzz_put("tokenizer.json", tokenizer_json, sizeof tokenizer_json - 1);
+    fuzz_put("tokenizer_config.json", config_json, sizeof config_json - 1);
+    CHECK(s24_tokenizer_load(tokenizer, ctx, fuzz_folder()) == S24_OK);
+    CHECK(s24_chat_load(chat, ctx, fuzz_folder(), *tokenizer) == S24_OK);
 }
 
 static void check_job(const serve_job *job, const serve_model *m)
@@ -132,15 +126,11 @@ static void ask(serve_server *s, const uint8_t *data, size_t bytes)
 /* What stays from one body to the next: nothing of it is written to. */
 static void begin(serve_server *s, serve_model models[2])
 {
-    const s24_ctx_opts opts = {.size = sizeof opts, .threads = 1};
-    char file[] = "/tmp/s24-fuzz-XXXXXX";
+    const char *file = fuzz_put("lines.txt", "one\ntwo\n", 8);
     s24_tokenizer *tokenizer;
-    CHECK(s24_ctx_create(&s->ctx, &opts) == S24_OK);
+    s->ctx = fuzz_ctx();
     load(s->ctx, &tokenizer, &models[1].language.chat);
-    CHECK(close(mkstemp(file)) == 0);
-    fuzz_write(file, "one\ntwo\n", 8);
     CHECK(s24_lines_read(&models[0].documents.lines, s->ctx, file) == S24_OK);
-    CHECK(remove(file) == 0);
     models[0].documents.count = 2;
     models[0].encoder = (s24_encoder *)(uintptr_t)s; /* that there is one is all that is asked */
     s->searched = models;

@@ -5,11 +5,6 @@
  */
 #include "fuzz.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
 #include "sparse24/task.h"
 
 enum { MOST = 24 };
@@ -63,20 +58,10 @@ static void use(s24_ctx *ctx, const char *path, const s24_tokenizer *tokenizer)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
     static const char vocab[] = "[UNK]\n[CLS]\n[SEP]\na\nb\nc\n##a\n##b\n\xc3\xa9\n";
-    char folder[] = "/tmp/s24-fuzz-XXXXXX", path[64], words[64];
-    const s24_ctx_opts opts = {.size = sizeof opts, .threads = 1};
-    s24_ctx *ctx;
-    s24_tokenizer *tokenizer;
-    if (s24_ctx_create(&ctx, &opts) != S24_OK) return 0;
-    CHECK(mkdtemp(folder));
-    snprintf(words, sizeof words, "%s/vocab.txt", folder);
-    snprintf(path, sizeof path, "%s/dev.json", folder);
-    fuzz_write(words, vocab, sizeof vocab - 1);
-    fuzz_write(path, data, bytes);
-    CHECK(s24_tokenizer_load(&tokenizer, ctx, words) == S24_OK);
-    use(ctx, path, tokenizer);
-    s24_tokenizer_destroy(tokenizer);
-    CHECK(remove(path) == 0 && remove(words) == 0 && rmdir(folder) == 0);
-    s24_ctx_destroy(ctx);
+    static s24_tokenizer *tokenizer;
+    if (!tokenizer)
+        CHECK(s24_tokenizer_load(&tokenizer, fuzz_ctx(),
+                                 fuzz_put("vocab.txt", vocab, sizeof vocab - 1)) == S24_OK);
+    use(fuzz_ctx(), fuzz_put("dev.json", data, bytes), tokenizer);
     return 0;
 }

@@ -6,10 +6,7 @@
  */
 #include "fuzz.h"
 
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "io/tokenizer/utf8.h"
 #include "sparse24/task.h"
@@ -81,20 +78,11 @@ static void read_lines(s24_ctx *ctx, const char *path)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
-    char folder[] = "/tmp/s24-fuzz-XXXXXX", path[64];
-    const s24_ctx_opts opts = {.size = sizeof opts, .threads = 1};
-    s24_ctx *ctx;
-    s24_tokenizer *tokenizer;
-    if (s24_ctx_create(&ctx, &opts) != S24_OK) return 0;
-    CHECK(mkdtemp(folder));
-    snprintf(path, sizeof path, "%s/vocab.txt", folder);
-    fuzz_write(path, vocab, sizeof vocab - 1);
-    CHECK(s24_tokenizer_load(&tokenizer, ctx, path) == S24_OK);
-    encode(ctx, tokenizer, (const char *)data, bytes);
-    s24_tokenizer_destroy(tokenizer);
-    fuzz_write(path, data, bytes);
-    read_lines(ctx, path);
-    CHECK(remove(path) == 0 && rmdir(folder) == 0);
-    s24_ctx_destroy(ctx);
+    static s24_tokenizer *tokenizer;
+    if (!tokenizer)
+        CHECK(s24_tokenizer_load(&tokenizer, fuzz_ctx(),
+                                 fuzz_put("vocab.txt", vocab, sizeof vocab - 1)) == S24_OK);
+    encode(fuzz_ctx(), tokenizer, (const char *)data, bytes);
+    read_lines(fuzz_ctx(), fuzz_put("lines.txt", data, bytes));
     return 0;
 }

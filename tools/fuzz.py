@@ -1,0 +1,184 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Runs the fuzz targets of tests/fuzz/targets.txt, one process at a time.
+
+    tools/fuzz MINUTES [TARGET ...]     all of them share the time
+    tools/fuzz --build build/fuzz 10 safetensors
+
+What is found grows in BUILD/corpora/NAME, next to the corpus of the tree, and is merged after the
+run, so that the smallest inputs that reach each edge stay. For each target it prints executions,
+executions a second, edges, and the share of its reader's lines and branches that the merged corpus
+reaches; BUILD/corpora/NAME.missed lists the functions and lines that it does not. Executions are
+added to tests/fuzz/executions.json, unless --forget is given. Needs the preset fuzz, built, and
+llvm-profdata and llvm-cov of the same clang. A finding is left as BUILD/corpora/NAME-crash-*, its
+report in NAME.log, and makes the exit code 1.
+"""
+import argparse
+import collections
+import fnmatch
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+FOLDER = ROOT / "tests/fuzz"
+COUNTS = FOLDER / "executions.json"
+LIMITS = ("-timeout=20", "-rss_limit_mb=2048", "-max_len=8192", "-print_final_stats=1")
+
+
+def targets():
+    """NAME -> globs of its reader's files."""
+    rows = [line.split("|") for line in (FOLDER / "targets.txt").read_text().splitlines()
+            if line and not line.startswith("#")]
+    return {name.strip(): reader.strip().split(",") for name, _, reader, _ in rows}
+
+
+def tool(name):
+    """A program of clang's version, or the plain one."""
+    for candidate in (f"{name}-14", name):
+        if shutil.which(candidate):
+            return candidate
+    sys.exit(f"tools/fuzz: {name} is missing; Debian: llvm-14")
+
+
+def inside(path):
+    """A file's path below the root; compilers write it with the way that they came."""
+    return os.path.relpath(path, ROOT)
+
+
+class Target:
+    def __init__(self, build, name, reader):
+        self.name, self.reader = name, reader
+        self.program = build / "tests/fuzz" / f"fuzz_{name}"
+        self.work = build / "corpora"
+        self.found = self.work / name
+        self.seeds = FOLDER / "corpus" / f"fuzz_{name}"
+        self.memory = tempfile.mkdtemp(prefix="s24-fuzz-",
+                                       dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None)
+        self.profile = pathlib.Path(self.memory, "profile")
+        self.found.mkdir(parents=True, exist_ok=True)
+
+    def call(self, *words, profile=os.devnull):
+        """The program's report and exit code."""
+        done = subprocess.run([self.program, *LIMITS, f"-artifact_prefix={self.work}/{self.name}-",
+                               *words], cwd=self.memory, text=True, errors="replace",
+                              stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                              env=dict(os.environ, TMPDIR=self.memory,
+                                       LLVM_PROFILE_FILE=str(profile)))
+        return done.stderr, done.returncode
+
+    def fuzz(self, seconds):
+        words = FOLDER / f"fuzz_{self.name}.dict"
+        options = [f"-dict={words}"] if words.exists() else []
+        text, code = self.call(*options, f"-max_total_time={seconds}", str(self.found),
+                               str(self.seeds))
+        (self.work / f"{self.name}.log").write_text(text)
+        count = re.search(r"stat::number_of_executed_units: (\d+)", text)
+        return int(count[1]) if count else 0, code
+
+    def merge(self):
+        """The least inputs of found and seeds that reach what they reach together."""
+        merged = self.work / f"{self.name}.merged"
+        shutil.rmtree(merged, ignore_errors=True)
+        merged.mkdir()
+        self.call("-merge=1", str(merged), str(self.seeds), str(self.found))
+        shutil.rmtree(self.found)
+        merged.rename(self.found)
+
+    def edges(self):
+        text, _ = self.call("-runs=0", str(self.found), str(self.seeds), profile=self.profile)
+        found = re.findall(r"cov: (\d+)", text)
+        return int(found[-1]) if found else 0
+
+    def coverage(self):
+        """Lines and branches of the reader's files: [reached, all] of each; names what is not."""
+        index = f"{self.profile}.index"
+        subprocess.run([tool("llvm-profdata"), "merge", "-sparse", self.profile, "-o", index],
+                       check=True)
+        made = subprocess.run([tool("llvm-cov"), "export", "-format=text", "-skip-expansions",
+                               self.program, f"-instr-profile={index}"],
+                              check=True, capture_output=True, text=True).stdout
+        data = json.loads(made)["data"][0]
+        never = collections.defaultdict(set)
+        for function in data["functions"]:
+            if not function["count"]:
+                never[inside(function["filenames"][0])].add(function["name"].split(":")[-1])
+        files = [file for file in data["files"]
+                 if any(fnmatch.fnmatch(inside(file["filename"]), glob) for glob in self.reader)]
+        self.write_missed(files, never)
+        return {kind: [sum(file["summary"][kind][key] for file in files)
+                       for key in ("covered", "count")] for kind in ("lines", "branches")}
+
+    def write_missed(self, files, never):
+        lines = []
+        for file in files:
+            path = inside(file["filename"])
+            missed = sorted({segment[0] for segment in file["segments"]
+                             if segment[3] and segment[2] == 0})
+            lines.append(f"{path} {file['summary']['lines']['percent']:.1f} %; "
+                         f"functions: {' '.join(sorted(never[path])) or 'all reached'}; "
+                         f"lines: {' '.join(map(str, missed)) or 'all reached'}\n")
+        (self.work / f"{self.name}.missed").write_text("".join(lines))
+
+    def close(self):
+        shutil.rmtree(self.memory, ignore_errors=True)
+
+
+def add_counts(counts):
+    known = json.loads(COUNTS.read_text()) if COUNTS.exists() else {}
+    for name, count in counts.items():
+        known[name] = known.get(name, 0) + count
+    COUNTS.write_text(json.dumps(known, indent=2, sort_keys=True) + "\n")
+
+
+def percent(pair):
+    return f"{100 * pair[0] / pair[1]:5.1f} %" if pair[1] else "    -"
+
+
+def run(build, name, reader, seconds):
+    target = Target(build, name, reader)
+    try:
+        count, code = target.fuzz(seconds)
+        target.merge()
+        edges, sums = target.edges(), target.coverage()
+    finally:
+        target.close()
+    print(f"{name:12} {count:11} {count // max(seconds, 1):9}/s {edges:7} edges  "
+          f"lines {percent(sums['lines'])}  branches {percent(sums['branches'])}"
+          f"{'  FOUND: ' + str(build / 'corpora' / name) + '.log' if code else ''}", flush=True)
+    return count, code
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("minutes", type=float)
+    parser.add_argument("names", nargs="*", metavar="TARGET")
+    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build/fuzz")
+    parser.add_argument("--forget", action="store_true", help="count nothing")
+    given = parser.parse_args()
+    known = targets()
+    names = given.names or list(known)
+    for name in names:
+        if name not in known:
+            sys.exit(f"tools/fuzz: no target {name}; there are {', '.join(known)}")
+        if not (given.build / "tests/fuzz" / f"fuzz_{name}").exists():
+            sys.exit(f"tools/fuzz: {name} is not built; cmake --preset fuzz && "
+                     "cmake --build --preset fuzz")
+    seconds = max(1, int(60 * given.minutes / len(names)))
+    counts, found = {}, 0
+    for name in names:
+        counts[name], code = run(given.build.resolve(), name, known[name], seconds)
+        found |= code != 0
+        if not given.forget:
+            add_counts({name: counts[name]})
+    print(f"{sum(counts.values())} executions")
+    return found
+
+
+if __name__ == "__main__":
+    sys.exit(main())
