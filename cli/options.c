@@ -330,9 +330,9 @@ static int read_words(cli_app *cli, parser *p, void *options, int argc, char **a
 {
     char typed[64];
     opterr = 0;
-    optind = 1;
+    optind = 0; /* also forgets the letters that an earlier call refused amid a word */
     for (;;) {
-        int word = optind;
+        const int word = optind ? optind : 1;
         optarg = NULL;
         int got = getopt_long(argc, argv, p->letters, p->longs, NULL);
         if (got == -1) return CLI_OK;
