@@ -163,9 +163,10 @@ static inline int64_t s24i_attention_site(int64_t b)
     return -b - 2;
 }
 
+/* NULL: the model needs no such buffer. */
 static inline void *s24i_in_stack(const s24i_stacked *stack, int64_t slot)
 {
-    return stack->at + (size_t)slot * stack->step;
+    return stack->at ? stack->at + (size_t)slot * stack->step : NULL;
 }
 /* Where norm j's and block b's buffers stand: one place for all where no pass backward follows. */
 static inline int64_t s24i_norm_slot(const s24_transformer *t, int64_t j)
