@@ -34,6 +34,14 @@ const char *fuzz_put(const char *name, const void *data, size_t bytes);
 const char *fuzz_path(const char *name);
 /* Removes a file that fuzz_put wrote, if it is there. */
 void fuzz_remove(const char *name);
+/* Removes a file or a folder that the code under test made, with all in it; 0: there is none. */
+int fuzz_remove_tree(const char *name);
+/*
+ * A folder's files in one input, each as "NAME BYTES\n" and its bytes: those of `names` [count] are
+ * put in the folder, those of them that are not there are removed, others are left out. Returns
+ * how many were put.
+ */
+int fuzz_put_parts(const uint8_t *data, size_t bytes, const char *const *names, int count);
 /* A context of one thread, made once. */
 s24_ctx *fuzz_ctx(void);
 

@@ -26,42 +26,6 @@ static const char *const names[] = {"config.json",
                                     "2_Dense/model.safetensors"};
 enum { NAMES = sizeof names / sizeof *names, MOST_WIDTH = 1 << 12 };
 
-static int is_there[NAMES];
-
-/* Takes the next file off the input; 0: none is left. */
-static int take_file(const uint8_t **data, size_t *bytes)
-{
-    char head[96];
-    char name[64];
-    size_t length;
-    int used = 0;
-    const size_t left = *bytes < sizeof head - 1 ? *bytes : sizeof head - 1;
-    memcpy(head, *data, left);
-    head[left] = '\0';
-    if (sscanf(head, "%63s %zu%n", name, &length, &used) != 2 || head[used] != '\n') return 0;
-    *data += used + 1;
-    *bytes -= (size_t)used + 1;
-    if (length > *bytes) length = *bytes;
-    for (int i = 0; i < NAMES; i++) {
-        if (strcmp(name, names[i]) != 0) continue;
-        fuzz_put(name, *data, length);
-        is_there[i] = 2;
-    }
-    *data += length;
-    *bytes -= length;
-    return 1;
-}
-
-static void lay_out(const uint8_t *data, size_t bytes)
-{
-    while (take_file(&data, &bytes))
-        ;
-    for (int i = 0; i < NAMES; i++) {
-        if (is_there[i] == 1) fuzz_remove(names[i]);
-        is_there[i] = is_there[i] == 2;
-    }
-}
-
 static const s24_model_opts model_opts = {
     .size = sizeof model_opts, .sparse = 1, .all_sparse = 1}; /* nothing is measured */
 
@@ -138,7 +102,7 @@ static void load_model(void)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
-    lay_out(data, bytes);
+    (void)fuzz_put_parts(data, bytes, names, NAMES);
     open_encoder(0);
     if (bytes % 4 == 0) open_encoder(1);
     load_model();

@@ -5,26 +5,6 @@
  */
 #include "fuzz.h"
 
-#include <dirent.h>
-#include <stdio.h>
-#include <string.h>
-#include <unistd.h>
-
-/* Removes a folder of files; 0: there is none. */
-static int remove_folder(const char *path)
-{
-    char file[512];
-    DIR *folder = opendir(path);
-    if (!folder) return 0;
-    for (struct dirent *entry; (entry = readdir(folder)) != NULL;) {
-        if (entry->d_name[0] == '.') continue;
-        snprintf(file, sizeof file, "%s/%s", path, entry->d_name);
-        CHECK(remove(file) == 0);
-    }
-    closedir(folder);
-    return rmdir(path) == 0;
-}
-
 /* What was written is a checkpoint, and its tokenizer is one or is refused. */
 static void use(s24_ctx *ctx, const char *path)
 {
@@ -45,6 +25,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     const s24_status status = s24_gguf_convert(ctx, in, out, &as);
     CHECK(status == S24_OK || *s24_ctx_error(ctx));
     if (status == S24_OK) use(ctx, out);
-    CHECK(remove_folder(out) == (status == S24_OK));
+    CHECK(fuzz_remove_tree("out") == (status == S24_OK));
     return 0;
 }

@@ -8,8 +8,6 @@
 
 size_t LLVMFuzzerMutate(uint8_t *data, size_t bytes, size_t most);
 size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t bytes, size_t most, unsigned seed);
-size_t LLVMFuzzerCustomCrossOver(const uint8_t *one, size_t one_bytes, const uint8_t *other,
-                                 size_t other_bytes, uint8_t *out, size_t most, unsigned seed);
 
 enum { SCRATCH = 1 << 20, LENGTH = 8 };
 
@@ -109,7 +107,7 @@ void grammar_parts(grammar_input *in)
         count++;
     }
     if (!count || grammar_random(in, 32) == 0) {
-        grammar_bytes(in);
+        grammar_tensors(in);
         return;
     }
     const size_t which = grammar_random(in, count);
@@ -124,24 +122,19 @@ void grammar_parts(grammar_input *in)
     (void)grammar_splice(in, parts[which].head, parts[which].begin, head, (size_t)used);
 }
 
+/* The input before this one is the other, of which parts are taken now and then. */
 size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t bytes, size_t most, unsigned seed)
 {
+    static uint8_t last[1 << 16], before[sizeof last];
+    static size_t last_bytes;
     grammar_input in = {.data = data, .bytes = bytes, .most = most, .random = seed};
-    FUZZ_GRAMMAR(&in);
-    return in.bytes;
-}
-
-size_t LLVMFuzzerCustomCrossOver(const uint8_t *one, size_t one_bytes, const uint8_t *other,
-                                 size_t other_bytes, uint8_t *out, size_t most, unsigned seed)
-{
-    if (one_bytes > most) return 0;
-    grammar_input in = {.data = out,
-                        .bytes = one_bytes,
-                        .most = most,
-                        .random = seed,
-                        .other = other,
-                        .other_bytes = other_bytes};
-    memcpy(out, one, one_bytes);
+    if (last_bytes && grammar_random(&in, 4) == 0) {
+        memcpy(before, last, last_bytes);
+        in.other = before;
+        in.other_bytes = last_bytes;
+    }
+    last_bytes = bytes < sizeof last ? bytes : 0;
+    memcpy(last, data, last_bytes);
     FUZZ_GRAMMAR(&in);
     return in.bytes;
 }

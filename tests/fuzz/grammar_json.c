@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Changes of JSON that leave it JSON: a value becomes another of the same input, of another input
- * or of a list, a member goes, comes twice or gets another's key, a number moves. What is no JSON is
- * scanned for as much as looks like it.
+ * or of a list, a member goes, comes twice or gets another's key, a number moves. What is no JSON
+ * is scanned for as much as looks like it.
  */
 #include "grammar.h"
 

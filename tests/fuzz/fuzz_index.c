@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Stored vectors: index.json and NumPy's arrays. Whatever they are, they are refused with a
+ * sentence, count as not there, or every number of them can be read.
+ */
+#include "fuzz.h"
+
+#include <stdarg.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "index/index.h"
+
+static const char *const names[] = {"index.json", "texts.npy", "vectors.npy", "integers.npy",
+                                    "scales.npy"};
+static int said;
+
+/* ---- what the program has elsewhere ---------------------------------------------------------- */
+
+int cli_fail(cli_app *cli, int exit_code, const char *format, ...)
+{
+    char text[4096];
+    va_list arguments;
+    (void)cli;
+    va_start(arguments, format);
+    CHECK(vsnprintf(text, sizeof text, format, arguments) > 0);
+    va_end(arguments);
+    CHECK(exit_code != CLI_OK);
+    said++;
+    return exit_code;
+}
+
+void cli_note(cli_app *cli, const char *format, ...)
+{
+    (void)cli;
+    (void)format;
+}
+
+int cli_output_open(cli_app *cli, cli_output *output, const char *path)
+{
+    (void)output;
+    (void)path;
+    return cli_fail(cli, CLI_IO, "nothing is written here");
+}
+
+int cli_output_commit(cli_app *cli, cli_output *output)
+{
+    (void)output;
+    return cli_fail(cli, CLI_IO, "nothing is written here");
+}
+
+int cli_status(cli_app *cli, s24_status status)
+{
+    (void)status;
+    return cli_fail(cli, CLI_IO, "nothing is written here");
+}
+
+int cli_may_write(cli_app *cli, const char *path)
+{
+    (void)path;
+    return cli_fail(cli, CLI_IO, "nothing is written here");
+}
+
+/* ---- the target ------------------------------------------------------------------------------ */
+
+static unsigned sum_of(const stored_index *index)
+{
+    static const int64_t bytes[INDEX_ARRAYS] = {8, 2, 1, 4};
+    const int64_t cols[INDEX_ARRAYS] = {2, index->width, index->width, 1};
+    unsigned sum = 0;
+    for (int a = 0; a < (index->integers ? INDEX_ARRAYS : INDEX_INTEGERS); a++)
+        for (int64_t i = 0; i < index->count * cols[a] * bytes[a]; i++)
+            sum += ((const uint8_t *)index->arrays[a].data)[i];
+    return sum;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
+{
+    static const float probe[] = {1, 0, 0.5F, 0};
+    const index_source source = {.prompt = "a ", .max_tokens = 8};
+    cli_app cli = {0};
+    stored_index index = {.folder = fuzz_folder(), .lock = -1, .width = 4};
+    (void)fuzz_put_parts(data, bytes, names, 5);
+    said = 0;
+    const int code = index_read(&cli, &index, &source, probe);
+    CHECK(said == (code != CLI_OK));
+    if (code == CLI_OK && index.count >= 0) {
+        volatile unsigned sum = sum_of(&index);
+        (void)sum;
+    }
+    for (int a = 0; a < INDEX_ARRAYS; a++)
+        if (index.arrays[a].pages) munmap(index.arrays[a].pages, index.arrays[a].page_bytes);
+    return 0;
+}
