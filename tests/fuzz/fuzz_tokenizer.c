@@ -51,7 +51,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     }
     for (int i = 0; i < 3; i++)
         use(fuzz_put(names[i], data, bytes));
-    fuzz_put("gpt2/vocab.json", vocab, sizeof vocab - 1); /* merges.txt is read next to it */
-    use(fuzz_put("gpt2/merges.txt", data, bytes));
+    fuzz_put("gpt2/vocab.json", vocab, sizeof vocab - 1); /* a folder has both */
+    fuzz_put("gpt2/merges.txt", data, bytes);
+    use(fuzz_path("gpt2"));
     return 0;
 }
