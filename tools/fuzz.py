@@ -129,8 +129,13 @@ class Target:
         shutil.rmtree(self.memory, ignore_errors=True)
 
 
+def counted():
+    """NAME -> executions of all runs that were counted."""
+    return json.loads(COUNTS.read_text()) if COUNTS.exists() else {}
+
+
 def add_counts(counts):
-    known = json.loads(COUNTS.read_text()) if COUNTS.exists() else {}
+    known = counted()
     for name, count in counts.items():
         known[name] = known.get(name, 0) + count
     COUNTS.write_text(json.dumps(known, indent=2, sort_keys=True) + "\n")
