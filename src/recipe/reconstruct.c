@@ -132,7 +132,7 @@ static s24_status begin_batch(s24i_reconstruction *r, s24_ctx *ctx, int64_t batc
    at the end of the model. */
 static int is_normed(const s24_transformer *t, int64_t sum)
 {
-    return !t->arch->pre_norm || sum == 2 * t->shape.layers;
+    return !s24i_goes_past(t, sum) || sum == 2 * t->shape.layers;
 }
 
 /* The state at sum j is x; its norm is taken. */
@@ -140,7 +140,7 @@ static void set_state(s24_transformer *t, int64_t j, const float *x)
 {
     s24i_machine *m = &t->machine;
     const size_t bytes = (size_t)(t->step.tokens * t->shape.width) * sizeof *x;
-    if (!t->arch->pre_norm) {
+    if (!s24i_goes_past(t, j)) {
         memcpy(s24i_norm_at(t, j), x, bytes);
         return;
     }

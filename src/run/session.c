@@ -11,10 +11,9 @@
  */
 #include "run/session.h"
 
-#include <float.h>
 #include <string.h>
 
-#include "model/buckets.h"
+#include "model/distances.h"
 #include "model/rotary.h"
 #include "run/cpu/attention.h"
 #include "run/cpu/attention_grid.h"
@@ -155,14 +154,7 @@ static s24_status fill_distances(s24_session *session, s24_ctx *ctx, int64_t lon
     const int64_t tables = model->relative ? s->heads : 1;
     session->distances_head = model->relative ? count : 0;
     TRY(s24i_alloc_elems(&session->distances, ctx, tables * count, sizeof(float), "distances"));
-    for (int64_t i = 0; i < tables * count; i++) {
-        const int64_t by = i % count - session->distance_zero;
-        const int far = by >= s->near || -by >= s->near;
-        session->distances[i] =
-            model->relative ? model->relative[s24i_bucket(by, s->buckets) * s->heads + i / count]
-            : far           ? -FLT_MAX
-                            : 0.0f;
-    }
+    s24i_distances_fill(session->distances, s, model->relative, longest);
     return S24_OK;
 }
 

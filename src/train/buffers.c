@@ -2,6 +2,7 @@
 /* The memory of passes, planned once: every buffer is a part of one arena. */
 #include <string.h>
 
+#include "model/distances.h"
 #include "model/rotary.h"
 #include "train/transformer.h"
 
@@ -64,12 +65,25 @@ static int64_t turned_positions(const s24_transformer *t)
     return s24i_min(t->shape.positions, t->opts.max_tokens);
 }
 
+/* What passes know of positions and of tokens' distance. */
+static void plan_positions(plan *p, s24_transformer *t)
+{
+    const s24i_shape *s = &t->shape;
+    s24i_buffers *at = &t->at;
+    const int64_t longest = turned_positions(t), angles = longest * s->head_width;
+    const int64_t count = s24i_distances(longest, &at->distance_zero);
+    at->distances_head = t->relative ? count : 0;
+    if (t->arch->rotary) at->angles = floats(p, angles);
+    if (s->near_rope.theta != 0.0f) at->near_angles = floats(p, angles);
+    if (t->relative || s->near) at->distances = floats(p, t->relative ? s->heads * count : count);
+}
+
 /* Of each layer where a backward pass will ask for them, else of the one at work. */
 static void plan_forward(plan *p, s24_transformer *t)
 {
     const s24i_shape *s = &t->shape;
     s24i_buffers *at = &t->at;
-    const int64_t tokens = t->opts.max_tokens, gated = t->arch->slots[S24I_GATE] ? 2 : 1;
+    const int64_t tokens = t->opts.max_tokens, gated = s24i_is_gated(t->arch) ? 2 : 1;
     const int64_t wide = s->heads * s->head_width, kv = s->kv_heads * s->head_width;
     const int64_t norms = s24i_norm_slot(t, 2 * s->layers) + 1;
     const int64_t blocks = s24i_block_slot(t, s->layers - 1) + 1;
@@ -87,8 +101,12 @@ static void plan_forward(plan *p, s24_transformer *t)
     at->h = stacked(p, blocks, tokens * s->intermediate, p->element);
     at->lse = stacked(p, blocks, t->machine.gpu ? tokens * s->heads : 0, sizeof(float));
     at->z = activations(p, tokens * s->width);
+    if (s24i_projects(s)) {
+        at->narrow = activations(p, tokens * s->embedding);
+        at->narrow_n = activations(p, tokens * s->embedding);
+    }
     if (s->image) at->rows = activations(p, tokens * s->channels * s->patch * s->patch);
-    if (t->arch->rotary) at->angles = floats(p, turned_positions(t) * s->head_width);
+    plan_positions(p, t);
     at->pooled = floats(p, t->opts.max_texts * s->width);
     at->sums = part(p, 1, sizeof *at->sums);
     at->chunk = 0;
@@ -103,10 +121,13 @@ static void plan_backward(plan *p, s24_transformer *t)
 {
     const s24i_shape *s = &t->shape;
     s24i_buffers *at = &t->at;
-    const int64_t tokens = t->opts.max_tokens, gated = t->arch->slots[S24I_GATE] ? 2 : 1;
+    const int64_t tokens = t->opts.max_tokens, gated = s24i_is_gated(t->arch) ? 2 : 1;
     const int64_t wide = s->heads * s->head_width, kv = s->kv_heads * s->head_width;
+    const int64_t narrow = s24i_projects(s) ? tokens * s->embedding : 0;
     at->dn = activations(p, tokens * s->width);
     at->ds = activations(p, tokens * s->width);
+    at->narrow_dn = activations(p, narrow);
+    at->narrow_ds = activations(p, narrow);
     at->dqkv = activations(p, tokens * (wide + 2 * kv));
     at->dcontext = activations(p, tokens * wide);
     at->dh = activations(p, tokens * s->intermediate);
@@ -128,14 +149,14 @@ static void plan_all(plan *p, s24_transformer *t)
     if (t->opts.train) plan_backward(p, t);
 }
 
-static s24_status fill_angles(s24_transformer *t, s24_ctx *ctx)
+static s24_status fill_angles(s24_transformer *t, s24_ctx *ctx, float *to, const s24i_rope *rope)
 {
     const int64_t d = t->shape.head_width, positions = turned_positions(t);
     const int64_t count = positions * d;
     float *angles;
     TRY(s24i_alloc_elems(&angles, ctx, count, sizeof *angles, "rotary positions"));
-    s24i_rotary_fill(angles, &t->shape.rope, d, positions);
-    t->machine.ops->upload(&t->machine, t->at.angles, angles, (size_t)count * sizeof *angles);
+    s24i_rotary_fill(angles, rope, d, positions);
+    t->machine.ops->upload(&t->machine, to, angles, (size_t)count * sizeof *angles);
     s24_ctx_free(ctx, angles);
     return S24_OK;
 }
@@ -155,5 +176,6 @@ s24_status s24i_plan_buffers(s24_transformer *t, s24_ctx *ctx)
     p.base = t->arena;
     p.used = 0;
     plan_all(&p, t);
-    return t->arch->rotary ? fill_angles(t, ctx) : S24_OK;
+    if (t->at.angles) TRY(fill_angles(t, ctx, t->at.angles, &t->shape.rope));
+    return t->at.near_angles ? fill_angles(t, ctx, t->at.near_angles, &t->shape.near_rope) : S24_OK;
 }

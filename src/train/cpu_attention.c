@@ -5,12 +5,14 @@
  *
  *     dP = dO·Vᵀ     dS = P ∘ (dP − ΣP∘dP)/√d     dQ = dS·K     dK += dSᵀ·Q     dV += Pᵀ·dO
  *
- * With dropout D on the weights, O = (P∘D)·V, so dV takes P∘D, and dP is dO·Vᵀ ∘ D.
+ * With dropout D on the weights, O = (P∘D)·V, so dV takes P∘D, and dP is dO·Vᵀ ∘ D. Where scores
+ * grow by the tokens' distance, the gradient of what they grow by is Σ √d·dS of that distance.
  */
 #include <math.h>
 #include <string.h>
 
 #include "io/file/io.h"
+#include "model/distances.h"
 #include "model/rotary.h"
 #include "run/cpu/attention.h"
 #include "train/ops.h"
@@ -27,6 +29,7 @@ typedef struct scratch {
     float *sum, *dkeys, *dvalues; /* [tokens][d] */
     float *mask;                  /* [tokens] */
     float *inverse;               /* [TILE] */
+    float *sums;                  /* [heads, distances_head] of dS by distance; NULL: none */
     int64_t tokens_ld, d_ld;
 } scratch;
 
@@ -60,6 +63,7 @@ static scratch cut(float *memory, int64_t tokens, int64_t d)
 typedef struct job {
     s24i_machine *m;
     const s24i_heads *h;
+    s24i_attention forward;
     float *dqkv;
     const float *qkv, *dcontext;
     int64_t turns; /* threads */
@@ -72,8 +76,35 @@ typedef struct place {
     int64_t ld, wide;      /* rows of qkv, of the context */
 } place;
 
+/* A tile of a head's queries, and the keys from `from` on that some of them see. */
+typedef struct tile {
+    int64_t head, row, rows, from, seen;
+} tile;
+
+static tile tile_of(const job *j, int64_t tokens, int64_t head, int64_t row)
+{
+    const int64_t rows = s24i_min(TILE, tokens - row);
+    const int64_t from = s24i_attention_first_key(&j->forward, row + 1);
+    const int64_t end = s24i_attention_keys_seen(&j->forward, tokens, row + rows - 1);
+    return (tile){head, row, rows, from, end - from};
+}
+
+/* What the tile's scores grow by, or what hides keys from them all; of distances, which go with
+   the row, what the batch hides is hidden here. */
+static void give_mask(s24i_softmax *soft, const scratch *s, const s24i_attention *a, const tile *t)
+{
+    const int hides = a->batch->mask != NULL;
+    soft->mask = hides ? s->mask + t->from : NULL;
+    if (!a->distances) return;
+    soft->mask = a->distances + t->head * a->distances_head + t->from - t->row;
+    soft->mask_back = 1;
+    for (int64_t r = 0; hides && r < t->rows; r++)
+        for (int64_t i = 0; i < t->seen; i++)
+            if (s->mask[t->from + i] < 0.0f) soft->s[r * soft->ld + i] = -FLT_MAX;
+}
+
 /* P of a tile, with zeros for what its rows do not see, in s->p. */
-static void weights(const scratch *s, const job *j, int64_t row, int64_t rows, int64_t seen)
+static void weights(const scratch *s, const job *j, const tile *t)
 {
     const s24i_vec *vec = j->m->vec;
     const s24i_heads *h = j->h;
@@ -81,28 +112,28 @@ static void weights(const scratch *s, const job *j, int64_t row, int64_t rows, i
                                  .ldc = s->tokens_ld,
                                  .a = s->queries,
                                  .lda = s->d_ld,
-                                 .b = s->keys_t,
+                                 .b = s->keys_t + t->from,
                                  .ldb = s->tokens_ld,
-                                 .m = rows,
-                                 .n = seen,
+                                 .m = t->rows,
+                                 .n = t->seen,
                                  .k = h->d};
     s24i_softmax soft = {.s = s->p,
                          .ld = s->tokens_ld,
-                         .rows = rows,
-                         .n = seen,
+                         .rows = t->rows,
+                         .n = t->seen,
                          .scale = 1.0f / sqrtf((float)h->d),
-                         .mask = h->step->mask ? s->mask : NULL,
                          .inverse = s->inverse};
     vec->product(&scores);
+    give_mask(&soft, s, &j->forward, t);
     if (!h->causal) vec->softmax(&soft);
-    for (int64_t r = 0; r < rows; r++) {
+    for (int64_t r = 0; r < t->rows; r++) {
         float *p = s->p + r * s->tokens_ld;
-        int64_t n = seen;
+        int64_t n = t->seen;
         if (h->causal) {
             s24i_softmax one = soft;
             one.s = p;
             one.rows = 1;
-            one.n = n = row + r + 1;
+            one.n = n = t->row + r + 1 - t->from;
             for (int64_t i = 0; h->window && i < n - h->window; i++)
                 p[i] = -HUGE_VALF;
             one.inverse = s->inverse + r;
@@ -116,70 +147,86 @@ static void weights(const scratch *s, const job *j, int64_t row, int64_t rows, i
 
 /* total[tokens, d] += aᵀ·b for a [rows, seen] and b [rows, d]. */
 static void add_turned(const scratch *s, const job *j, float *total, const float *a, const float *b,
-                       int64_t rows, int64_t seen)
+                       const tile *t)
 {
     const s24i_vec *vec = j->m->vec;
-    vec->transpose(s->turned, TILE, a, s->tokens_ld, rows, seen);
+    float *to = total + t->from * s->d_ld;
+    vec->transpose(s->turned, TILE, a, s->tokens_ld, t->rows, t->seen);
     const s24i_product product = {.c = s->sum,
                                   .ldc = s->d_ld,
                                   .a = s->turned,
                                   .lda = TILE,
                                   .b = b,
                                   .ldb = s->d_ld,
-                                  .m = seen,
+                                  .m = t->seen,
                                   .n = j->h->d,
-                                  .k = rows};
+                                  .k = t->rows};
     vec->product(&product);
-    vec->add(total, total, s->sum, seen * s->d_ld);
+    vec->add(to, to, s->sum, t->seen * s->d_ld);
+}
+
+/* dS of a tile, in s->dp, by the distances of its rows' keys. */
+static void add_distances(const scratch *s, const job *j, const tile *t)
+{
+    const s24i_heads *h = j->h;
+    for (int64_t r = 0; s->sums && r < t->rows; r++) {
+        float *to = s->sums + t->head * h->distances_head + h->distance_zero + t->from - t->row - r;
+        j->m->vec->add(to, to, s->dp + r * s->tokens_ld, t->seen);
+    }
+}
+
+/* dS of a tile from its dP, in s->dp; in s->p then what dV takes. */
+static void scores_back(const scratch *s, const job *j, int64_t token, const tile *t)
+{
+    const s24i_heads *h = j->h;
+    const s24i_vec *vec = j->m->vec;
+    for (int64_t r = 0; r < t->rows; r++) {
+        float *p = s->p + r * s->tokens_ld, *dp = s->dp + r * s->tokens_ld;
+        const int64_t site = (token + r) * h->heads + t->head;
+        if (h->drop) vec->dropout(dp, t->seen, h->drop, site);
+        vec->softmax_back(dp, p, 1.0f / sqrtf((float)h->d), t->seen);
+        if (h->drop) vec->dropout(p, t->seen, h->drop, site);
+    }
+    add_distances(s, j, t);
 }
 
 static void tile_back(const scratch *s, const job *j, const place *at, int64_t head, int64_t row)
 {
-    const s24i_heads *h = j->h;
     const s24i_vec *vec = j->m->vec;
-    const int64_t d = h->d, rows = s24i_min(TILE, at->tokens - row), token = at->first + row;
-    const int64_t seen = h->causal ? row + rows : at->tokens;
+    const tile t = tile_of(j, at->tokens, head, row);
+    const int64_t d = j->h->d, token = at->first + row;
     const s24i_product dp = {.c = s->dp,
                              .ldc = s->tokens_ld,
                              .a = s->dout,
                              .lda = s->d_ld,
-                             .b = s->values_t,
+                             .b = s->values_t + t.from,
                              .ldb = s->tokens_ld,
-                             .m = rows,
-                             .n = seen,
+                             .m = t.rows,
+                             .n = t.seen,
                              .k = d};
     const s24i_product dq = {.c = s->dout,
                              .ldc = s->d_ld,
                              .a = s->dp,
                              .lda = s->tokens_ld,
-                             .b = s->keys,
+                             .b = s->keys + t.from * s->d_ld,
                              .ldb = s->d_ld,
-                             .m = rows,
+                             .m = t.rows,
                              .n = d,
-                             .k = seen};
-    s24i_pad_rows(s->queries, s->d_ld, j->qkv + token * at->ld + head * d, at->ld, rows, d);
-    s24i_pad_rows(s->dout, s->d_ld, j->dcontext + token * at->wide + head * d, at->wide, rows, d);
-    weights(s, j, row, rows, seen);
+                             .k = t.seen};
+    s24i_pad_rows(s->queries, s->d_ld, j->qkv + token * at->ld + head * d, at->ld, t.rows, d);
+    s24i_pad_rows(s->dout, s->d_ld, j->dcontext + token * at->wide + head * d, at->wide, t.rows, d);
+    weights(s, j, &t);
     vec->product(&dp);
-    if (h->drop) { /* dp is used before P is dropped, and dV after */
-        for (int64_t r = 0; r < rows; r++)
-            j->m->vec->dropout(s->dp + r * s->tokens_ld, seen, h->drop,
-                               (token + r) * h->heads + head);
-    }
-    for (int64_t r = 0; r < rows; r++)
-        j->m->vec->softmax_back(s->dp + r * s->tokens_ld, s->p + r * s->tokens_ld,
-                                1.0f / sqrtf((float)d), seen);
-    for (int64_t r = 0; h->drop && r < rows; r++)
-        j->m->vec->dropout(s->p + r * s->tokens_ld, seen, h->drop, (token + r) * h->heads + head);
-    add_turned(s, j, s->dvalues, s->p, s->dout, rows, seen);
-    add_turned(s, j, s->dkeys, s->dp, s->queries, rows, seen);
+    scores_back(s, j, token, &t);
+    add_turned(s, j, s->dvalues, s->p, s->dout, &t);
+    add_turned(s, j, s->dkeys, s->dp, s->queries, &t);
     vec->product(&dq);
-    for (int64_t r = 0; r < rows; r++)
+    for (int64_t r = 0; r < t.rows; r++)
         memcpy(j->dqkv + (token + r) * at->ld + head * d, s->dout + r * s->d_ld,
                (size_t)d * sizeof(float));
 }
 
-static void head_back(float *memory, const job *j, int64_t text, int64_t kv_head)
+static void head_back(float *memory, const job *j, int64_t text, int64_t kv_head, float *sums)
 {
     const s24i_heads *h = j->h;
     const s24i_train_batch *step = h->step;
@@ -188,7 +235,8 @@ static void head_back(float *memory, const job *j, int64_t text, int64_t kv_head
                       (h->heads + 2 * h->kv_heads) * d, h->heads * d};
     const int64_t k = (h->heads + kv_head) * d, v = k + h->kv_heads * d;
     const float *rows = j->qkv + at.first * at.ld;
-    const scratch s = cut(memory, at.tokens, d);
+    scratch s = cut(memory, at.tokens, d);
+    s.sums = sums;
     const size_t bytes = (size_t)(s.tokens_ld * s.d_ld) * sizeof(float);
     j->m->vec->transpose(s.keys_t, s.tokens_ld, rows + k, at.ld, at.tokens, d);
     j->m->vec->transpose(s.values_t, s.tokens_ld, rows + v, at.ld, at.tokens, d);
@@ -206,52 +254,103 @@ static void head_back(float *memory, const job *j, int64_t text, int64_t kv_head
     }
 }
 
+/* A turn's sums of dS by distance. */
+static float *turn_sums(const s24i_heads *h, int64_t turn)
+{
+    return h->drelative ? (float *)h->work + turn * h->heads * h->distances_head : NULL;
+}
+
 /* Threads take turns: a text's heads cost the same, one text and another do not. */
 static void back_turns(void *arg, int64_t begin, int64_t end, int thread)
 {
     const job *j = arg;
-    const int64_t items = j->h->step->texts * j->h->kv_heads;
+    const int64_t kv = j->h->kv_heads, items = j->h->step->texts * kv;
     float *memory = j->m->scratch + thread * j->m->scratch_elems;
     for (int64_t turn = begin; turn < end; turn++)
         for (int64_t i = turn; i < items; i += j->turns)
-            head_back(memory, j, i / j->h->kv_heads, i % j->h->kv_heads);
+            head_back(memory, j, i / kv, i % kv, turn_sums(j->h, turn));
+}
+
+/* Sums of all turns to the gradients of the model's table. */
+static void table_back(const s24i_heads *h, int64_t turns)
+{
+    const float root = sqrtf((float)h->d);
+    for (int64_t head = 0; head < h->heads; head++)
+        for (int64_t i = 0; i <= 2 * h->distance_zero; i++) {
+            const int64_t bucket = s24i_bucket(i - h->distance_zero, h->buckets);
+            float sum = 0.0f;
+            for (int64_t turn = 0; turn < turns; turn++)
+                sum += turn_sums(h, turn)[head * h->distances_head + i];
+            h->drelative[bucket * h->heads + head] += root * sum;
+        }
+}
+
+size_t s24i_cpu_attention_bytes(s24i_machine *m, const s24i_heads *h, int64_t tokens,
+                                int64_t longest)
+{
+    (void)tokens, (void)longest;
+    return h->drelative ? (size_t)(m->threads * h->heads * h->distances_head) * sizeof(float) : 0;
+}
+
+void s24i_cpu_distances(s24i_machine *m, float *to, const s24i_shape *shape, const float *table,
+                        int64_t longest)
+{
+    if (m->status == S24_OK) s24i_distances_fill(to, shape, table, longest);
+}
+
+static s24_batch batch_of(const s24i_heads *h)
+{
+    const s24i_train_batch *step = h->step;
+    return (s24_batch){.texts = step->texts, .offsets = step->offsets, .mask = step->mask};
+}
+
+/* The pass forward, whose batch the caller has. */
+static s24i_attention forward_of(const s24i_machine *m, const s24i_heads *h, const float *qkv,
+                                 const s24_batch *batch)
+{
+    return (s24i_attention){.vec = m->vec,
+                            .dtype = S24_F32,
+                            .q = qkv,
+                            .k = qkv + h->heads * h->d,
+                            .v = qkv + (h->heads + h->kv_heads) * h->d,
+                            .ld = (h->heads + 2 * h->kv_heads) * h->d,
+                            .batch = batch,
+                            .tiles = h->step->tiles,
+                            .heads = h->heads,
+                            .d = h->d,
+                            .kv_heads = h->kv_heads,
+                            .causal = h->causal,
+                            .window = h->window,
+                            .near = h->near,
+                            .distances = h->distances ? h->distances + h->distance_zero : NULL,
+                            .distances_head = h->distances_head,
+                            .drop = h->drop,
+                            .scratch = m->scratch,
+                            .scratch_elems = m->scratch_elems};
 }
 
 void s24i_cpu_attention_back(s24i_machine *m, void *dqkv, const void *dcontext, const void *qkv,
                              const s24i_heads *heads)
 {
+    const s24_batch batch = batch_of(heads);
     job j = {.m = m,
              .h = heads,
+             .forward = forward_of(m, heads, qkv, &batch),
              .dqkv = dqkv,
              .qkv = qkv,
              .dcontext = dcontext,
              .turns = s24_ctx_threads(m->ctx)};
     if (m->status != S24_OK) return;
+    if (heads->drelative) memset(heads->work, 0, heads->work_bytes);
     s24_ctx_parallel_for(m->ctx, j.turns, back_turns, &j);
+    if (heads->drelative) table_back(heads, j.turns);
 }
 
 void s24i_cpu_attention(s24i_machine *m, void *context, const void *rows, const s24i_heads *h)
 {
-    const float *qkv = rows;
-    const s24i_train_batch *step = h->step;
-    const s24_batch batch = {.texts = step->texts, .offsets = step->offsets, .mask = step->mask};
-    const s24i_attention attention = {.vec = m->vec,
-                                      .dtype = S24_F32,
-                                      .q = qkv,
-                                      .k = qkv + h->heads * h->d,
-                                      .v = qkv + (h->heads + h->kv_heads) * h->d,
-                                      .ld = (h->heads + 2 * h->kv_heads) * h->d,
-                                      .context = context,
-                                      .batch = &batch,
-                                      .tiles = step->tiles,
-                                      .heads = h->heads,
-                                      .d = h->d,
-                                      .kv_heads = h->kv_heads,
-                                      .causal = h->causal,
-                                      .window = h->window,
-                                      .drop = h->drop,
-                                      .scratch = m->scratch,
-                                      .scratch_elems = m->scratch_elems};
+    const s24_batch batch = batch_of(h);
+    s24i_attention attention = forward_of(m, h, rows, &batch);
+    attention.context = context;
     if (m->status == S24_OK) s24i_attention_run(m->ctx, &attention);
 }
 

@@ -46,12 +46,6 @@ static s24_status cpu_prepare(s24i_machine *m, const s24i_arena *arena)
     (void)m, (void)arena;
     return S24_OK;
 }
-static size_t cpu_attention_bytes(s24i_machine *m, const s24i_heads *heads, int64_t tokens,
-                                  int64_t longest)
-{
-    (void)m, (void)heads, (void)tokens, (void)longest;
-    return 0;
-}
 static void cpu_refresh(s24i_machine *m)
 {
     (void)m;
@@ -366,8 +360,9 @@ const s24i_ops s24i_ops_cpu = {
     .add_norm = add_norm,
     .norm_back = norm_back,
     .dropout = dropout,
+    .distances = s24i_cpu_distances,
     .rotate = s24i_cpu_rotate,
-    .attention_bytes = cpu_attention_bytes,
+    .attention_bytes = s24i_cpu_attention_bytes,
     .attention = s24i_cpu_attention,
     .attention_back = s24i_cpu_attention_back,
     .activate = activate,

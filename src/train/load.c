@@ -186,6 +186,7 @@ static s24i_layer *layer_of(const maker *k, const s24i_wanted *w)
     s24_transformer *t = k->t;
     s24i_train_block *block = &t->blocks[w->block];
     if (w->role == S24I_ROLE_PATCHES) return &t->patches;
+    if (w->role == S24I_ROLE_PROJECT) return &t->project;
     if (w->role == S24I_ROLE_HEAD) return &t->head;
     if (w->slot <= S24I_VALUE) return &block->qkv;
     if (w->slot == S24I_ATTENTION) return &block->attention;
@@ -219,7 +220,7 @@ static void give_norm(s24i_norm *norm, const maker *k, const s24i_wanted *w, flo
 /* The row of the first position. */
 static float *after_skipped(const maker *k, float *rows)
 {
-    return rows ? rows + k->t->shape.skipped * k->t->shape.width : NULL;
+    return rows ? rows + k->t->shape.skipped * k->t->embed.width : NULL;
 }
 
 /* What reads the tensor gets its place among weights and gradients; both NULL: there is none. */
@@ -243,13 +244,18 @@ static void give(const maker *k, const s24i_wanted *w, float *weights, float *gr
         e->first = weights;
         e->dfirst = gradients;
         break;
+    case S24I_ROLE_RELATIVE:
+        k->t->relative = weights;
+        k->t->drelative = gradients;
+        break;
     case S24I_ROLE_PATCHES:
+    case S24I_ROLE_PROJECT:
     case S24I_ROLE_LAYER:
     case S24I_ROLE_HEAD:
         give_layer(layer_of(k, w), w, weights, gradients);
         break;
-    default:
-        give_norm(norm_of(k, w), k, w, weights, gradients);
+    default: /* one that is missing leaves its place to that of the embeddings, or without bias */
+        if (weights) give_norm(norm_of(k, w), k, w, weights, gradients);
     }
 }
 
@@ -335,7 +341,7 @@ static s24_status walk(maker *k)
     s24_transformer *t = k->t;
     k->at = 0;
     k->walk.checks = !k->filling;
-    t->embed.width = t->shape.width;
+    t->embed.width = s24i_embedding_width(&t->shape);
     t->embed.type_count = t->shape.types;
     t->head = (s24i_layer){.n = 0};
     TRY(s24i_walk_tensors(&k->walk));
@@ -384,12 +390,13 @@ static s24_status check_device_shape(const s24i_shape *s, s24_ctx *ctx)
 static s24_status make_machine(s24_transformer *t, s24_ctx *ctx)
 {
     const s24i_shape *s = &t->shape;
+    const int64_t widest = s24i_max(s->width, t->embed.width);
     if (t->opts.device) {
         TRY(check_device_shape(s, ctx));
         return s24i_machine_gpu(&t->machine, ctx, t->opts.device, t->opts.dtype);
     }
     return s24i_machine_cpu(&t->machine, ctx, s24i_min(s->positions, t->opts.max_tokens),
-                            s->head_width, s24i_max(s24i_max(s->width, s->head_width), t->head.n));
+                            s->head_width, s24i_max(s24i_max(widest, s->head_width), t->head.n));
 }
 
 /* All but those whose attention is over a grid. */
@@ -418,10 +425,13 @@ static s24_status check_parts(const s24_transformer *t, s24_ctx *ctx,
                               const s24_checkpoint *checkpoint)
 {
     const char *folder = s24_checkpoint_folder(checkpoint);
-    TRY(s24i_steps_require(ctx, t->arch, s24i_train_steps(), "training"));
-    REQUIRE(ctx, !s24i_projects(&t->shape), S24_ERROR_UNSUPPORTED,
-            "%s: embeddings of %lld elements that a layer widens to %lld are not trained", folder,
-            (long long)t->shape.embedding, (long long)t->shape.width);
+    const int on_device = t->opts.device != NULL;
+    TRY(s24i_steps_require(ctx, t->arch, s24i_train_steps(on_device),
+                           on_device ? "training on a device" : "training"));
+    REQUIRE(ctx, !on_device || !s24i_projects(&t->shape), S24_ERROR_UNSUPPORTED,
+            "%s: embeddings of %lld elements that a layer widens to %lld are not trained on a "
+            "device",
+            folder, (long long)t->shape.embedding, (long long)t->shape.width);
     REQUIRE(ctx, t->pooled.pooling < S24I_POOLINGS && !t->pooled.dense, S24_ERROR_UNSUPPORTED,
             "%s/modules.json: %s is not trained", folder,
             t->pooled.dense ? "a Dense module" : "this way of pooling");

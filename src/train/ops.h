@@ -16,6 +16,7 @@
 #include "vec/vec.h"
 
 struct s24_device_train_mask_args; /* device/device_train.h */
+struct s24i_shape;                 /* model/model.h */
 
 typedef struct s24i_machine s24i_machine;
 typedef struct s24i_gpu s24i_gpu; /* train/gpu.h */
@@ -123,7 +124,14 @@ typedef struct s24i_heads {
     int64_t heads, kv_heads, d;
     int causal;
     int64_t window;      /* then: of how many tokens, itself the last, one attends to; 0: all */
+    int64_t near;        /* of how many on each side, itself one of them; 0: all */
     const float *angles; /* [positions, d]: cos and sin by half; NULL: no rotary positions */
+    /* What scores grow by, as model/distances.h lays it out, of heads so far apart, 0: one for all;
+       and the gradients of the model's table that it was made of. On the CPU alone. NULL: none. */
+    const float *distances;
+    int64_t distances_head, distance_zero;
+    float *drelative; /* [buckets, heads] */
+    int64_t buckets;
     const s24i_dropout *drop;
     const void *context; /* attention's output, for the pass backward, */
     float *lse;          /* what a device leaves for it: [heads, T], */
@@ -297,6 +305,10 @@ typedef struct s24i_ops {
     void (*dropout)(s24i_machine *m, void *y, const void *x, const s24i_dropout *drop, int64_t rows,
                     int64_t width);
 
+    /* What scores grow by in texts of up to `longest` tokens, from the model's table or, where that
+       is NULL, by who is near. NULL where a device has none of it. */
+    void (*distances)(s24i_machine *m, float *to, const struct s24i_shape *shape,
+                      const float *table, int64_t longest);
     /* Turns queries and keys by their positions; back: the other way. */
     void (*rotate)(s24i_machine *m, void *qkv, const s24i_heads *heads, int back);
     /* What a pass backward over so many tokens in texts of up to `longest` needs beside its
@@ -399,6 +411,10 @@ void s24i_cpu_linear_dw(s24i_machine *m, const void *dy, const void *x, const s2
 void s24i_cpu_add_columns(s24i_machine *m, float *sums, const float *rows, int64_t count,
                           int64_t n);
 
+void s24i_cpu_distances(s24i_machine *m, float *to, const struct s24i_shape *shape,
+                        const float *table, int64_t longest);
+size_t s24i_cpu_attention_bytes(s24i_machine *m, const s24i_heads *heads, int64_t tokens,
+                                int64_t longest);
 void s24i_cpu_rotate(s24i_machine *m, void *qkv, const s24i_heads *heads, int back);
 void s24i_cpu_attention(s24i_machine *m, void *context, const void *qkv, const s24i_heads *heads);
 void s24i_cpu_attention_back(s24i_machine *m, void *dqkv, const void *dcontext, const void *qkv,

@@ -65,24 +65,31 @@ static int adds_bias(const s24i_block_step *step)
 /* Is the product's activation a part of it, with no gate between them? */
 static int activates(const s24i_block_walk *w, const s24i_block_step *step)
 {
-    return step->to == S24I_AT_OUTER && !w->t->arch->slots[S24I_GATE];
+    return step->to == S24I_AT_OUTER && !s24i_is_gated(w->t->arch);
 }
 
 s24i_heads s24i_heads_of(const s24_transformer *t, int64_t b)
 {
     const s24i_shape *s = &t->shape;
-    const int64_t slot = s24i_block_slot(t, b);
+    const s24i_buffers *at = &t->at;
+    const int64_t slot = s24i_block_slot(t, b), near = s24i_block_near(s, b);
     return (s24i_heads){.step = &t->step,
                         .heads = s->heads,
                         .kv_heads = s->kv_heads,
                         .d = s->head_width,
                         .causal = t->arch->causal,
                         .window = s24i_block_sliding(s, b),
-                        .angles = t->at.angles,
-                        .context = s24i_in_stack(&t->at.context, slot),
-                        .lse = t->opts.train ? s24i_in_stack(&t->at.lse, slot) : NULL,
-                        .work = t->at.attention,
-                        .work_bytes = t->at.attention_bytes};
+                        .near = near,
+                        .angles = near && at->near_angles ? at->near_angles : at->angles,
+                        .distances = near || t->relative ? at->distances : NULL,
+                        .distances_head = at->distances_head,
+                        .distance_zero = at->distance_zero,
+                        .drelative = t->drelative,
+                        .buckets = s->buckets,
+                        .context = s24i_in_stack(&at->context, slot),
+                        .lse = t->opts.train ? s24i_in_stack(&at->lse, slot) : NULL,
+                        .work = at->attention,
+                        .work_bytes = at->attention_bytes};
 }
 
 /* The heads of the block at work; *drop is theirs. */
@@ -104,7 +111,7 @@ static s24i_activate activate_at(const s24i_block_walk *w)
                            .dbias = up->dbias,
                            .activation = t->shape.activation,
                            .squared = t->shape.squared,
-                           .gated = t->arch->slots[S24I_GATE] != NULL,
+                           .gated = s24i_is_gated(t->arch),
                            .rows = t->step.tokens,
                            .width = t->shape.intermediate};
 }
@@ -296,18 +303,21 @@ static void attend_back(s24i_block_walk *w, const s24i_block_step *step)
 static const struct {
     void (*forward)(s24i_block_walk *walk, const s24i_block_step *step);
     void (*back)(s24i_block_walk *walk, const s24i_block_step *step);
-} kinds[S24I_STEP_KINDS] = {[S24I_STEP_NORM] = {norm_of_sum, norm_of_sum},
-                            [S24I_STEP_PRODUCT] = {product, product_back},
-                            [S24I_STEP_HEAD_NORM] = {norm_heads, norm_heads_back},
-                            [S24I_STEP_ROTATE] = {rotate, rotate_back},
-                            [S24I_STEP_ATTEND] = {attend, attend_back},
-                            [S24I_STEP_GATE] = {gate, gate_back}};
+    int cpu_alone;
+} kinds[S24I_STEP_KINDS] = {[S24I_STEP_NORM] = {norm_of_sum, norm_of_sum, 0},
+                            [S24I_STEP_PRODUCT] = {product, product_back, 0},
+                            [S24I_STEP_HEAD_NORM] = {norm_heads, norm_heads_back, 0},
+                            [S24I_STEP_ROTATE] = {rotate, rotate_back, 0},
+                            [S24I_STEP_ATTEND] = {attend, attend_back, 0},
+                            [S24I_STEP_ATTEND_NEAR] = {attend, attend_back, 1},
+                            [S24I_STEP_ATTEND_DISTANCE] = {attend, attend_back, 1},
+                            [S24I_STEP_GATE] = {gate, gate_back, 0}};
 
-unsigned s24i_train_steps(void)
+unsigned s24i_train_steps(int on_device)
 {
     unsigned has = 0;
     for (unsigned kind = 0; kind < S24I_STEP_KINDS; kind++)
-        if (kinds[kind].forward && kinds[kind].back) has |= 1u << kind;
+        if (kinds[kind].forward && (!on_device || !kinds[kind].cpu_alone)) has |= 1u << kind;
     return has;
 }
 

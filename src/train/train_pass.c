@@ -123,6 +123,9 @@ s24_status s24i_begin(s24_transformer *t, s24_ctx *ctx, const s24_examples *exam
             t->machine.threads);
     TRY(check(t, ctx, examples));
     lay_out(t, examples);
+    if (t->at.distances)
+        t->machine.ops->distances(&t->machine, t->at.distances, &t->shape, t->relative,
+                                  t->at.distance_zero + 1);
     return S24_OK;
 }
 
@@ -143,8 +146,10 @@ static void embed(s24_transformer *t, const s24i_mode *mode)
 {
     s24i_machine *m = &t->machine;
     const s24i_shape *s = &t->shape;
-    const int64_t rows = t->step.tokens;
-    void *sum = s24i_sum_at(t, 0), *normed = s24i_norm_at(t, 0);
+    const int64_t rows = t->step.tokens, width = t->embed.width;
+    const int narrow = s24i_projects(s), past = s24i_goes_past(t, 0);
+    void *sum = narrow ? t->at.narrow : s24i_sum_at(t, 0);
+    void *normed = narrow ? t->at.narrow_n : s24i_norm_at(t, 0);
     s24i_dropout drop;
     const s24i_dropout *dropped = s24i_drop(&drop, mode, mode->dropout, 0);
     if (s->image) {
@@ -152,15 +157,16 @@ static void embed(s24_transformer *t, const s24i_mode *mode)
         m->ops->linear(m, sum, t->at.rows, &t->patches, rows, 1);
     }
     m->ops->embed(m, sum, &t->embed, &t->step);
-    if (dropped && t->arch->pre_norm) m->ops->dropout(m, sum, sum, dropped, rows, s->width);
+    if (dropped && past) m->ops->dropout(m, sum, sum, dropped, rows, width);
     const s24i_add_norm job = {.y = normed,
                                .s = sum,
                                .stats = s24i_stats_at(t, 0),
                                .norm = &t->norms[0],
                                .rows = rows,
-                               .width = s->width};
+                               .width = width};
     m->ops->add_norm(m, &job);
-    if (dropped && !t->arch->pre_norm) m->ops->dropout(m, normed, normed, dropped, rows, s->width);
+    if (dropped && !past) m->ops->dropout(m, normed, normed, dropped, rows, width);
+    if (narrow) m->ops->linear(m, s24i_norm_at(t, 0), normed, &t->project, rows, 1);
 }
 
 void s24i_run_forward(s24_transformer *t, const s24i_mode *mode)
@@ -176,12 +182,37 @@ void s24i_run_forward(s24_transformer *t, const s24i_mode *mode)
 
 /* ---- backward -------------------------------------------------------------------------------- */
 
+/* The same of embeddings that are narrower: the gradient of what a layer made of their norm is in
+   two parts, dn and ds, which it takes one after the other. */
+static void narrow_back(s24_transformer *t, const s24i_mode *mode)
+{
+    s24i_machine *m = &t->machine;
+    const s24i_buffers *at = &t->at;
+    const int64_t rows = t->step.tokens;
+    s24i_dropout drop;
+    const s24i_norm_back job = {.ds = at->narrow_ds,
+                                .dy = at->narrow_dn,
+                                .dy2 = at->narrow_ds,
+                                .s = at->narrow,
+                                .stats = s24i_stats_at(t, 0),
+                                .norm = &t->norms[0],
+                                .drop = s24i_drop(&drop, mode, mode->dropout, 0),
+                                .rows = rows,
+                                .width = t->embed.width};
+    m->ops->linear_dw(m, at->dn, at->narrow_n, &t->project, rows, 1);
+    m->ops->linear_dw(m, at->ds, at->narrow_n, &t->project, rows, 1);
+    m->ops->linear_dx(m, at->narrow_dn, at->dn, &t->project, rows);
+    m->ops->linear_dx(m, at->narrow_ds, at->ds, &t->project, rows);
+    m->ops->norm_back(m, &job);
+    m->ops->embed_back(m, at->narrow_ds, &t->embed, &t->step);
+}
+
 static void embed_back(s24_transformer *t, const s24i_mode *mode)
 {
     s24i_machine *m = &t->machine;
     const int64_t rows = t->step.tokens;
     s24i_dropout drop;
-    if (t->arch->pre_norm && s24i_drop(&drop, mode, mode->dropout, 0))
+    if (s24i_goes_past(t, 0) && s24i_drop(&drop, mode, mode->dropout, 0))
         m->ops->dropout(m, t->at.ds, t->at.ds, &drop, rows, t->shape.width);
     m->ops->embed_back(m, t->at.ds, &t->embed, &t->step);
     if (t->shape.image) m->ops->linear_dw(m, t->at.ds, t->at.rows, &t->patches, rows, 1);
@@ -195,6 +226,10 @@ void s24i_run_backward(s24_transformer *t, const s24i_mode *mode, const s24i_pul
         if (t->opts.recompute && b < t->shape.layers - 1) s24i_block_again(&walk, b);
         s24i_block_back(&walk, b);
         if (t->ready.call) t->ready.call(t->ready.user, t->machine.ctx, t, b);
+    }
+    if (s24i_projects(&t->shape)) {
+        narrow_back(t, mode);
+        return;
     }
     s24i_through_norm(&walk, NULL);
     embed_back(t, mode);

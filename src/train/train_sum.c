@@ -23,8 +23,8 @@ void s24i_sum_up(const s24i_block_walk *w, const float *bias)
                                .stats = s24i_stats_at(t, j),
                                .z = t->at.z,
                                .bias = bias,
-                               .residual = t->arch->pre_norm ? s24i_sum_at(t, j - 1)
-                                                             : s24i_norm_at(t, j - 1),
+                               .residual = s24i_goes_past(t, j - 1) ? s24i_sum_at(t, j - 1)
+                                                                    : s24i_norm_at(t, j - 1),
                                .norm = &t->norms[j],
                                .drop = s24i_drop(&drop, w->mode, w->mode->dropout, j),
                                .rows = t->step.tokens,
@@ -68,7 +68,7 @@ const void *s24i_through_norm(const s24i_block_walk *w, const s24i_layer *added)
     s24i_machine *m = &t->machine;
     const s24i_mode *mode = w->mode;
     const int64_t j = w->sum;
-    const int last = j == 2 * t->shape.layers, pre = t->arch->pre_norm, past = pre && !last;
+    const int last = j == 2 * t->shape.layers, pre = s24i_goes_past(t, j), past = pre && !last;
     const int pulled = j % 2 == 0 && pull_at(t, w->pull, j / 2, past);
     s24i_dropout drop, drop_z;
     s24i_norm_back job = {.ds = t->at.ds,

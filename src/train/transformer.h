@@ -7,7 +7,9 @@
  * where f is attention for even j and the feed-forward layers for odd j, and the residual r is n
  * where norms follow the sums (BERT) and s where they precede the layers (GPT-2, Llama, ViT). So
  * there are 2·layers + 1 norms: BERT's first is its embeddings' norm, the others' last is the final
- * norm. Hidden state b is n(2b), or s(2b).
+ * norm. Hidden state b is n(2b), or s(2b). Where norms precede the layers and embeddings have one
+ * all the same (ModernBERT's), it is the first, and r(0) is n(0). Embeddings that are narrower than
+ * the blocks have a sum and a norm of their own, and a layer makes n(0) of it.
  *
  * Weights lie in one arena, gradients in another of the same layout, and whatever a pass needs in a
  * third; all are made at load for the largest batch.
@@ -62,7 +64,12 @@ typedef struct s24i_buffers {
     int64_t chunk;
     float *pooled, *teacher_pooled; /* [texts, width] */
     char *states;                   /* [layers + 1, T, width]: a teacher's */
-    float *angles;                  /* [positions that are reached, head_width] */
+    float *angles, *near_angles;    /* [positions that are reached, head_width] */
+    float *distances;               /* see s24i_heads */
+    int64_t distances_head, distance_zero;
+    /* Of embeddings that are narrower than blocks, [T, embedding]: their sum and its norm, and the
+       gradients of that from both ways that lead on. */
+    void *narrow, *narrow_n, *narrow_dn, *narrow_ds;
     s24i_sums *sums;
 } s24i_buffers;
 
@@ -82,9 +89,10 @@ struct s24_transformer {
     float *weights, *gradients; /* [elems] in the machine's memory */
     int64_t elems;
     s24i_embed embed;
-    s24i_layer patches, head;
-    s24i_norm *norms;         /* [2·layers + 1] */
-    s24i_train_block *blocks; /* [layers] */
+    s24i_layer patches, project, head;
+    float *relative, *drelative; /* what scores grow by, [buckets, heads]; NULL: nothing */
+    s24i_norm *norms;            /* [2·layers + 1] */
+    s24i_train_block *blocks;    /* [layers] */
     void *arena;
     s24i_buffers at;
     s24i_train_batch step; /* the batch that was begun; its arrays lie in the arena */
@@ -144,8 +152,8 @@ void s24i_half_forward(s24i_block_walk *walk, int64_t b, int half);
 void s24i_half_back(s24i_block_walk *walk, int64_t b, int half);
 /* Which of all norms a norm of block b is: that of the sum before it, or of the block's input. */
 int64_t s24i_block_norm(const s24_transformer *t, int64_t b, int norm);
-/* The kinds of steps that both ways have, a bit (1 << kind) each. */
-unsigned s24i_train_steps(void);
+/* The kinds of steps that both ways have, on a device or on the CPU, a bit (1 << kind) each. */
+unsigned s24i_train_steps(int on_device);
 
 /* A walk's sums and their norms (train_sum.c).
    Forward: s(j) = dropout(z + bias) + r(j − 1), n(j) = its norm. */
@@ -190,10 +198,15 @@ static inline float *s24i_stats_at(const s24_transformer *t, int64_t j)
 {
     return s24i_in_stack(&t->at.stats, s24i_norm_slot(t, j));
 }
+/* Is the residual after norm j what was before it? */
+static inline int s24i_goes_past(const s24_transformer *t, int64_t j)
+{
+    return t->arch->pre_norm && (j > 0 || !t->arch->embedding_norm);
+}
 /* Hidden state b, as transformers counts them, is a norm's output, or the sum before it. */
 static inline int s24i_state_is_normed(const s24_transformer *t, int64_t b)
 {
-    return !t->arch->pre_norm || (b == t->shape.layers && t->arch->state_normed);
+    return !s24i_goes_past(t, 2 * b) || (b == t->shape.layers && t->arch->state_normed);
 }
 
 s24_status s24i_plan_buffers(s24_transformer *t, s24_ctx *ctx);

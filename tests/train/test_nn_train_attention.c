@@ -1,15 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Attention forward and backward against sums in double: texts of one token and of several tiles,
-   grouped heads, causal order, masks, on every instruction set. */
+   grouped heads, causal order, masks, windows on both sides, scores that grow by distance, on every
+   instruction set. */
 #include "support.h"
 
 #include <math.h>
 
+#include "model/distances.h"
 #include "nn_load.h"
 #include "run/cpu/attention.h"
 #include "train/ops.h"
 
 enum { TEXTS = 3, TOKENS = 1 + 131 + 97, HEADS = 4, KV = 2, D = 6, LD = (HEADS + 2 * KV) * D };
+
+enum { BUCKETS = 8, NEAR = 21, DISTANCES = 2 * 131 + 2 * S24I_VEC_PAD };
+
+/* What tells the cases apart. */
+typedef struct attends {
+    int causal, masked, near, table;
+} attends;
 
 static const int64_t offsets[TEXTS + 1] = {0, 1, 132, TOKENS};
 
@@ -19,6 +28,8 @@ typedef struct data {
     double wanted[TOKENS * HEADS * D], dwanted[TOKENS * LD];
     uint8_t mask[TOKENS];
     double p[TOKENS], dp[TOKENS];
+    float table[BUCKETS * HEADS], dtable[BUCKETS * HEADS], distances[HEADS * DISTANCES];
+    double dwanted_table[BUCKETS * HEADS];
 } data;
 
 static double dot(const float *a, const float *b)
@@ -29,14 +40,22 @@ static double dot(const float *a, const float *b)
     return sum;
 }
 
+/* Where the table has what scores of a distance grow by. */
+static int64_t place_of(int64_t by, int64_t head)
+{
+    return s24i_bucket(by, BUCKETS) * HEADS + head;
+}
+
 /* One query of one head, whose text is first … end − 1. */
-static void query(data *x, int64_t first, int64_t end, int64_t t, int64_t head, int masked)
+static void query(data *x, int64_t first, int64_t end, int64_t t, int64_t head, attends how)
 {
     const int64_t k = (HEADS + head / (HEADS / KV)) * D, v = k + KV * D;
     const float *q = x->qkv + t * LD + head * D, *d = x->dcontext + (t * HEADS + head) * D;
     double *out = x->wanted + (t * HEADS + head) * D, sum = 0, mean = 0, scale = 1 / sqrt(D);
     for (int64_t s = first; s < end; s++) {
-        x->p[s] = masked && !x->mask[s] ? 0 : exp(scale * dot(q, x->qkv + s * LD + k));
+        const double grows = how.table ? (double)x->table[place_of(s - t, head)] : 0;
+        const int hidden = (how.masked && !x->mask[s]) || (how.near && llabs(s - t) >= NEAR);
+        x->p[s] = hidden ? 0 : exp(scale * dot(q, x->qkv + s * LD + k) + grows);
         sum += x->p[s];
     }
     for (int64_t s = first; s < end; s++) {
@@ -46,6 +65,7 @@ static void query(data *x, int64_t first, int64_t end, int64_t t, int64_t head, 
     }
     for (int64_t s = first; s < end; s++) {
         const double ds = x->p[s] * (x->dp[s] - mean) * scale;
+        x->dwanted_table[place_of(s - t, head)] += ds / scale;
         for (int i = 0; i < D; i++) {
             out[i] += x->p[s] * (double)x->qkv[s * LD + v + i];
             x->dwanted[t * LD + head * D + i] += ds * (double)x->qkv[s * LD + k + i];
@@ -55,7 +75,7 @@ static void query(data *x, int64_t first, int64_t end, int64_t t, int64_t head, 
     }
 }
 
-static void fill(data *x, int causal, int masked)
+static void fill(data *x, attends how)
 {
     uint64_t state = 7;
     memset(x, 0, sizeof *x);
@@ -63,12 +83,14 @@ static void fill(data *x, int causal, int masked)
         x->qkv[i] = (float)((int64_t)(test_random(&state) % 2001) - 1000) / 500.0f;
     for (int64_t i = 0; i < TOKENS * HEADS * D; i++)
         x->dcontext[i] = (float)((int64_t)(test_random(&state) % 2001) - 1000) / 1000.0f;
+    for (int64_t i = 0; i < BUCKETS * HEADS; i++)
+        x->table[i] = (float)((int64_t)(test_random(&state) % 2001) - 1000) / 500.0f;
     for (int64_t t = 0; t < TOKENS; t++)
         x->mask[t] = t % 5 != 3;
     for (int b = 0; b < TEXTS; b++)
         for (int64_t t = offsets[b]; t < offsets[b + 1]; t++)
             for (int64_t head = 0; head < HEADS; head++)
-                query(x, offsets[b], causal ? t + 1 : offsets[b + 1], t, head, masked);
+                query(x, offsets[b], how.causal ? t + 1 : offsets[b + 1], t, head, how);
 }
 
 static void near(const double *expected, const float *got, int64_t count, const char *what)
@@ -79,7 +101,23 @@ static void near(const double *expected, const float *got, int64_t count, const 
                      (double)got[i]);
 }
 
-static void check(data *x, const char *level, int threads, int causal, int masked)
+/* The case's distances, as a model's are made. */
+static void give_distances(s24i_heads *heads, data *x, attends how)
+{
+    const s24i_shape shape = {.heads = HEADS, .buckets = BUCKETS, .near = NEAR};
+    const int64_t count = s24i_distances(131, &heads->distance_zero);
+    if (!how.near && !how.table) return;
+    assert_true(count <= DISTANCES);
+    s24i_distances_fill(x->distances, &shape, how.table ? x->table : NULL, 131);
+    heads->distances = x->distances;
+    heads->near = how.near ? NEAR : 0;
+    if (!how.table) return;
+    heads->distances_head = count;
+    heads->drelative = x->dtable;
+    heads->buckets = BUCKETS;
+}
+
+static void check(data *x, const char *level, int threads, attends how)
 {
     s24_ctx *ctx;
     s24i_machine m;
@@ -96,14 +134,19 @@ static void check(data *x, const char *level, int threads, int causal, int maske
                                    .longest = 131,
                                    .offsets = starts,
                                    .tiles = tiles,
-                                   .mask = masked ? x->mask : NULL};
-    const s24i_heads heads = {
-        .step = &step, .heads = HEADS, .kv_heads = KV, .d = D, .causal = causal};
-    fill(x, causal, masked);
+                                   .mask = how.masked ? x->mask : NULL};
+    s24i_heads heads = {
+        .step = &step, .heads = HEADS, .kv_heads = KV, .d = D, .causal = how.causal};
+    fill(x, how);
+    give_distances(&heads, x, how);
+    heads.work_bytes = m.ops->attention_bytes(&m, &heads, TOKENS, 131);
+    heads.work = malloc(heads.work_bytes + 1);
     m.ops->attention(&m, x->context, x->qkv, &heads);
     near(x->wanted, x->context, TOKENS * HEADS * D, "context");
     m.ops->attention_back(&m, x->dqkv, x->dcontext, x->qkv, &heads);
     near(x->dwanted, x->dqkv, TOKENS * LD, "dqkv");
+    if (how.table) near(x->dwanted_table, x->dtable, BUCKETS * HEADS, "dtable");
+    free(heads.work);
     assert_int_equal(m.status, S24_OK);
     s24_ctx_free(ctx, m.scratch);
     s24_ctx_destroy(ctx);
@@ -112,12 +155,19 @@ static void check(data *x, const char *level, int threads, int causal, int maske
 static void attention(void **state)
 {
     static const char *const levels[] = {"baseline", "avx2", "avx512"};
+    static const attends cases[] = {{0},
+                                    {.causal = 1},
+                                    {.masked = 1},
+                                    {.near = 1},
+                                    {.table = 1},
+                                    {.masked = 1, .near = 1},
+                                    {.masked = 1, .table = 1}};
     data *x = malloc(sizeof *x);
     (void)state;
     for (int level = 0; level < 3; level++)
         for (int threads = 1; threads <= 3; threads++)
-            for (int causal = 0; causal <= 1; causal++)
-                check(x, levels[level], threads, causal, !causal && threads > 1);
+            for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+                check(x, levels[level], threads, cases[i]);
     free(x);
 }
 

@@ -172,17 +172,14 @@ static void run_bf16(const scratch *s, const s24i_attention *job, steps *t, int6
         job->vec->narrow(context + r * job->heads * job->d, s->out + r * s->d_ld, job->d);
 }
 
-/* The first key that is looked at by queries of which the first sees `seen`, up to itself. Dropout
-   counts from the text's first. */
-static int64_t first_key(const s24i_attention *job, int64_t seen)
+int64_t s24i_attention_first_key(const s24i_attention *job, int64_t seen)
 {
     const int64_t reach = job->near ? job->near : job->window;
     if (!reach || job->drop || seen <= reach) return 0;
     return (seen - reach) / S24I_VEC_PAD * S24I_VEC_PAD;
 }
 
-/* How many of a text's keys some queries of it see, of which `last` is the number of the last. */
-static int64_t keys_seen(const s24i_attention *job, int64_t tokens, int64_t last)
+int64_t s24i_attention_keys_seen(const s24i_attention *job, int64_t tokens, int64_t last)
 {
     if (job->causal) return last + 1;
     return job->near && !job->drop ? s24i_min(tokens, last + job->near) : tokens;
@@ -195,8 +192,8 @@ static void run_tile(const scratch *s, const s24i_attention *job, int64_t text, 
     const int64_t tokens = job->batch->offsets[text + 1] - first;
     const int64_t token = first + tile * TILE, rows = s24i_min(TILE, tokens - tile * TILE);
     const int64_t before = s24i_attention_before(job, text);
-    const int64_t seen = before + keys_seen(job, tokens, tile * TILE + rows - 1);
-    const int64_t from = first_key(job, before + tile * TILE + 1);
+    const int64_t seen = before + s24i_attention_keys_seen(job, tokens, tile * TILE + rows - 1);
+    const int64_t from = s24i_attention_first_key(job, before + tile * TILE + 1);
     const int64_t pair = job->dtype == S24_BF16 ? 2 : 1; /* rows of values are pairs of tokens */
     const int64_t query = token * job->ld + head * job->d;
     const int64_t offset = token * job->heads * job->d + head * job->d;

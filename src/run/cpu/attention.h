@@ -86,13 +86,11 @@ enum { S24I_FEW_HEADS = 16 };
 void s24i_attention_few(const s24i_attention *job, int64_t text, int64_t head, int64_t count,
                         float *scratch);
 
-/* Elements of a head's table of distances in texts of up to `longest` tokens, of which distance 0
-   is the one of this number; what stands after the greatest is read, but counts nothing. */
-static inline int64_t s24i_distances(int64_t longest, int64_t *zero)
-{
-    *zero = longest - 1;
-    return s24i_round_up(2 * longest - 1, S24I_VEC_PAD) + S24I_VEC_PAD;
-}
+/* The first key that is looked at by queries of which the first sees `seen`, up to itself; and how
+   many of a text's keys some queries of it see, of which `last` is the number of the last. Dropout
+   counts from the text's first to its last. */
+int64_t s24i_attention_first_key(const s24i_attention *job, int64_t seen);
+int64_t s24i_attention_keys_seen(const s24i_attention *job, int64_t tokens, int64_t last);
 
 /* Tiles of queries that a text of `tokens` is cut into. */
 int64_t s24i_attention_tiles(int64_t tokens);
