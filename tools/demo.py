@@ -23,12 +23,17 @@ import demo_inputs
 import demo_report
 from demo_inputs import ROOT, DemoError
 
-METHODS = ["magnitude", "sparsegpt"]
+BEST = "sparsegpt"  # what is timed, searched and distilled
+METHODS = {"magnitude": ["--method", "magnitude"],
+           "wanda": ["--method", "wanda"],
+           "sparsegpt": ["--method", "sparsegpt"],
+           "refined": ["--method", "sparsegpt", "--refine", "all"]}
+ALWAYS = ("magnitude", BEST)
 QUESTION = "read the contents of a directory"
 SPEED = [("1", "16,128"), ("32", "128")]  # batch, tokens
 WITHOUT_NETWORK = """The demo also runs on what is here already, without a network:
     tools/demo --model FOLDER --documents FILE
-FOLDER is a Hugging Face folder of a BERT-shaped encoder, FILE has one text a line;
+FOLDER is a Hugging Face folder of a text encoder, FILE has one text a line;
 tools/demo --help names the rest."""
 
 
@@ -128,7 +133,9 @@ def prune(tool, steps, job, method):
     out = job["out"] / f"{job['name']}-{method}"
     steps.begin(f"prune by {method}")
     arguments = ["--calibration", job["texts"]["calibration"]] if method != "magnitude" else []
-    report = tool("prune", job["model"], out, "--method", method, "--force", *arguments)
+    if method == "refined" and job["reconstruct"]:
+        arguments += ["--reconstruct", job["reconstruct"]]
+    report = tool("prune", job["model"], out, *METHODS[method], "--force", *arguments)
     layers = report["layers"]
     kept = sum(layer["kept_l1"] for layer in layers) / max(len(layers), 1)
     steps.end(f"{len(layers)} layers, {100 * kept:.1f} % of |w| kept")
@@ -160,7 +167,7 @@ def check_all(tool, steps, folders):
 
 
 def packed_folder(job, method):
-    kind = "2of4" if method == METHODS[-1] else f"{method}-2of4"
+    kind = "2of4" if method == BEST else f"{method}-2of4"
     return job["out"] / f"{job['name']}-{kind}"
 
 
@@ -171,8 +178,8 @@ def pack_all(tool, steps, job, pruned):
     for method, folder in pruned.items():
         packed[method] = packed_folder(job, method)
         layers[method] = tool("pack", folder, packed[method], "--force")["layers"]
-    dense = sum(layer["bytes_in"] for layer in layers[METHODS[-1]])
-    small = sum(layer["bytes_out"] for layer in layers[METHODS[-1]])
+    dense = sum(layer["bytes_in"] for layer in layers[BEST])
+    small = sum(layer["bytes_out"] for layer in layers[BEST])
     steps.end(f"layers {dense / 1e6:.1f} MB → {small / 1e6:.1f} MB"
               + (f", {small / dense:.3f}x" if dense else ""))
     return packed, {"dense": dense, **{m: sum(l["bytes_out"] for l in layers[m]) for m in layers}}
@@ -232,17 +239,17 @@ def speed(tool, steps, model):
 
 
 def full(tool, steps, job):
-    """XQuAD and SQuAD: retrieval by `eval`, SparseGPT calibrated by SQuAD's training passages."""
+    """XQuAD and SQuAD: retrieval by `eval`, what is calibrated by SQuAD's training passages."""
     results = []
     squad = dict(job, name=f"{job['name']}-squad")
     for texts in demo_inputs.question_sets(job["out"], job["minutes"] > 0):
         squad["texts"] = texts
         if not results:
-            start, _ = prune(tool, steps, squad, "sparsegpt")
             models = {"dense": job["model"], "magnitude": job["packed"]["magnitude"]}
-            pruned = {"sparsegpt": start}
+            pruned = {method: prune(tool, steps, squad, method)[0]
+                      for method in job["methods"] if method != "magnitude"}
             if job["minutes"]:
-                pruned["recovered"], _ = recover(tool, steps, squad, start)
+                pruned["recovered"], _ = recover(tool, steps, squad, pruned[BEST])
             for name, folder in pruned.items():
                 models[name] = packed_folder(squad, name)
                 tool("pack", folder, models[name], "--force")
@@ -287,22 +294,30 @@ def inputs(options):
         texts = {"name": options.documents.name, "calibration": calibration,
                  "documents": options.documents, "queries": options.queries, "gold": options.gold,
                  "recovery": calibration}
+    elif options.xquad:
+        texts = demo_inputs.question_sets(out, options.recover > 0)[0]
     else:
         texts = demo_inputs.fetch_manuals(out, cache, options.recover > 0)
     texts["recovery"] = options.text or texts["recovery"]
-    for path in filter(None, (options.model, *(v for k, v in texts.items() if k != "name"))):
+    known = demo_inputs.ENCODERS.get(options.model)
+    model = None if known else pathlib.Path(options.model)
+    for path in filter(None, (model, *(v for k, v in texts.items() if k != "name"))):
         if not path.exists():
             raise DemoError(f"{path} is not here")
     if options.full:
         demo_inputs.data_folder("qa-dev.json", "--full")
-    model = options.model or demo_inputs.fetch_model(cache)
+    if known:
+        model = demo_inputs.fetch_model(cache, known)
     return {"out": out, "model": model, "name": model.resolve().name, "texts": texts,
-            "minutes": options.recover, "device": options.device}
+            "minutes": options.recover, "device": options.device,
+            "methods": [m for m in METHODS if m in ALWAYS or m in options.also],
+            "reconstruct": options.reconstruct}
 
 
 def work(options, job):
     tool = Tool(options.program)
-    more = 1 if options.recover else 0  # a model more: made, embedded, asked twice
+    # Models more: each made, embedded, asked twice.
+    more = len(job["methods"]) - len(ALWAYS) + (1 if options.recover else 0)
     steps = Steps(9 + 2 * more + ((7 + 3 * more) if options.full else 0))
     result = {"version": 1, "machine": machine(), "tool": tool.version(), "model": job["name"],
               "texts": job["texts"]["name"], "question_sets": [], "recovery": None}
@@ -314,17 +329,17 @@ def work(options, job):
               f"{info['parameters'] / 1e6:.1f} M parameters")
 
     pruned, result["layers"] = {}, {}
-    for method in METHODS:
+    for method in job["methods"]:
         pruned[method], result["layers"][method] = prune(tool, steps, job, method)
     if options.recover:
-        pruned["recovered"], result["recovery"] = recover(tool, steps, job, pruned[METHODS[-1]])
+        pruned["recovered"], result["recovery"] = recover(tool, steps, job, pruned[BEST])
         result["recovery"]["minutes"] = options.recover
     check_all(tool, steps, {"dense": job["model"], **pruned})
     job["packed"], result["layer_bytes"] = pack_all(tool, steps, job, pruned)
     models = {"dense": job["model"], **job["packed"]}
     result["files"] = {name: file_bytes(folder) for name, folder in models.items()}
     result["quality"] = quality(tool, steps, job, models)
-    result["speed"] = speed(tool, steps, job["packed"][METHODS[-1]])
+    result["speed"] = speed(tool, steps, job["packed"][BEST])
     if options.full:
         result["question_sets"] = full(tool, steps, job)
     result["seconds"] = time.monotonic() - steps.since
@@ -340,7 +355,7 @@ def shown(path):
 
 def show_search(options, job):
     """Prints the line that searches the texts by meaning, and what it prints."""
-    best = job["packed"].get("recovered", job["packed"][METHODS[-1]])
+    best = job["packed"].get("recovered", job["packed"][BEST])
     command = [options.program, "search", best, "--documents",
                job["texts"]["documents"], "--query", options.query]
     line = [shown(c) if isinstance(c, pathlib.Path) else c for c in command]
@@ -364,7 +379,8 @@ def arguments(argv):
         prog="tools/demo", description="A sentence encoder through prune, check, pack and run.",
         epilog="Without options: MiniLM and the Debian manual pages, fetched once.")
     path = pathlib.Path
-    parser.add_argument("--model", type=path, help="a Hugging Face folder (BERT-shaped)")
+    parser.add_argument("--model", default="minilm",
+                        help=f"{', '.join(demo_inputs.ENCODERS)}, or a text encoder's folder")
     parser.add_argument("--documents", type=path, help="texts to search, one per line")
     parser.add_argument("--queries", type=path, help="one per line; query i asks for document i")
     parser.add_argument("--gold", type=path, help="line i: the document line of query i")
@@ -374,9 +390,16 @@ def arguments(argv):
                         help="distil the pruned model from the dense one for that long")
     parser.add_argument("--device", default="cpu", metavar="cpu|cuda[:i]",
                         help="where that is done; on a GPU for a minute, if --recover does not say")
+    parser.add_argument("--also", default="", metavar="LIST",
+                        help="of wanda and refined, a column each: refined is SparseGPT's with "
+                        "--refine all and, where given, --reconstruct")
+    parser.add_argument("--reconstruct", type=int, default=0, metavar="STEPS",
+                        help="of refined: train what stays of each half of a block for so long")
     parser.add_argument("--text", type=path, help="what it learns from, one passage per line "
                         "(default: manual pages that are not searched, or CALIBRATION)")
     parser.add_argument("--query", default=QUESTION, help="what the last line searches for")
+    parser.add_argument("--xquad", action="store_true",
+                        help="XQuAD in place of the manual pages, calibrated by SQuAD's passages")
     parser.add_argument("--full", action="store_true",
                         help="XQuAD and SQuAD too, from the folder SPARSE24_DATA or ../shared/data")
     parser.add_argument("--out", type=path, default=ROOT / "demo-out", help="default: demo-out/")
@@ -384,6 +407,14 @@ def arguments(argv):
                         help="the sparse24 to drive (default: build/release/sparse24)")
     parser.add_argument("--prepare", action="store_true", help="fetch the inputs and stop")
     options = parser.parse_args(argv)
+    options.also = [name for name in options.also.split(",") if name]
+    for name in options.also:
+        if name not in METHODS or name in ALWAYS:
+            parser.error(f"--also {name}: wanda and refined are known")
+    if options.reconstruct and "refined" not in options.also:
+        parser.error("--reconstruct goes with --also refined")
+    if options.xquad and (options.documents or options.full):
+        parser.error("--xquad goes without --documents and --full")
     if (options.queries or options.calibration) and not options.documents:
         parser.error("--queries and --calibration go with --documents")
     if options.device != "cpu" and not options.recover:

