@@ -31,10 +31,12 @@ def row_of(name):
     raise SystemExit(f"there is no engine '{name}'; there are {', '.join(r.name for r in ROWS)}")
 
 
-def arrays(numpy, ids):
-    """ids with the mask and types that go along: whole texts, one segment."""
+def arrays(numpy, ids, names=INPUTS):
+    """ids with what goes along of mask and types, whole texts, one segment: not every model's graph
+    has all of them."""
     ids = numpy.ascontiguousarray(ids, dtype=numpy.int64)
-    return dict(zip(INPUTS, (ids, numpy.ones_like(ids), numpy.zeros_like(ids))))
+    found = dict(zip(INPUTS, (ids, numpy.ones_like(ids), numpy.zeros_like(ids))))
+    return {name: found[name] for name in names}
 
 
 class OpenVino:
@@ -47,13 +49,14 @@ class OpenVino:
         self.numpy = numpy
         core = openvino.Core()
         model = core.read_model(folder / row.graph)
-        model.reshape({name: list(shape) for name in INPUTS})
+        self.names = [i.any_name for i in model.inputs]
+        model.reshape({name: list(shape) for name in self.names})
         self.request = core.compile_model(model, "CPU", {
             "INFERENCE_NUM_THREADS": threads, "INFERENCE_PRECISION_HINT": row.dtype,
             "PERFORMANCE_HINT": "LATENCY"}).create_infer_request()
 
     def run(self, ids):
-        return self.request.infer(arrays(self.numpy, ids))[0]
+        return self.request.infer(arrays(self.numpy, ids, self.names))[0]
 
     @staticmethod
     def version():
@@ -75,9 +78,10 @@ class OnnxRuntime:
         options.log_severity_level = 4
         self.session = onnxruntime.InferenceSession(str(folder / row.graph), options,
                                                     providers=["CPUExecutionProvider"])
+        self.names = [i.name for i in self.session.get_inputs()]
 
     def run(self, ids):
-        return self.session.run(None, arrays(self.numpy, ids))[0]
+        return self.session.run(None, arrays(self.numpy, ids, self.names))[0]
 
     @staticmethod
     def version():

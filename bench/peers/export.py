@@ -2,11 +2,12 @@
 """Makes the graphs that the engines read, in the environment `torch`.
 
     python export.py graphs DENSE PRUNED OUT     dense.onnx, sparse.onnx, dense-i8.onnx, check.json
-    python export.py random OUT                  a BERT-base folder with random weights
+    python export.py random NAME OUT             a folder of that shape with random weights
 
 DENSE and PRUNED are Hugging Face folders of the same model, PRUNED with 2:4 weights (`sparse24
-prune`). Where DENSE has a tokenizer, check.json holds texts cut at CHECK_TOKENS tokens, their ids,
-and the vectors that PyTorch computes of them with either's weights.
+prune`). check.json holds texts cut at CHECK_TOKENS tokens, their ids (these alone, where DENSE has
+no tokenizer), and the vectors that PyTorch computes of them with either's weights. NAME is one of
+CONFIGS, as `sparse24 bench --model` knows it.
 """
 import json
 import pathlib
@@ -18,6 +19,12 @@ import transformers
 from engines import INPUTS
 from reference import Encoder
 
+CONFIGS = {"bert-base": ("bert", {}),
+           "mpnet-base": ("mpnet", {"max_position_embeddings": 514}),
+           "xlm-r-base": ("xlm-roberta", {"vocab_size": 250002, "max_position_embeddings": 514,
+                                          "type_vocab_size": 1, "layer_norm_eps": 1e-5}),
+           "modernbert": ("modernbert", {}),
+           "distilbert": ("distilbert", {})}
 CHECK_TOKENS = 32
 CHECK_TEXTS = 16
 
@@ -47,10 +54,17 @@ def check_texts():
     return [" ".join(words[40 * i:40 * i + 40]) for i in range(CHECK_TEXTS)]
 
 
+def drawn_ids():
+    torch.manual_seed(1)
+    return torch.randint(1000, 29000, (CHECK_TEXTS, CHECK_TOKENS)).tolist()
+
+
 def check(dense, pruned):
-    tokenizer, texts = transformers.AutoTokenizer.from_pretrained(dense), check_texts()
-    ids = [tokenizer(t, truncation=True, max_length=CHECK_TOKENS)["input_ids"] for t in texts]
-    assert all(len(i) == CHECK_TOKENS for i in ids)
+    texts, ids = None, drawn_ids()
+    if (dense / "tokenizer.json").exists():
+        tokenizer, texts = transformers.AutoTokenizer.from_pretrained(dense), check_texts()
+        ids = [tokenizer(t, truncation=True, max_length=CHECK_TOKENS)["input_ids"] for t in texts]
+        assert all(len(i) == CHECK_TOKENS for i in ids)
     inputs = torch.tensor(ids)
     found = {"texts": texts, "ids": ids, "tokens": CHECK_TOKENS}
     for weights, folder in (("dense", dense), ("2:4", pruned)):
@@ -66,14 +80,14 @@ def graphs(dense, pruned, out):
     export(dense, out / "dense.onnx")
     export(pruned, out / "sparse.onnx")
     quantize(out)
-    if (dense / "tokenizer.json").exists():
-        (out / "check.json").write_text(json.dumps(check(dense, pruned)), encoding="utf-8")
+    (out / "check.json").write_text(json.dumps(check(dense, pruned)), encoding="utf-8")
 
 
-def random(out):
+def random(name, out):
+    kind, keys = CONFIGS[name]
     torch.manual_seed(0)
-    model = transformers.BertModel(transformers.BertConfig(), add_pooling_layer=False)
-    model.save_pretrained(out)
+    config = transformers.AutoConfig.for_model(kind, **keys)
+    transformers.AutoModel.from_config(config).save_pretrained(out)
 
 
 if __name__ == "__main__":

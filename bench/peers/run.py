@@ -5,17 +5,19 @@
     bench/peers/environments.sh build/peers
     bench/peers/run.py --environments build/peers --model FOLDER --out build/peers/results
 
-FOLDER is a dense Hugging Face encoder with its tokenizer; BERT-base with random weights is made.
-Both are pruned by magnitude and packed; sparse24 and DeepSparse get the 2:4 weights, the others the
-dense ones. Token ids in, pooled and normalised vectors out; every text of a shape has the same
-number of tokens. Each engine is a process in its own virtual environment, bound to as many cores as
-it has threads. In every round every engine has its turn: one pass untimed, then passes until
---turn-ms are over; a shape that takes long has three rounds only. A ratio is the median over the rounds of the ratio within a round; the time of
-an engine is the median over the rounds. Needs only Python's standard library.
+FOLDER is a dense Hugging Face encoder with its tokenizer; those of other shapes (--models) are made
+with random weights. All are pruned by magnitude and packed; sparse24 and DeepSparse get the 2:4
+weights, the others the dense ones. Token ids in, pooled and normalised vectors out; every text of a
+shape has the same number of tokens. Each engine is a process in its own virtual environment, bound
+to as many cores as it has threads. In every round every engine has its turn: one pass untimed, then
+passes until --turn-ms are over; a shape that takes long has three rounds only. A ratio is the
+median over the rounds of the ratio within a round; the time of an engine is the median over the
+rounds. Needs only Python's standard library.
 """
 import argparse
 import datetime
 import json
+import math
 import os
 import pathlib
 import platform
@@ -31,6 +33,8 @@ HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 SHAPES = {"minilm": [(1, 16), (1, 128), (32, 16), (32, 128), (8, 256)],
           "bert-base": [(1, 384), (8, 384)]}  # texts, tokens
+CELLS = [(texts, tokens) for texts in (1, 4, 16, 32) for tokens in (16, 64, 128, 256)]
+SHAPES.update(dict.fromkeys(("mpnet-base", "xlm-r-base", "modernbert", "distilbert"), CELLS))
 OURS = ("f32", "bf16", "i8")
 LEAST_ROUNDS, CELL_SECONDS = 3, 30  # a slow shape has fewer rounds than asked for, but never fewer
 
@@ -130,9 +134,10 @@ class Ours:
     def vectors(self, folder, check):
         """Through `embed`: the tokenizer has to find the same ids, or the vectors are others."""
         lines, out = folder / "check.txt", folder / "check.safetensors"
-        lines.write_text("\n".join(check["texts"]) + "\n", encoding="utf-8")
-        self.command("embed", folder / "packed", "--input", lines, "--output", out, "--max-tokens",
-                     check["tokens"], "--force")
+        texts = check["texts"] or [" ".join(map(str, ids)) for ids in check["ids"]]
+        lines.write_text("\n".join(texts) + "\n", encoding="utf-8")
+        self.command("embed", folder / "packed", "--input", lines, "--output", out, "--force",
+                     *(["--max-tokens", check["tokens"]] if check["texts"] else ["--ids"]))
         return report.read_embeddings(out), check["2:4"]
 
     def close(self):
@@ -154,8 +159,8 @@ def prepare_models(options):
         say(f"{name}: pruning, packing, exporting")
         folder.mkdir(parents=True, exist_ok=True)
         dense = folder / "dense"
-        if name == "bert-base":
-            run_program(python, HERE / "export.py", "random", dense)
+        if name != "minilm":
+            run_program(python, HERE / "export.py", "random", name, dense)
         elif not dense.exists():
             dense.symlink_to(options.model.resolve(), target_is_directory=True)
         run_program(options.program, "prune", dense, folder / "pruned", "--force")
@@ -229,9 +234,10 @@ def measure(options):
             check = options.work / name / "check.json"
             if check.exists() and threads == options.threads[0]:
                 found = json.loads(check.read_text(encoding="utf-8"))
-                attempt(runners, notes, "vectors", lambda r: accuracy.__setitem__(
-                    r.name, report.least_cosine(*r.vectors(check.parent, found))))
-            for shape in SHAPES[name]:
+                attempt(runners, notes, f"vectors of {name}", lambda r: accuracy.__setitem__(
+                    r.name, min(accuracy.get(r.name, 1.0),
+                                report.least_cosine(*r.vectors(check.parent, found)))))
+            for shape in sorted(SHAPES[name], key=math.prod)[:options.cells or None]:
                 cells.append(measure_cell(options, runners, name, shape, threads, notes))
         for runner in everyone:
             runner.close()
@@ -250,9 +256,12 @@ def parse(words):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--environments", type=pathlib.Path, required=True, metavar="DIR",
                         help="made by environments.sh")
-    parser.add_argument("--model", type=pathlib.Path, required=True, metavar="FOLDER",
-                        help="all-MiniLM-L6-v2, or another encoder of its shape")
-    parser.add_argument("--models", default="minilm,bert-base", help="of those two")
+    parser.add_argument("--model", type=pathlib.Path, metavar="FOLDER",
+                        help="all-MiniLM-L6-v2, or another encoder of its shape: minilm")
+    parser.add_argument("--models", default="minilm,bert-base",
+                        help=f"default: %(default)s; of {', '.join(SHAPES)}")
+    parser.add_argument("--cells", type=int, default=0, metavar="N",
+                        help="only so many of each model's shapes, the smallest")
     parser.add_argument("--program", default=str(ROOT / "build/release/sparse24"))
     parser.add_argument("--work", type=pathlib.Path, default=ROOT / "build/peers-work",
                         help="for pruned folders and graphs; kept for the next run")
@@ -273,6 +282,8 @@ def parse(words):
     for name in options.models:
         if name not in SHAPES:
             parser.error(f"--models: there is no '{name}'; there are {', '.join(SHAPES)}")
+    if "minilm" in options.models and not options.model:
+        parser.error("--models minilm needs --model FOLDER")
     if max(options.threads) > len(os.sched_getaffinity(0)):
         parser.error(f"--threads: this process may use {len(os.sched_getaffinity(0))} cores")
     return options

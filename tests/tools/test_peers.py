@@ -2,6 +2,8 @@
 """The bench with other engines, without them: what is made of samples, and how a run goes on when
 an engine refuses, dies, or is not here."""
 import argparse
+import contextlib
+import io
 import math
 import os
 import pathlib
@@ -79,7 +81,7 @@ class Runs(unittest.TestCase):
         bench.run_program(PROGRAM, "pack", self.folder / "p", self.folder / "minilm/packed")
         return argparse.Namespace(environments=environments, work=self.folder, program=PROGRAM,
                                   engines=engines, models=["minilm"], threads=[1], rounds=2,
-                                  turn_ms=1)
+                                  turn_ms=1, cells=0)
 
     def test_who_is_not_here_is_a_note(self):
         options = self.options("sparse24-f32", "openvino-f32", "deepsparse-f32")
@@ -107,6 +109,11 @@ class Runs(unittest.TestCase):
         refused = "there is no engine 'luck'; there are openvino-f32"
         with self.assertRaisesRegex(SystemExit, refused):
             bench.parse(common + ["--engines", "sparse24-f32,luck"])
+        with self.assertRaises(SystemExit), contextlib.redirect_stderr(io.StringIO()) as said:
+            bench.parse(["--environments", "e", "--out", "o"])
+        self.assertIn("--models minilm needs --model FOLDER", said.getvalue())
+        found = bench.parse(["--environments", "e", "--out", "o", "--models", "modernbert"])
+        self.assertEqual(len(bench.SHAPES[found.models[0]]), 16)
 
 
 if __name__ == "__main__":
