@@ -83,7 +83,7 @@ string(REGEX REPLACE "/$" "" prefix_from_pc "${prefix_from_pc}")
 # ask users of the shared library for the headers of all of it.
 set(nn_flags "")
 if(S24_NN)
-  set(nn_flags ${UTF8PROC_STATIC_LDFLAGS})
+  set(nn_flags ${UTF8PROC_STATIC_LDFLAGS} ${XXHASH_STATIC_LDFLAGS})
   get_target_property(nn_libraries s24_dense_engine INTERFACE_LINK_LIBRARIES)
   if(JPEG_FOUND)
     list(APPEND nn_libraries ${JPEG_LIBRARIES})

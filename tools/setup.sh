@@ -21,6 +21,7 @@ ninja-build ninja
 pkg-config pkg-config
 libjansson-dev /usr/include/jansson.h
 libutf8proc-dev /usr/include/utf8proc.h
+libxxhash-dev /usr/include/xxhash.h
 libdnnl-dev /usr/include/dnnl.h
 libmicrohttpd-dev /usr/include/microhttpd.h
 libyaml-dev /usr/include/yaml.h

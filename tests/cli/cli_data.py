@@ -48,11 +48,13 @@ def write(path, tensors, metadata=None):
 
 
 def read(path):
-    """Name to (dtype, shape, bytes) of a file, and its metadata."""
+    """Name to (dtype, shape, bytes) of a file, and its metadata less the hashes, which hold of that
+    very file alone."""
     raw = path.read_bytes()
     size = int.from_bytes(raw[:8], "little")
     header = json.loads(raw[8:8 + size])
     metadata = header.pop("__metadata__", {})
+    metadata.pop("sparse24.xxh3", None)
     body = raw[8 + size:]
     return {name: (e["dtype"], e["shape"], body[e["data_offsets"][0]:e["data_offsets"][1]])
             for name, e in header.items()}, metadata

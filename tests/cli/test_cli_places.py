@@ -9,6 +9,7 @@ import subprocess
 import unittest
 
 import cli_case
+import cli_data
 import tiny_bert
 
 
@@ -59,10 +60,9 @@ class Places(cli_case.Scratch):
 
     def test_metadata_of_a_file_go_along(self):
         path = self.folder / "pruned" / "model.safetensors"
-        raw = path.read_bytes()
-        size = int.from_bytes(raw[:8], "little")
-        header = b'{"__metadata__":{"format":"pt"},' + raw[8:8 + size].strip()[1:]
-        path.write_bytes(len(header).to_bytes(8, "little") + header + raw[8 + size:])
+        tensors, _ = cli_data.read(path)
+        cli_data.write(path, {name: {"dtype": dtype, "shape": shape, "data": data}
+                              for name, (dtype, shape, data) in tensors.items()}, {"format": "pt"})
         self.good("pack", "pruned/model.safetensors", "one.safetensors")
         self.assertIn(b'"format":"pt"', (self.folder / "one.safetensors").read_bytes()[:4096])
 

@@ -95,7 +95,7 @@ class Install(unittest.TestCase):
                          {"-lsparse24-nn", "-lsparse24"})
         static = self.check(run("pkg-config", "--static", "--libs", "sparse24-nn",
                                 env=alone)).stdout.split()
-        for flag in ("-lsparse24-nn", "-lsparse24", "-lutf8proc", "-lm"):
+        for flag in ("-lsparse24-nn", "-lsparse24", "-lutf8proc", "-lxxhash", "-lm"):
             self.assertIn(flag, static)
 
     def test_command_line(self):

@@ -82,6 +82,7 @@ class Package(unittest.TestCase):
         if SHARED and NN:
             self.assertIn(f"libsparse24-0 (= {version})", self.field("libsparse24-nn0", "Depends"))
             self.assertIn("libutf8proc2", self.needs("libsparse24-nn0"))
+            self.assertIn("libxxhash0", self.needs("libsparse24-nn0"))
             self.assertIn("libjansson4", self.needs("sparse24"))
         self.assertFalse([n for n in self.needs("libsparse24-dev") if n.endswith("-dev")])
 

@@ -15,15 +15,19 @@
    header. */
 enum { S24I_MAX_MEMBERS = 1 << 20 };
 
-#define S24I_VALUES_SUFFIX     ".s24_values"
-#define S24I_INDICES_SUFFIX    ".s24_indices"
-#define S24I_SCALES_SUFFIX     ".s24_scales"
-#define S24I_STREAM_SUFFIX     ".s24_stream"
-#define S24I_STARTS_SUFFIX     ".s24_starts"
-#define S24I_INDEX_SUFFIX      ".s24_index"
-#define S24I_ROWS_SUFFIX       ".s24_rows"
-#define S24I_VERSION_KEY       "sparse24.version"
-#define S24I_PACKED_KEY        "sparse24.packed"
+#define S24I_VALUES_SUFFIX  ".s24_values"
+#define S24I_INDICES_SUFFIX ".s24_indices"
+#define S24I_SCALES_SUFFIX  ".s24_scales"
+#define S24I_STREAM_SUFFIX  ".s24_stream"
+#define S24I_STARTS_SUFFIX  ".s24_starts"
+#define S24I_INDEX_SUFFIX   ".s24_index"
+#define S24I_ROWS_SUFFIX    ".s24_rows"
+#define S24I_VERSION_KEY    "sparse24.version"
+#define S24I_PACKED_KEY     "sparse24.packed"
+/* Hashes, first of a header's metadata: a header that has them begins with S24I_HASH_LEAD and the
+   digits of what follows them. */
+#define S24I_HASH_KEY          "sparse24.xxh3"
+#define S24I_HASH_LEAD         "{\"__metadata__\":{\"" S24I_HASH_KEY "\":\"{\\\"header\\\":\\\""
 #define S24I_PACKED_VERSION    "1"
 #define S24I_QUANTIZED_VERSION "2" /* of a file that has a quantised matrix */
 #define S24I_LAYOUT_VERSION    "3" /* of one that has a matrix in a layout */

@@ -46,6 +46,8 @@ typedef struct copying {
     s24_ctx *ctx;
     char root[PATH_MAX];  /* as the system sees it */
     char blobs[PATH_MAX]; /* of the download cache that it is in; empty: it is in none */
+    size_t to;            /* bytes of the path of the copy's folder */
+    const s24i_side_listener *listener;
 } copying;
 
 /* CACHE/snapshots/REVISION/… has its files in CACHE/blobs. */
@@ -69,12 +71,15 @@ static s24_status follows(int *is_followed, char to[PATH_MAX], const copying *c,
     return S24_OK;
 }
 
-static s24_status copy_file(s24_ctx *ctx, const char *from, const char *to)
+static s24_status copy_file(const copying *c, const char *from, const char *to)
 {
+    const s24i_side_listener *listener = c->listener;
     s24i_map map;
     int fd;
-    TRY(s24i_map_open_fd(&map, &fd, ctx, from));
-    s24_status status = s24i_write_file(ctx, to, map.data, map.bytes, fd);
+    TRY(s24i_map_open_fd(&map, &fd, c->ctx, from));
+    s24_status status = s24i_write_file(c->ctx, to, map.data, map.bytes, fd);
+    if (status == S24_OK)
+        status = listener->heard(listener->user, to + c->to + 1, map.data, map.bytes);
     s24i_map_close(&map);
     close(fd);
     return status;
@@ -97,7 +102,7 @@ static s24_status copy_entry(const copying *c, const char *from, const char *to,
     /* What is neither a file nor a link to one (a socket, a broken link) is not a model's. */
     if (stat(from, &info) != 0 || !S_ISREG(info.st_mode)) return S24_OK;
     if (is_link) TRY(follows(&is_followed, real, c, from));
-    if (is_followed) return copy_file(c->ctx, from, to);
+    if (is_followed) return copy_file(c, from, to);
     s24_ctx_log(c->ctx, S24_LOG_WARNING,
                 "%s is a link to %s, outside the model's folder, so it is not copied", from, real);
     return S24_OK;
@@ -131,9 +136,10 @@ static s24_status copy_folder(const copying *c, const char *from, const char *to
     return s24i_sync_folder(c->ctx, to);
 }
 
-s24_status s24i_copy_side_files(s24_ctx *ctx, const char *from, const char *to)
+s24_status s24i_copy_side_files(s24_ctx *ctx, const char *from, const char *to,
+                                const s24i_side_listener *listener)
 {
-    copying c = {.ctx = ctx};
+    copying c = {.ctx = ctx, .to = strlen(to), .listener = listener};
     if (!realpath(from, c.root)) return s24i_fail_errno(ctx, "resolve", from);
     find_blobs(&c);
     return copy_folder(&c, from, to, 0);

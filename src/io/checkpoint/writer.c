@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Writes checkpoints: declare, write, commit. The first write (or the commit) ends declaring,
- * fixes the layout and makes the temporary output; the commit syncs it and gives it its place.
+ * fixes the layout and makes the temporary output; the commit writes the headers, which hold the
+ * hashes of all that was written, syncs and gives the output its place.
  * Whatever fails in between, destroying the writer removes what it made.
  */
 #include "io/checkpoint/writer.h"
@@ -55,6 +56,7 @@ s24_status s24_writer_create(s24_writer **out, s24_ctx *ctx, const char *path,
     TRY(s24i_zeroed(&writer, ctx, sizeof *writer));
     writer->ctx = ctx;
     writer->names = s24i_names_of(ctx);
+    writer->sides.names = s24i_names_of(ctx);
     writer->force = known.force;
     writer->model = known.model;
     if (known.model && known.model->folder) {
@@ -80,6 +82,7 @@ s24_status s24i_writer_create_folder(s24_writer **out, s24_ctx *ctx, const s24i_
     TRY(s24i_zeroed(&writer, ctx, sizeof *writer));
     writer->ctx = ctx;
     writer->names = s24i_names_of(ctx);
+    writer->sides.names = s24i_names_of(ctx);
     writer->force = what->force;
     writer->source = what->source;
     writer->is_folder = 1;
@@ -90,7 +93,8 @@ s24_status s24i_writer_add_file(s24_writer *writer, const char *name, const void
                                 size_t bytes)
 {
     char *path;
-    TRY(s24i_writer_lay_out(writer));
+    TRY(s24i_writer_make_temporary(writer));
+    TRY(s24i_writer_note_side(writer, name, data, bytes));
     TRY(s24i_join_path(&path, writer->ctx, writer->temporary.path, name));
     const s24_status status = s24i_write_file(writer->ctx, path, data, bytes, -1);
     s24_ctx_free(writer->ctx, path);
@@ -132,8 +136,10 @@ static s24_status write_part(s24_writer *writer, const char *name, const char *s
 {
     s24i_part *part;
     TRY(find_expected(&part, writer, name, suffix));
-    TRY(s24i_write_at(writer->files[part->file].fd, writer->ctx, writer->path, data, part->bytes,
-                      part->offset));
+    const s24i_out_file *file = &writer->files[part->file];
+    TRY(s24i_write_at(file->fd, writer->ctx, writer->path, data, part->bytes,
+                      file->begin + part->offset));
+    part->hash = s24i_xxh3(data, part->bytes);
     part->is_written = 1;
     return S24_OK;
 }
@@ -282,40 +288,6 @@ s24_status s24_writer_copy(s24_writer *writer, const s24_tensor *tensor)
     return s24_writer_write(writer, tensor->name, tensor->data);
 }
 
-/* Puts the config in place of the copied one, whose mode it takes. */
-static s24_status replace_config(s24_writer *writer)
-{
-    s24_ctx *ctx = writer->ctx;
-    char *path;
-    if (!writer->config) return S24_OK;
-    TRY(s24i_join_path(&path, ctx, writer->temporary.path, "config.json"));
-    const int like = open(path, O_RDONLY | O_CLOEXEC);
-    unlink(path);
-    const s24_status status =
-        s24i_write_file(ctx, path, writer->config, strlen(writer->config), like);
-    if (like >= 0) close(like);
-    s24_ctx_free(ctx, path);
-    return status;
-}
-
-/* Adds to the temporary folder what is not a tensor. */
-static s24_status finish_folder(s24_writer *writer)
-{
-    s24_ctx *ctx = writer->ctx;
-    if (writer->folder->has_index) {
-        char *text, *path;
-        TRY(s24i_writer_index(&text, writer));
-        s24_status status = s24i_join_path(&path, ctx, writer->temporary.path, S24I_INDEX_FILE);
-        if (status == S24_OK)
-            status = s24i_write_file(ctx, path, text, strlen(text), s24i_writer_like(writer, 0));
-        s24_ctx_free(ctx, path);
-        s24_ctx_free(ctx, text);
-        TRY(status);
-    }
-    TRY(s24i_copy_side_files(ctx, writer->folder->folder, writer->temporary.path));
-    return replace_config(writer);
-}
-
 s24_status s24_writer_commit(s24_writer *writer)
 {
     TRY(check_usable(writer, "", 1));
@@ -326,12 +298,12 @@ s24_status s24_writer_commit(s24_writer *writer)
                 s24i_show(writer->parts[i].name).text);
     TRY(s24i_writer_lay_out(writer));
     writer->is_closed = 1;
+    TRY(s24i_writer_put_headers(writer));
     for (size_t i = 0; i < writer->file_count; i++) {
         TRY(s24_ctx_progress(ctx, "syncing", (int64_t)i, (int64_t)writer->file_count));
         TRY(s24i_sync_and_close(&writer->files[i].fd, ctx, writer->path));
     }
-    if (writer->folder) TRY(finish_folder(writer));
-    if (writer->is_folder && !writer->folder) TRY(s24i_sync_folder(ctx, writer->temporary.path));
+    if (writer->is_folder) TRY(s24i_sync_folder(ctx, writer->temporary.path));
     return s24i_put_in_place(&writer->temporary, writer->path, writer->force);
 }
 
@@ -343,6 +315,8 @@ void s24_writer_destroy(s24_writer *writer)
         if (writer->files[i].fd >= 0) close(writer->files[i].fd);
     s24i_temporary_end(&writer->temporary);
     s24i_names_free(&writer->names);
+    s24i_names_free(&writer->sides.names);
+    s24_ctx_free(ctx, writer->sides.files);
     s24_ctx_free(ctx, writer->metadata);
     s24_ctx_free(ctx, writer->key);
     s24_ctx_free(ctx, writer->value);

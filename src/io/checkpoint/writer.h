@@ -9,6 +9,7 @@
 #include "io/checkpoint/checkpoint.h"
 #include "io/checkpoint/names.h"
 #include "io/file/output.h"
+#include "io/file/xxh3.h"
 
 /* One stored tensor: a dense one, or one of the parts of a packed one. */
 typedef struct s24i_part {
@@ -18,8 +19,9 @@ typedef struct s24i_part {
     int64_t shape[S24_MAX_RANK];
     size_t bytes;
     size_t file;     /* index into the writer's files */
-    uint64_t offset; /* in that file, once laid out */
+    uint64_t offset; /* in that file after its header, once laid out */
     int is_written;
+    uint64_t hash; /* of its bytes, once written */
     /* Of a packed tensor's first part what the metadata say of it; else cols is 0. */
     int bits;
     int64_t rows, cols, group;
@@ -32,6 +34,17 @@ typedef struct s24i_part {
     size_t logical_bytes; /* of name, without its suffix */
 } s24i_part;
 
+/* A file of a folder that holds no tensors of the writer's, by its path in there. */
+typedef struct s24i_side {
+    const char *name; /* the writer's */
+    uint64_t hash;
+} s24i_side;
+typedef struct s24i_sides {
+    s24i_names names; /* by number */
+    s24i_side *files;
+    int64_t room;
+} s24i_sides;
+
 typedef struct s24i_out_file {
     const char *name;          /* the model's, or the base name of a single output */
     const s24i_json *metadata; /* the model's, or NULL */
@@ -42,6 +55,8 @@ typedef struct s24i_out_file {
     int has_streams;           /* some have a layout */
     int fd;                    /* −1: not open */
     int is_used;               /* has a tensor, or is the only file */
+    const s24i_sides *sides;   /* that its header has the hashes of; NULL: it has none's */
+    uint64_t begin;            /* of the data, once laid out */
 } s24i_out_file;
 
 struct s24_writer {
@@ -61,8 +76,10 @@ struct s24_writer {
     s24i_part *parts;
     int64_t count, room;
     s24i_part **order; /* as they lie in the files, once laid out */
-    int is_laid_out;   /* everything has its place in the temporary output */
-    int is_closed;     /* a commit has begun: nothing may follow, even if it failed */
+    s24i_sides sides;
+    int is_begun;    /* laying out has begun, even if it failed */
+    int is_laid_out; /* everything has its place in the temporary output */
+    int is_closed;   /* a commit has begun: nothing may follow, even if it failed */
 };
 
 /* What a folder that no model's goes along with is made of. */
@@ -73,7 +90,8 @@ typedef struct s24i_new_folder {
 /* A writer of a folder that has one file of tensors and what s24i_writer_add_file gives it, as
    transformers reads it. As s24_writer_create; source must outlive the writer. */
 s24_status s24i_writer_create_folder(s24_writer **out, s24_ctx *ctx, const s24i_new_folder *what);
-/* Adds a file to such a folder, when all tensors are declared. Errors: as s24_writer_write. */
+/* Adds a file to such a folder, when all tensors are declared and before the first is written.
+   Errors: as s24_writer_write. */
 s24_status s24i_writer_add_file(s24_writer *writer, const char *name, const void *data,
                                 size_t bytes);
 
@@ -85,13 +103,26 @@ s24_status s24i_writer_add_text(s24_writer *writer, const char *name,
    MEMORY. */
 s24_status s24i_writer_set_config(s24_writer *writer, const char *text);
 
+/* Is a key of the metadata the writer's to set? */
+int s24i_is_own_key(const char *key);
 /* The part that a name with a suffix is stored under, NULL if there is none. */
 s24i_part *s24i_writer_find_part(const s24_writer *writer, const char *name, const char *suffix);
 /* The open file of the model whose mode the writer's file takes, −1: there is none. */
 int s24i_writer_like(const s24_writer *writer, size_t file);
-/* Fixes the order and place of everything, makes the temporary output and writes the headers. */
+/* Fixes the order and place of everything, makes the temporary output and puts side files there. */
 s24_status s24i_writer_lay_out(s24_writer *writer);
-/* The text of a file's header, padded; parts … end are the file's own. MEMORY. */
+/* Makes the temporary output, if it is not there yet. */
+s24_status s24i_writer_make_temporary(s24_writer *writer);
+/* Writes the headers, when all tensors are written and their hashes known. */
+s24_status s24i_writer_put_headers(s24_writer *writer);
+/* Writes the index, copies what goes along with the model's folder, and puts the writer's
+   config.json in place of its own. */
+s24_status s24i_writer_copy_sides(s24_writer *writer);
+/* Notes what a side file holds, in place of what was noted of it before. */
+s24_status s24i_writer_note_side(s24_writer *writer, const char *name, const void *data,
+                                 size_t bytes);
+/* The text of a file's header, padded; parts … end are the file's own. Its length depends on no
+   hash. MEMORY. */
 s24_status s24i_writer_header(char **out, s24_ctx *ctx, const s24i_out_file *file,
                               s24i_part *const *parts, s24i_part *const *end);
 /* The text of model.safetensors.index.json; freed with s24_ctx_free. */

@@ -240,9 +240,7 @@ s24_status s24_writer_set_metadata(s24_writer *writer, const char *key, const ch
     REQUIRE(ctx, key && value, S24_ERROR_ARGUMENT, "%s is NULL", key ? "value" : "key");
     REQUIRE(ctx, !writer->temporary.path, S24_ERROR_ARGUMENT,
             "the metadata's \"%s\" is set after the first write", s24i_show(key).text);
-    REQUIRE(ctx,
-            strcmp(key, S24I_VERSION_KEY) != 0 && strcmp(key, S24I_PACKED_KEY) != 0 &&
-                (!writer->key || strcmp(writer->key, key) == 0),
+    REQUIRE(ctx, !s24i_is_own_key(key) && (!writer->key || strcmp(writer->key, key) == 0),
             S24_ERROR_ARGUMENT, "the metadata's \"%s\" cannot be set%s%s", s24i_show(key).text,
             writer->key ? " next to " : ", it is the writer's own", writer->key ? writer->key : "");
     TRY(s24i_copy_string(&copy, ctx, value));

@@ -25,12 +25,6 @@ static int compare_parts(const void *a, const void *b)
     return strcmp(x->name, y->name);
 }
 
-int s24i_writer_like(const s24_writer *writer, size_t file)
-{
-    const s24_checkpoint *model = writer->model;
-    return model && file < model->shard_count ? model->shards[file].fd : -1;
-}
-
 static s24_status open_output(s24_writer *writer, s24i_out_file *file)
 {
     char *path;
@@ -59,7 +53,7 @@ static s24_status place_parts(const s24_writer *writer, s24i_part **parts, s24i_
     return S24_OK;
 }
 
-/* Places the parts of one file and writes its header. */
+/* Places the parts of one file after the room that its header takes. */
 static s24_status lay_out_file(s24_writer *writer, size_t index, s24i_part **parts, s24i_part **end)
 {
     s24i_out_file *file = &writer->files[index];
@@ -67,25 +61,53 @@ static s24_status lay_out_file(s24_writer *writer, size_t index, s24i_part **par
     if (!file->is_used) return S24_OK;
     TRY(place_parts(writer, parts, end));
     TRY(s24i_writer_header(&text, writer->ctx, file, parts, end));
-    uint64_t bytes = strlen(text);
-    s24_status status = S24_OK;
-    if (bytes > S24I_HEADER_MAX_BYTES)
-        status = s24_ctx_fail(writer->ctx, S24_ERROR_ARGUMENT,
-                              "%s: its header would have %llu bytes, at most %llu are allowed",
-                              writer->path, (unsigned long long)bytes,
-                              (unsigned long long)S24I_HEADER_MAX_BYTES);
+    const uint64_t bytes = strlen(text);
+    s24_ctx_free(writer->ctx, text);
+    REQUIRE(writer->ctx, bytes <= S24I_HEADER_MAX_BYTES, S24_ERROR_ARGUMENT,
+            "%s: its header would have %llu bytes, at most %llu are allowed", writer->path,
+            (unsigned long long)bytes, (unsigned long long)S24I_HEADER_MAX_BYTES);
+    file->begin = sizeof bytes + bytes;
     const int like = s24i_writer_like(writer, index);
-    if (status == S24_OK) status = open_output(writer, file);
-    if (status == S24_OK && like >= 0)
-        status = s24i_take_mode(file->fd, writer->ctx, writer->path, like);
-    if (status == S24_OK)
-        status = s24i_write_at(file->fd, writer->ctx, writer->path, &bytes, sizeof bytes, 0);
+    TRY(open_output(writer, file));
+    return like < 0 ? S24_OK : s24i_take_mode(file->fd, writer->ctx, writer->path, like);
+}
+
+/* What the writer's files have in common with each: its parts, first … end. */
+static s24_status each_file(s24_writer *writer,
+                            s24_status (*of)(s24_writer *writer, size_t index, s24i_part **first,
+                                             s24i_part **end))
+{
+    s24i_part **part = writer->order, **last = writer->order + writer->count;
+    for (size_t i = 0; i < writer->file_count; i++) {
+        s24i_part **first = part;
+        while (part < last && (*part)->file == i)
+            part++;
+        TRY(of(writer, i, first, part));
+    }
+    return S24_OK;
+}
+
+static s24_status put_header(s24_writer *writer, size_t index, s24i_part **parts, s24i_part **end)
+{
+    enum { LEAD = sizeof S24I_HASH_LEAD - 1 };
+    const s24i_out_file *file = &writer->files[index];
+    char *text;
+    if (!file->is_used) return S24_OK;
+    TRY(s24i_writer_header(&text, writer->ctx, file, parts, end));
+    const uint64_t bytes = file->begin - sizeof bytes;
+    char *rest = text + LEAD + S24I_HASH_DIGITS;
+    const s24i_digits digits = s24i_xxh3_digits(s24i_xxh3(rest, strlen(rest)));
+    memcpy(text + LEAD, digits.text, S24I_HASH_DIGITS);
+    s24_status status = s24i_write_at(file->fd, writer->ctx, writer->path, &bytes, sizeof bytes, 0);
     if (status == S24_OK)
         status = s24i_write_at(file->fd, writer->ctx, writer->path, text, bytes, sizeof bytes);
     s24_ctx_free(writer->ctx, text);
-    for (; parts < end; parts++)
-        (*parts)->offset += sizeof bytes + bytes;
     return status;
+}
+
+s24_status s24i_writer_put_headers(s24_writer *writer)
+{
+    return each_file(writer, put_header);
 }
 
 static s24_status sort_parts(s24_writer *writer)
@@ -101,26 +123,39 @@ static s24_status sort_parts(s24_writer *writer)
     return S24_OK;
 }
 
-s24_status s24i_writer_lay_out(s24_writer *writer)
+/* The first file that is written has the hashes of a folder's other files. */
+static void give_sides(s24_writer *writer)
 {
-    if (writer->is_laid_out) return S24_OK;
-    REQUIRE(writer->ctx, !writer->temporary.path, S24_ERROR_ARGUMENT,
-            "%s: nothing can be written after a failure", writer->path);
+    size_t first = 0;
+    while (!writer->files[first].is_used)
+        first++;
+    if (writer->is_folder) writer->files[first].sides = &writer->sides;
+}
+
+s24_status s24i_writer_make_temporary(s24_writer *writer)
+{
+    if (writer->temporary.path) return S24_OK;
     /* Until a file has its model's mode it is its owner's alone. */
     const mode_t mode = writer->folder      ? 0700
                         : writer->is_folder ? 0777
                         : writer->model     ? 0600
                                             : 0666;
-    TRY(s24i_temporary_create(&writer->temporary, writer->is_folder ? NULL : &writer->files[0].fd,
-                              writer->ctx, writer->path, mode));
+    return s24i_temporary_create(&writer->temporary,
+                                 writer->is_folder ? NULL : &writer->files[0].fd, writer->ctx,
+                                 writer->path, mode);
+}
+
+s24_status s24i_writer_lay_out(s24_writer *writer)
+{
+    if (writer->is_laid_out) return S24_OK;
+    REQUIRE(writer->ctx, !writer->is_begun, S24_ERROR_ARGUMENT,
+            "%s: nothing can be written after a failure", writer->path);
+    TRY(s24i_writer_make_temporary(writer));
+    writer->is_begun = 1;
     TRY(sort_parts(writer));
-    s24i_part **part = writer->order, **last = writer->order + writer->count;
-    for (size_t i = 0; i < writer->file_count; i++) {
-        s24i_part **first = part;
-        while (part < last && (*part)->file == i)
-            part++;
-        TRY(lay_out_file(writer, i, first, part));
-    }
+    give_sides(writer);
+    if (writer->folder) TRY(s24i_writer_copy_sides(writer));
+    TRY(each_file(writer, lay_out_file));
     writer->is_laid_out = 1;
     return S24_OK;
 }

@@ -75,7 +75,14 @@ s24_status s24i_put_in_place(s24i_temporary *temporary, const char *path, int fo
    followed. Allocates nothing. 1 if it is gone; *bytes grows by what was removed. */
 int s24i_remove_tree(const char *path, int64_t *bytes);
 
-/* Copies the side files of a model folder: see side_files.c for which. IO, MEMORY, INTERRUPTED. */
-s24_status s24i_copy_side_files(s24_ctx *ctx, const char *from, const char *to);
+/* Hears of each file that is copied, by its path in the folder and what it holds. */
+typedef struct s24i_side_listener {
+    s24_status (*heard)(void *user, const char *name, const void *data, size_t bytes);
+    void *user;
+} s24i_side_listener;
+/* Copies the side files of a model folder: see side_files.c for which. IO, MEMORY, INTERRUPTED, and
+   what the listener returns. */
+s24_status s24i_copy_side_files(s24_ctx *ctx, const char *from, const char *to,
+                                const s24i_side_listener *listener);
 
 #endif

@@ -70,12 +70,88 @@ static void write_packed(s24i_json_text *text, const void *user)
     s24i_json_put(text, "}");
 }
 
+/* ---- sparse24.xxh3 --------------------------------------------------------------------------- */
+
+typedef struct hashes {
+    const s24i_part **parts; /* by name */
+    int64_t count;
+    const s24i_side **sides; /* by name; NULL: none are told of */
+    int64_t side_count;
+} hashes;
+
+static int compare_part_names(const void *a, const void *b)
+{
+    return strcmp((*(const s24i_part *const *)a)->name, (*(const s24i_part *const *)b)->name);
+}
+
+static int compare_side_names(const void *a, const void *b)
+{
+    return strcmp((*(const s24i_side *const *)a)->name, (*(const s24i_side *const *)b)->name);
+}
+
+static void write_hash(s24i_json_text *text, int is_first, const char *name, uint64_t hash)
+{
+    if (!is_first) s24i_json_put(text, ",");
+    s24i_json_put_string(text, name, strlen(name));
+    s24i_json_put(text, ":\"");
+    s24i_json_put(text, s24i_xxh3_digits(hash).text);
+    s24i_json_put(text, "\"");
+}
+
+/* The header's own hash is put in its place when the header is whole. */
+static void write_hashes(s24i_json_text *text, const void *user)
+{
+    const hashes *h = user;
+    s24i_json_put(text, "{\"header\":\"");
+    s24i_json_put(text, s24i_xxh3_digits(0).text);
+    s24i_json_put(text, "\",");
+    if (h->sides) {
+        s24i_json_put(text, "\"files\":{");
+        for (int64_t i = 0; i < h->side_count; i++)
+            write_hash(text, i == 0, h->sides[i]->name, h->sides[i]->hash);
+        s24i_json_put(text, "},");
+    }
+    s24i_json_put(text, "\"tensors\":{");
+    for (int64_t i = 0; i < h->count; i++)
+        write_hash(text, i == 0, h->parts[i]->name, h->parts[i]->hash);
+    s24i_json_put(text, "}}");
+}
+
+static s24_status sort_sides(hashes *h, s24_ctx *ctx, const s24i_sides *sides)
+{
+    if (!sides) return S24_OK;
+    h->side_count = sides->names.count;
+    TRY(s24i_alloc_elems(&h->sides, ctx, h->side_count, sizeof *h->sides,
+                         "the order of side files"));
+    for (int64_t i = 0; i < h->side_count; i++)
+        h->sides[i] = &sides->files[i];
+    qsort(h->sides, (size_t)h->side_count, sizeof *h->sides, compare_side_names);
+    return S24_OK;
+}
+
+static s24_status hashes_text(char **out, s24_ctx *ctx, const s24i_out_file *file,
+                              s24i_part *const *parts, s24i_part *const *end)
+{
+    hashes h = {.count = end - parts};
+    *out = NULL;
+    TRY(s24i_alloc_elems(&h.parts, ctx, h.count, sizeof *h.parts, "the order of hashes"));
+    for (int64_t i = 0; i < h.count; i++)
+        h.parts[i] = parts[i];
+    qsort(h.parts, (size_t)h.count, sizeof *h.parts, compare_part_names);
+    s24_status status = sort_sides(&h, ctx, file->sides);
+    if (status == S24_OK) status = s24i_json_make(out, ctx, write_hashes, &h, 0);
+    s24_ctx_free(ctx, h.parts);
+    s24_ctx_free(ctx, h.sides);
+    return status;
+}
+
 /* ---- a header -------------------------------------------------------------------------------- */
 
 typedef struct header {
     const s24i_out_file *file;
     s24i_part *const *parts, *const *end;
-    const char *packed; /* the text of sparse24.packed, NULL: nothing is */
+    const char *hashes; /* the text of sparse24.xxh3 */
+    const char *packed; /* that of sparse24.packed, NULL: nothing is */
 } header;
 
 static void write_member(s24i_json_text *text, int *count, const char *key, const char *value)
@@ -86,25 +162,30 @@ static void write_member(s24i_json_text *text, int *count, const char *key, cons
     s24i_json_put_string(text, value, strlen(value));
 }
 
-/* The model's metadata, with our two keys and the writer's made anew; returns how many members
-   there are. */
-static int write_metadata(s24i_json_text *text, const header *h)
+int s24i_is_own_key(const char *key)
+{
+    return !strcmp(key, S24I_HASH_KEY) || !strcmp(key, S24I_VERSION_KEY) ||
+           !strcmp(key, S24I_PACKED_KEY);
+}
+
+/* The hashes, which stand first (S24I_HASH_LEAD); then the model's metadata, with our keys and the
+   writer's made anew. */
+static void write_metadata(s24i_json_text *text, const header *h)
 {
     static const char *const versions[] = {
         S24I_PACKED_VERSION,     S24I_PACKED_VERSION, S24I_QUANTIZED_VERSION, S24I_LAYOUT_VERSION,
         S24I_TRANSPOSED_VERSION, S24I_DENSE_VERSION,  S24I_SPARSE_VERSION,    S24I_LIFTED_VERSION};
     int count = 0;
     const char *key;
+    write_member(text, &count, S24I_HASH_KEY, h->hashes);
     s24i_json_walk walk = s24i_json_begin(h->file->metadata);
     for (const s24i_json *value; (value = s24i_json_next(&walk, &key)) != NULL;)
-        if (strcmp(key, S24I_VERSION_KEY) != 0 && strcmp(key, S24I_PACKED_KEY) != 0 &&
-            !(h->file->key && strcmp(key, h->file->key) == 0))
+        if (!s24i_is_own_key(key) && !(h->file->key && strcmp(key, h->file->key) == 0))
             write_member(text, &count, key, s24i_json_string(value));
     if (h->file->key) write_member(text, &count, h->file->key, h->file->value);
-    if (!h->packed) return count;
+    if (!h->packed) return;
     write_member(text, &count, S24I_VERSION_KEY, versions[h->file->version]);
     write_member(text, &count, S24I_PACKED_KEY, h->packed);
-    return count;
 }
 
 static void write_part(s24i_json_text *text, const s24i_part *part)
@@ -127,16 +208,11 @@ static void write_part(s24i_json_text *text, const s24i_part *part)
 static void write_header(s24i_json_text *text, const void *user)
 {
     const header *h = user;
-    s24i_json_text nothing = {NULL, 0};
-    const int has_metadata = write_metadata(&nothing, h) > 0;
-    s24i_json_put(text, "{");
-    if (has_metadata) {
-        s24i_json_put(text, "\"__metadata__\":{");
-        write_metadata(text, h);
-        s24i_json_put(text, "}");
-    }
+    s24i_json_put(text, "{\"__metadata__\":{");
+    write_metadata(text, h);
+    s24i_json_put(text, "}");
     for (s24i_part *const *part = h->parts; part < h->end; part++) {
-        if (has_metadata || part > h->parts) s24i_json_put(text, ",");
+        s24i_json_put(text, ",");
         write_part(text, *part);
     }
     s24i_json_put(text, "}");
@@ -163,12 +239,15 @@ s24_status s24i_writer_header(char **out, s24_ctx *ctx, const s24i_out_file *fil
 {
     enum { LENGTH = 8, LINE = 64 }; /* bytes before the header; that streams begin at */
     const size_t multiple = file->has_streams ? LINE : LENGTH;
-    header h = {file, parts, end, NULL};
-    char *packed;
+    header h = {file, parts, end, NULL, NULL};
+    char *packed = NULL, *hashed;
     *out = NULL;
-    TRY(packed_text(&packed, ctx, &h));
+    TRY(hashes_text(&hashed, ctx, file, parts, end));
+    s24_status status = packed_text(&packed, ctx, &h);
+    h.hashes = hashed;
     h.packed = packed;
-    const s24_status status = s24i_json_make(out, ctx, write_header, &h, LINE);
+    if (status == S24_OK) status = s24i_json_make(out, ctx, write_header, &h, LINE);
+    s24_ctx_free(ctx, hashed);
     s24_ctx_free(ctx, packed);
     for (size_t bytes = *out ? strlen(*out) : 0; *out && (LENGTH + bytes) % multiple; bytes++)
         (*out)[bytes] = ' ';
@@ -181,11 +260,6 @@ typedef struct index_of {
     const s24_writer *writer;
     const s24i_part **by_name;
 } index_of;
-
-static int compare_part_names(const void *a, const void *b)
-{
-    return strcmp((*(const s24i_part *const *)a)->name, (*(const s24i_part *const *)b)->name);
-}
 
 static void write_index(s24i_json_text *text, const void *user)
 {
