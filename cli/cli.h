@@ -59,6 +59,7 @@ typedef struct cli_option {
 typedef struct cli_common {
     int json, quiet, force, help;
     int all_sparse, all_dense; /* of commands with CLI_SPARSE or CLI_DENSE */
+    int verify;                /* of commands with CLI_VERIFY */
     const char *head;          /* of commands with CLI_QUANTIZE_HEAD: a scheme, or NULL */
     int64_t threads;           /* 0: every core */
     const char *isa, *device;
@@ -185,6 +186,15 @@ const char *cli_scheme_name(int index);
         "dense", 0, CLI_FLAG, offsetof(cli_common, all_dense), NULL, NULL,                         \
             "Run every layer dense. By default 2:4 layers run 2:4 or dense, whichever is faster "  \
             "here for their shape and the number of tokens.",                                      \
+            NULL                                                                                   \
+    }
+
+/* Says whether a model must be what was written. */
+#define CLI_VERIFY                                                                                 \
+    {                                                                                              \
+        "verify", 0, CLI_FLAG, offsetof(cli_common, verify), NULL, NULL,                           \
+            "First read all of the model, and refuse it unless every tensor, header and other "    \
+            "file has the hash that was written with it.",                                         \
             NULL                                                                                   \
     }
 

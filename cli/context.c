@@ -98,6 +98,7 @@ int cli_model_opts(cli_app *cli, s24_model_opts *opts, const char *dtype)
                              .dense = common->all_dense,
                              .device = device,
                              .quantize_head = common->head,
+                             .verify = common->verify,
                              .all_sparse = common->all_sparse};
     if (!device && !common->all_sparse && !common->all_dense) cli_choices_load(cli);
     return CLI_OK;

@@ -85,6 +85,7 @@ s24_status bench_pair_load(bench_pair *m, cli_app *cli, const bench_source *sour
                            .layer_dtypes = by_layer,
                            .quantize = scheme,
                            .quantize_head = cli->common->head,
+                           .verify = cli->common->verify,
                            .sparse = 1,
                            .device = cli->device,
                            .include = source->include,
@@ -94,6 +95,7 @@ s24_status bench_pair_load(bench_pair *m, cli_app *cli, const bench_source *sour
     s24_status status = load(&m->sparse, &m->sparse_residence, cli, name, folder, &opts);
     opts.dense = 1;
     opts.all_sparse = 0;
+    opts.verify = 0;                     /* it was */
     if (by_layer) opts.dtype = S24_BF16; /* what some layers are faster than */
     opts.layer_dtypes = NULL;
     if (status == S24_OK) status = load(&m->dense, &m->dense_residence, cli, name, folder, &opts);

@@ -81,6 +81,7 @@ static const cli_option options[] = {
     {"exclude", 0, CLI_TEXT, offsetof(struct bench_options, exclude), "GLOB", NULL,
      "Make all but these layers of a preset 2:4.", NULL},
     CLI_SPARSE,
+    CLI_VERIFY,
     CLI_QUANTIZE_HEAD,
     {"prune", 0, CLI_COUNT, offsetof(struct bench_options, prune), "MIB", NULL,
      "Time prune and pack by magnitude of a dense matrix of that many MiB, next to memcpy.", NULL},
@@ -144,7 +145,7 @@ static const cli_option options[] = {
 
 static const cli_rule rules[] = {
     {CLI_ONE_OF, "set shapes model generate attention prune train-linear", NULL, NULL},
-    {CLI_ONLY_WITH, "batch include exclude sparse", "model generate", NULL},
+    {CLI_ONLY_WITH, "batch include exclude sparse verify", "model generate", NULL},
     {CLI_ONLY_WITH, "seq", "model", NULL},
     {CLI_ONLY_WITH, "peers=torch", "model generate", NULL},
     {CLI_ONLY_WITH, "prompt-tokens new quantize-head peers=llama.cpp", "generate", NULL},

@@ -27,6 +27,7 @@ static const cli_option options[] = {
      "at most two are non-zero, so that the transposed weight is "
      "2:4 too.",
      NULL},
+    CLI_VERIFY,
     {NULL, 0, CLI_FLAG, 0, NULL, NULL, NULL, NULL}};
 
 static const cli_example examples[] = {
@@ -35,6 +36,7 @@ static const cli_example examples[] = {
      "Any tensors, by name."},
     {"sparse24 check model-68 --pattern 6:8", "Can 'pack --format 6:8' store them?"},
     {"sparse24 check model-24 --both", "Can a training step multiply with their transposes too?"},
+    {"sparse24 check model-24 --verify", "And is every byte what was written?"},
     {"sparse24 check model-24 --quiet && echo yes",
      "For scripts: nothing is printed, the answer is the exit code."},
     {NULL, NULL}};
@@ -140,6 +142,7 @@ typedef struct findings {
     const s24_checkpoint *checkpoint;
     const struct check_options *options;
     finding *all; /* NULL: no --json */
+    s24_verified verified;
 } findings;
 
 static json_t *finding_json(const void *user, int64_t index)
@@ -237,6 +240,28 @@ static int check_all(cli_app *cli, const look_how *how, const findings *found, t
     return CLI_OK;
 }
 
+static json_t *verified_json(const s24_verified *v)
+{
+    json_t *object = json_object();
+    json_object_set_new(object, "tensors", json_integer(v->tensors));
+    json_object_set_new(object, "files", json_integer(v->files));
+    json_object_set_new(object, "bytes", json_integer(v->bytes));
+    return object;
+}
+
+static int verify(cli_app *cli, findings *found)
+{
+    char bytes[32];
+    if (!cli->common->verify) return CLI_OK;
+    const s24_status status =
+        s24_checkpoint_verify(&found->verified, cli->ctx, found->checkpoint, 1);
+    if (status != S24_OK) return cli_status(cli, status);
+    cli_note(cli, "%lld stored tensors and %lld other files (%s) are what was written",
+             (long long)found->verified.tensors, (long long)found->verified.files,
+             cli_bytes(bytes, sizeof bytes, (double)found->verified.bytes));
+    return CLI_OK;
+}
+
 static int report(cli_app *cli, const findings *found, const tally *sum)
 {
     int good = sum->good == sum->selected;
@@ -244,6 +269,8 @@ static int report(cli_app *cli, const findings *found, const tally *sum)
         const cli_list tensors = {s24_checkpoint_count(found->checkpoint), finding_json, found};
         json_t *object = cli_json();
         json_object_set_new(object, "ok", json_boolean(good));
+        if (cli->common->verify)
+            json_object_set_new(object, "verified", verified_json(&found->verified));
         int code = cli_json_print_list(cli, object, "tensors", &tensors);
         if (code != CLI_OK) return code;
     } else {
@@ -257,9 +284,10 @@ static int report(cli_app *cli, const findings *found, const tally *sum)
 static int check_open(cli_app *cli, const look_how *how, const s24_checkpoint *checkpoint)
 {
     const struct check_options *o = how->options;
-    findings found = {checkpoint, o, NULL};
+    findings found = {checkpoint, o, NULL, {0}};
     tally sum = {0};
     int code = cli_selected(cli, checkpoint, o->include, o->exclude, 1);
+    if (code == CLI_OK) code = verify(cli, &found);
     if (code != CLI_OK) return code;
     if (cli->json) {
         const size_t count = (size_t)s24_checkpoint_count(checkpoint);

@@ -46,6 +46,7 @@ static const cli_option options[] = {
     ENCODE_DIMENSIONS(struct embed_options),
     CLI_SPARSE,
     CLI_DENSE,
+    CLI_VERIFY,
     {NULL, 0, CLI_FLAG, 0, NULL, NULL, NULL, NULL}};
 
 static const cli_rule rules[] = {{CLI_ONE_OF, "prompt-name prompt-text", NULL, NULL},

@@ -49,6 +49,7 @@ static const cli_option options[] = {
     ENCODE_DIMENSIONS(struct search_options),
     CLI_SPARSE,
     CLI_DENSE,
+    CLI_VERIFY,
     {NULL, 0, CLI_FLAG, 0, NULL, NULL, NULL, NULL}};
 
 static const cli_rule rules[] = {{CLI_NEEDED, "documents query", NULL, NULL},

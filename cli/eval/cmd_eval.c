@@ -53,6 +53,7 @@ static const cli_option options[] = {
     ENCODE_DIMENSIONS(struct eval_options),
     CLI_SPARSE,
     CLI_DENSE,
+    CLI_VERIFY,
     {NULL, 0, CLI_FLAG, 0, NULL, NULL, NULL, NULL}};
 
 static const cli_rule rules[] = {{CLI_ONLY_WITH, "ids", "task=lm", NULL},

@@ -68,6 +68,7 @@ static const cli_option options[] = {
     CLI_QUANTIZE_HEAD,
     CLI_SPARSE,
     CLI_DENSE,
+    CLI_VERIFY,
     {NULL, 0, CLI_FLAG, 0, NULL, NULL, NULL, NULL}};
 
 static const cli_rule rules[] = {{CLI_ONE_OF, "prompt input", NULL, NULL},

@@ -210,6 +210,8 @@ static int convert(cli_app *cli, const struct pack_options *options, int packing
     int code = cli_device(cli, &j.device);
     if (code == CLI_OK) code = cli_open(cli, &checkpoint);
     j.checkpoint = checkpoint;
+    if (code == CLI_OK && !packing)
+        code = cli_status(cli, s24_checkpoint_verify(NULL, cli->ctx, checkpoint, 0));
     if (code == CLI_OK) code = find_head(&j);
     /* Refuses a name that nothing has, which is a slip; unpack's default takes what there is to
        take, and a head alone may be meant. */

@@ -110,6 +110,24 @@ S24_API const char *s24_checkpoint_model_type(const s24_checkpoint *checkpoint);
 /* The value of a key in the (first) file's __metadata__, or NULL. */
 S24_API const char *s24_checkpoint_metadata(const s24_checkpoint *checkpoint, const char *key);
 
+/* What s24_checkpoint_verify held against its hash. */
+typedef struct s24_verified {
+    int64_t tensors; /* as they are stored: a packed one has several parts */
+    int64_t files;   /* of the folder's others */
+    int64_t bytes;   /* of all these */
+} s24_verified;
+
+/*
+ * Reads all of a checkpoint and holds it against the hashes that a writer put into its metadata
+ * (docs/format.md): headers and tensors of the files that have them. whole 1: each must have them,
+ * and of a folder config.json, tokenizer and all other side files are held against theirs, too. out
+ * may be NULL. Hashes find damage; who can write a file can write its hashes. Errors: FORMAT (names
+ * file, tensor, the hash that was found and the one that was expected, or says that there is none),
+ * ARGUMENT, IO, MEMORY, INTERRUPTED.
+ */
+S24_API s24_status s24_checkpoint_verify(s24_verified *out, s24_ctx *ctx,
+                                         const s24_checkpoint *checkpoint, int whole);
+
 /*
  * Which tensors the 2:4 commands touch: 1 if selected. include and exclude are globs over names,
  * separated by commas (* ? [a-z] [!a-z]; * matches dots too). exclude wins; NULL: nothing is
@@ -134,7 +152,8 @@ S24_API s24_status s24_tensor_check_sides(s24_ctx *ctx, const s24_checkpoint *ch
  * commit leaves nothing. What a writer leaves that is killed, the next one that writes in that
  * folder removes and logs: a lock next to it (flock), not a number of a process, says that it is
  * left. The output may be the very file or folder that is read: opts.force is needed, and an open
- * checkpoint keeps what it has mapped. What is rewritten or copied of opts.model has the mode of
+ * checkpoint keeps what it has mapped. Hashes of all that is written go into the metadata, for
+ * s24_checkpoint_verify. What is rewritten or copied of opts.model has the mode of
  * the file that it comes from, whatever the umask; other files have a new file's mode.
  */
 typedef struct s24_writer s24_writer;
@@ -254,7 +273,8 @@ typedef struct s24_convert_report {
 /* "sparse24", "dense", "compressed-tensors" and "torch", by index; NULL past the end. */
 S24_API const char *s24_convert_target(int index);
 /*
- * Writes a checkpoint anew in another library's form or in ours. What it reads: dense tensors,
+ * Writes a checkpoint anew in another library's form or in ours, after s24_checkpoint_verify of
+ * what has hashes. What it reads: dense tensors,
  * packed ones of ours, and the schemes of s24_checkpoint_scheme. What it writes: "sparse24": 2:4
  * weights packed, integers with symmetric scales a row or for 64 or 128 columns as such, both as
  * they are stored; "dense": floats; "compressed-tensors": 2:4 weights as sparse-24-bitmask, in

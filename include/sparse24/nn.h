@@ -121,6 +121,8 @@ typedef struct s24_model_opts {
        CPU they run as with dtype i8, and 2:4 layers that are not named in the dtype that their
        weights have. Not with dtype and quantize. NULL: by dtype. */
     const char *layer_dtypes;
+    /* 1: s24_checkpoint_verify, of the whole checkpoint, comes first. */
+    int verify;
 } s24_model_opts;
 
 typedef struct s24_model_info {

@@ -226,6 +226,7 @@ s24_status s24_checkpoint_convert(s24_convert_report *report, s24_ctx *ctx,
             "s24_convert_opts.dtype is %s, f32, f16 or bf16 is expected",
             s24_dtype_name(known.dtype));
     j.dtype = known.dtype;
+    TRY(s24_checkpoint_verify(NULL, ctx, in, 0));
     const s24_status status = convert(&j, in, out, known.force);
     if (status == S24_OK && report) *report = j.report;
     return status;

@@ -386,6 +386,7 @@ static s24_status load_with(s24_model **out, s24i_loader *l, const s24_model_opt
     *out = NULL;
     REQUIRE(l->ctx, l->checkpoint, S24_ERROR_ARGUMENT, "checkpoint is NULL");
     TRY(s24i_model_opts_read(&l->opts, l->ctx, opts));
+    if (l->opts.verify) TRY(s24_checkpoint_verify(NULL, l->ctx, l->checkpoint, 1));
     return load(out, l);
 }
 
