@@ -2,7 +2,17 @@
 # What Debian's packages have beside what is installed: documents and compressed pages. They have no
 # RUNPATH, as their libraries lie where the loader looks anyway. CPack runs this when the files of each
 # component lie in a folder of their own.
+#
+# With SOURCE_DATE_EPOCH every file of every package is of that time, so that two builds give the
+# same bytes.
+function(date_all)
+  if(DEFINED ENV{SOURCE_DATE_EPOCH})
+    execute_process(COMMAND find ${CPACK_TEMPORARY_INSTALL_DIRECTORY} -exec
+      touch --no-dereference --date=@$ENV{SOURCE_DATE_EPOCH} {} + COMMAND_ERROR_IS_FATAL ANY)
+  endif()
+endfunction()
 if(NOT CPACK_GENERATOR STREQUAL "DEB")
+  date_all()
   return()
 endif()
 string(TIMESTAMP day "%a, %d %b %Y %H:%M:%S +0000" UTC)
@@ -38,3 +48,4 @@ foreach(pair ${CPACK_S24_PACKAGES})
     endif()
   endforeach()
 endforeach()
+date_all()

@@ -37,6 +37,15 @@ class Configure(unittest.TestCase):
             "(oneDNN or a CBLAS brings it; Debian: libdnnl-dev)",
             "Left out: JPEG images (libjpeg's jpeglib.h brings them; Debian: libjpeg62-turbo-dev)"])
 
+    def test_a_big_endian_machine(self):
+        with tempfile.NamedTemporaryFile("w", suffix=".cmake") as after_project:
+            after_project.write("set(CMAKE_C_BYTE_ORDER BIG_ENDIAN)\n")
+            after_project.flush()
+            done = self.configure("-DS24_NN=OFF", f"-DCMAKE_PROJECT_INCLUDE={after_project.name}")
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn("sparse24 runs on little-endian machines alone",
+                      " ".join(done.stderr.split()))
+
     def test_cuda_that_cannot_be(self):
         done = self.configure("-DS24_NN=OFF", "-DS24_CUDA=ON", "-DS24_NVCC=/bin/false",
                               "-DS24_SANITIZE=address")

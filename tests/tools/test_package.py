@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs CPack on the build: which packages it makes for Debian, what is in each, what each needs; and
 a tarball whose program runs wherever it is unpacked."""
+import filecmp
 import os
 import pathlib
 import re
@@ -36,13 +37,25 @@ class Package(unittest.TestCase):
     def setUpClass(cls):
         cls.folder = pathlib.Path(tempfile.mkdtemp())
         cls.addClassCleanup(shutil.rmtree, cls.folder)
-        cls.cpack = run("cpack", "-B", cls.folder, cwd=BUILD)
+        cls.cpack = cls.pack(cls.folder)
         cls.debs = {path.name.split("_")[0]: path for path in cls.folder.glob("*.deb")}
         cls.roots = {}
         (cls.folder / "roots").mkdir()
         for name, path in cls.debs.items():
             cls.roots[name] = cls.folder / "roots" / name
             run("dpkg-deb", "-R", path, cls.roots[name])
+
+    @staticmethod
+    def pack(folder):
+        return run("cpack", "-B", folder, cwd=BUILD,
+                   env=dict(os.environ, SOURCE_DATE_EPOCH="1700000000"))
+
+    def test_the_same_bytes_twice(self):
+        with tempfile.TemporaryDirectory() as folder:
+            self.assertEqual(self.pack(folder).returncode, 0)
+            for path in [*self.debs.values(), *self.folder.glob("*.tar.gz")]:
+                with self.subTest(path.name):
+                    self.assertTrue(filecmp.cmp(path, pathlib.Path(folder) / path.name, False))
 
     def setUp(self):
         self.assertEqual(self.cpack.returncode, 0, self.cpack.stdout + self.cpack.stderr)

@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""sparse24.cdx.json of the build folder has the members that CycloneDX 1.5 wants, and names every
+library that what was built asks the loader for."""
+import json
+import os
+import pathlib
+import re
+import unittest
+
+import elf
+
+SOURCE = pathlib.Path(os.environ["S24_SOURCE"])
+BUILD = pathlib.Path(os.environ["S24_BUILD"])
+BOM = json.loads((BUILD / "sparse24.cdx.json").read_text())
+# Parts of glibc, of the compiler and its sanitizers, and ours.
+OWN = re.compile(r"(libm|libc|libdl|libpthread|ld-linux-.*|libgcc_s|lib[atu]+b?san|libubsan|"
+                 r"libsparse24(-nn|-cuda)?)\.so")
+
+
+class Bom(unittest.TestCase):
+    def properties(self, component):
+        return {p["name"]: p["value"] for p in component["properties"]}
+
+    def test_members_that_the_schema_requires(self):
+        self.assertEqual((BOM["bomFormat"], BOM["specVersion"]), ("CycloneDX", "1.5"))
+        self.assertGreaterEqual(BOM["version"], 1)
+        self.assertLessEqual(BOM.keys(),
+                             {"bomFormat", "specVersion", "version", "metadata", "components",
+                              "dependencies"})
+        for component in [BOM["metadata"]["component"], *BOM["components"]]:
+            with self.subTest(component.get("name")):
+                self.assertIn(component["type"], ("library", "application"))
+                self.assertTrue(component["name"])
+                self.assertLessEqual(component.keys(),
+                                     {"type", "bom-ref", "name", "version", "scope", "licenses",
+                                      "properties"})
+                self.assertIn(component.get("scope", "required"), ("required", "optional"))
+                (licence,) = component["licenses"]
+                self.assertTrue(licence.get("expression") or licence["license"]["name"])
+                self.assertNotEqual(component.get("version"), "")
+
+    def test_references_are_of_components(self):
+        names = [c["bom-ref"] for c in [BOM["metadata"]["component"], *BOM["components"]]]
+        self.assertEqual(len(names), len(set(names)))
+        for entry in BOM["dependencies"]:
+            self.assertIn(entry["ref"], names)
+            self.assertLessEqual(set(entry["dependsOn"]), set(names))
+
+    def test_version(self):
+        header = (SOURCE / "include/sparse24/sparse24.h").read_text()
+        self.assertEqual(BOM["metadata"]["component"]["version"],
+                         re.search(r'S24_VERSION +"(.*)"', header).group(1))
+
+    def test_what_is_linked_is_named(self):
+        named = tuple(self.properties(c)["sparse24:file"] for c in BOM["components"]
+                      if self.properties(c)["sparse24:file"])
+        for file in ("sparse24", "libsparse24.so", "libsparse24-nn.so", "libsparse24-cuda.so.0"):
+            if not (BUILD / file).exists():
+                continue
+            for needed in elf.Elf(BUILD / file).dynamic_texts(elf.DT_NEEDED):
+                with self.subTest(file=file, needed=needed):
+                    self.assertTrue(OWN.match(needed) or needed.startswith(named))
+
+
+if __name__ == "__main__":
+    unittest.main()
