@@ -332,6 +332,23 @@ int s24i_checkpoint_has(const s24_checkpoint *checkpoint, const void *from)
     return shard_of(checkpoint, from) != NULL;
 }
 
+static void forget(const s24_checkpoint *checkpoint, const void *part, size_t bytes)
+{
+    const char *from = part;
+    if (from && shard_of(checkpoint, from)) s24i_map_forget(&from, from + bytes);
+}
+
+void s24i_checkpoint_forget(const s24_checkpoint *checkpoint, const s24_tensor *tensor)
+{
+    const size_t codes =
+        tensor->indices ? (size_t)(tensor->shape[0] * ((tensor->shape[1] + 7) / 8)) : 0;
+    const size_t scales = tensor->bits ? data_bytes(tensor) : 0;
+    forget(checkpoint, tensor->data, tensor->bytes);
+    forget(checkpoint, tensor->stream, tensor->bytes);
+    forget(checkpoint, tensor->values, tensor->bytes - codes - scales);
+    forget(checkpoint, tensor->indices, codes);
+}
+
 s24_status s24i_checkpoint_map(s24i_map *map, const void **data, s24_ctx *ctx,
                                const s24_checkpoint *checkpoint, const void *from, size_t bytes,
                                int at_once)

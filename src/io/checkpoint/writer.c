@@ -131,6 +131,14 @@ static s24_status find_expected(s24i_part **out, s24_writer *writer, const char 
     return S24_OK;
 }
 
+/* What the model has under that name was read for what is written: a walk over a model holds the
+   pages of few tensors at a time. */
+static void forget_source(const s24_writer *writer, const char *name)
+{
+    const s24_tensor *tensor = s24_checkpoint_find(writer->model, name);
+    if (tensor) s24i_checkpoint_forget(writer->model, tensor);
+}
+
 static s24_status write_part(s24_writer *writer, const char *name, const char *suffix,
                              const void *data)
 {
@@ -141,6 +149,7 @@ static s24_status write_part(s24_writer *writer, const char *name, const char *s
                       file->begin + part->offset));
     part->hash = s24i_xxh3(data, part->bytes);
     part->is_written = 1;
+    forget_source(writer, name);
     return S24_OK;
 }
 
