@@ -59,14 +59,16 @@ static int is_folder(const char *path)
 static s24_status list_folder(list *l, const char *folder, int folders)
 {
     s24_status status = S24_OK;
-    const struct dirent *entry;
+    const char *name;
     const int64_t first = l->count;
     DIR *dir = opendir(folder);
     if (!dir) return s24i_fail_errno(l->ctx, "open", folder);
-    while (status == S24_OK && (entry = readdir(dir))) {
+    while (status == S24_OK) {
         char *path;
-        if (entry->d_name[0] == '.' || (!folders && !is_jpeg(entry->d_name))) continue;
-        status = s24i_join_path(&path, l->ctx, folder, entry->d_name);
+        status = s24i_next_name(&name, l->ctx, dir, folder);
+        if (status != S24_OK || !name) break;
+        if (*name == '.' || (!folders && !is_jpeg(name))) continue;
+        status = s24i_join_path(&path, l->ctx, folder, name);
         if (status != S24_OK) break;
         if (folders && !is_folder(path))
             s24_ctx_free(l->ctx, path);

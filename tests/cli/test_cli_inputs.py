@@ -165,7 +165,7 @@ class Inputs(Scratch):
         if done.returncode == 99:
             self.skipTest("root may look into every folder here")
         self.assertEqual(done.returncode, 3)
-        self.assertIn("cannot look into model: Permission denied", done.stderr)
+        self.assertIn("cannot look for model/model.safetensors: Permission denied", done.stderr)
 
     def test_weights_of_f64_are_named(self):
         sentence = (rf"tensor {WEIGHT} is f64; a weight is expected to be f32, f16, bf16, i8, "

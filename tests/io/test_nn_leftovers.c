@@ -142,6 +142,16 @@ static void what_looks_like_ours_stays(void **state)
     assert_int_equal(io_count_entries(io_path("alike")), 6);
 }
 
+/* A lock whose writer was killed before it could say whose it is has no temporary. */
+static void a_lock_that_says_nothing_goes(void **state)
+{
+    (void)state;
+    assert_int_equal(mkdir(io_path("mute"), 0700), 0);
+    io_write_text(io_path("mute/" NAME ".lock"), "");
+    assert_int_equal(write_once(io_path("mute/out")), 0);
+    assert_int_equal(io_count_entries(io_path("mute")), 1);
+}
+
 /* A lock's file that is right but held, then let go. */
 static void a_held_lock_is_believed(void **state)
 {
@@ -198,6 +208,7 @@ int main(void)
         cmocka_unit_test(killed_writers_are_cleaned_up_after),
         cmocka_unit_test(only_the_dead_are_swept),
         cmocka_unit_test(what_looks_like_ours_stays),
+        cmocka_unit_test(a_lock_that_says_nothing_goes),
         cmocka_unit_test(a_held_lock_is_believed),
         cmocka_unit_test(folders_of_callers),
     };

@@ -132,12 +132,13 @@ static s24_status read_template(s24_chat *chat, const s24i_config *config, const
     char *path;
     const char *text = template_of(config);
     TRY(s24i_join_path(&path, chat->ctx, folder, file_name));
-    s24_status status;
-    if (access(path, F_OK) == 0)
+    int is_there;
+    s24_status status = s24i_path_is_there(&is_there, chat->ctx, path);
+    if (status == S24_OK && is_there)
         status = recognise_file(chat, path);
-    else if (text)
+    else if (status == S24_OK && text)
         status = recognise(chat, text, config->file);
-    else
+    else if (status == S24_OK)
         status = s24_ctx_fail(chat->ctx, S24_ERROR_IO,
                               "%s: the folder has no chat template, in %s or as %s", folder,
                               config_name, file_name);

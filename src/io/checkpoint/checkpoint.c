@@ -202,12 +202,15 @@ static s24_status open_torch_folder(s24_checkpoint *checkpoint)
 {
     s24_ctx *ctx = checkpoint->ctx;
     s24_status status;
+    int is_single, is_index;
     char *single = NULL, *index = NULL;
     TRY_DONE(s24i_join_path(&single, ctx, checkpoint->folder, S24I_TORCH_FILE));
     TRY_DONE(s24i_join_path(&index, ctx, checkpoint->folder, S24I_TORCH_INDEX));
-    if (checkpoint->takes_torch && access(single, F_OK) == 0)
+    TRY_DONE(s24i_path_is_there(&is_single, ctx, single));
+    TRY_DONE(s24i_path_is_there(&is_index, ctx, index));
+    if (checkpoint->takes_torch && is_single)
         status = open_file(checkpoint, single);
-    else if (checkpoint->takes_torch && access(index, F_OK) == 0)
+    else if (checkpoint->takes_torch && is_index)
         status = open_index(checkpoint, index);
     else
         status = s24i_fail_weightless(ctx, checkpoint->folder);
@@ -221,17 +224,15 @@ static s24_status open_folder(s24_checkpoint *checkpoint)
 {
     s24_ctx *ctx = checkpoint->ctx;
     s24_status status;
+    int is_single, is_index;
     char *single = NULL, *index = NULL;
     TRY_DONE(s24i_join_path(&single, ctx, checkpoint->folder, S24I_SINGLE_FILE));
     TRY_DONE(s24i_join_path(&index, ctx, checkpoint->folder, S24I_INDEX_FILE));
-    if (access(single, F_OK) == 0)
-        status = open_file(checkpoint, single);
-    else if (access(index, F_OK) == 0)
-        status = open_index(checkpoint, index);
-    else if (errno != ENOENT)
-        status = s24i_fail_errno(ctx, "look into", checkpoint->folder);
-    else
-        status = open_torch_folder(checkpoint);
+    TRY_DONE(s24i_path_is_there(&is_single, ctx, single));
+    TRY_DONE(s24i_path_is_there(&is_index, ctx, index));
+    status = is_single  ? open_file(checkpoint, single)
+             : is_index ? open_index(checkpoint, index)
+                        : open_torch_folder(checkpoint);
 done:
     s24_ctx_free(ctx, single);
     s24_ctx_free(ctx, index);

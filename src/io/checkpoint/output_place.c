@@ -2,6 +2,7 @@
 /* Where an output may go: nothing that is not a model's is replaced, nor what is being read. */
 #define _XOPEN_SOURCE 700 /* realpath */
 #include <dirent.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -29,9 +30,12 @@ static s24_status check_replaceable(s24_ctx *ctx, const char *path)
     int is_repository = 0, is_model = 0;
     for (int i = 0; i < 4; i++) {
         char *file;
+        int is_there;
         TRY(s24i_join_path(&file, ctx, path, files[i]));
-        *(i ? &is_model : &is_repository) |= access(file, F_OK) == 0;
+        const s24_status status = s24i_path_is_there(&is_there, ctx, file);
         s24_ctx_free(ctx, file);
+        TRY(status);
+        *(i ? &is_model : &is_repository) |= is_there;
     }
     REQUIRE(ctx, !is_repository, S24_ERROR_EXISTS,
             "%s is a git repository, which replacing it would remove; write to another folder",
@@ -73,8 +77,12 @@ static s24_status check_not_above(s24_ctx *ctx, const char *path, const char *mo
 static s24_status check_existing(char **path, s24_ctx *ctx, const s24i_place *what)
 {
     struct stat info;
-    if (lstat(*path, &info) != 0) return S24_OK;
+    if (lstat(*path, &info) != 0)
+        return errno == ENOENT || errno == ENOTDIR ? S24_OK
+                                                   : s24i_fail_errno(ctx, "look for", what->path);
     const int is_broken = stat(*path, &info) != 0;
+    if (is_broken && errno != ENOENT && errno != ELOOP)
+        return s24i_fail_errno(ctx, "look for", what->path);
     REQUIRE(ctx, what->force, S24_ERROR_EXISTS, "%s %s and may not be replaced", what->path,
             is_broken ? "is a link to nothing" : "exists");
     if (is_broken) return S24_OK; /* renamed over */

@@ -9,6 +9,7 @@
  */
 #define _XOPEN_SOURCE 700 /* realpath */
 #include <dirent.h>
+#include <errno.h>
 #include <fnmatch.h>
 #include <limits.h>
 #include <stdio.h>
@@ -100,7 +101,9 @@ static s24_status copy_entry(const copying *c, const char *from, const char *to,
     }
     const int is_link = S_ISLNK(info.st_mode);
     /* What is neither a file nor a link to one (a socket, a broken link) is not a model's. */
-    if (stat(from, &info) != 0 || !S_ISREG(info.st_mode)) return S24_OK;
+    if (stat(from, &info) != 0)
+        return errno == ENOENT || errno == ELOOP ? S24_OK : s24i_fail_errno(c->ctx, "read", from);
+    if (!S_ISREG(info.st_mode)) return S24_OK;
     if (is_link) TRY(follows(&is_followed, real, c, from));
     if (is_followed) return copy_file(c, from, to);
     s24_ctx_log(c->ctx, S24_LOG_WARNING,
@@ -111,18 +114,19 @@ static s24_status copy_entry(const copying *c, const char *from, const char *to,
 static s24_status copy_entries(DIR *entries, const copying *c, const char *from, const char *to,
                                int depth)
 {
-    for (struct dirent *entry; (entry = readdir(entries)) != NULL;) {
+    for (const char *name;;) {
         char *source = NULL, *target = NULL;
-        if (!is_side_file(entry->d_name, depth)) continue;
-        s24_status status = s24i_join_path(&source, c->ctx, from, entry->d_name);
-        if (status == S24_OK) status = s24i_join_path(&target, c->ctx, to, entry->d_name);
+        TRY(s24i_next_name(&name, c->ctx, entries, from));
+        if (!name) return S24_OK;
+        if (!is_side_file(name, depth)) continue;
+        s24_status status = s24i_join_path(&source, c->ctx, from, name);
+        if (status == S24_OK) status = s24i_join_path(&target, c->ctx, to, name);
         if (status == S24_OK) status = copy_entry(c, source, target, depth);
         s24_ctx_free(c->ctx, source);
         s24_ctx_free(c->ctx, target);
         TRY(status);
         TRY(s24_ctx_progress(c->ctx, "copying side files", 0, 1));
     }
-    return S24_OK;
 }
 
 static s24_status copy_folder(const copying *c, const char *from, const char *to, int depth)

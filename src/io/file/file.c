@@ -101,6 +101,21 @@ s24_status s24i_fail_errno(s24_ctx *ctx, const char *verb, const char *path)
     return s24_ctx_fail(ctx, status, "cannot %s %s: %s", verb, path, reason);
 }
 
+s24_status s24i_next_name(const char **name, s24_ctx *ctx, DIR *entries, const char *folder)
+{
+    errno = 0;
+    const struct dirent *entry = readdir(entries);
+    *name = entry ? entry->d_name : NULL;
+    return entry || !errno ? S24_OK : s24i_fail_errno(ctx, "read", folder);
+}
+
+s24_status s24i_path_is_there(int *is_there, s24_ctx *ctx, const char *path)
+{
+    *is_there = access(path, F_OK) == 0;
+    if (*is_there || errno == ENOENT || errno == ENOTDIR) return S24_OK;
+    return s24i_fail_errno(ctx, "look for", path);
+}
+
 /* Maps bytes (over 0) of an open file from a page's start on. */
 static s24_status map_pages(s24i_map *out, s24_ctx *ctx, int fd, size_t start, size_t bytes,
                             int flags, const char *path)

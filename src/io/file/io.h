@@ -9,6 +9,7 @@
 #ifndef S24_IO_FILE_IO_H
 #define S24_IO_FILE_IO_H
 
+#include <dirent.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -37,6 +38,11 @@ int s24i_ends_with(const char *text, const char *suffix);
 
 /* Fails with "cannot VERB PATH: what errno says": IO, or MEMORY for ENOMEM. */
 s24_status s24i_fail_errno(s24_ctx *ctx, const char *verb, const char *path);
+
+/* The next name in an open folder; NULL: there is no more. IO. */
+s24_status s24i_next_name(const char **name, s24_ctx *ctx, DIR *entries, const char *folder);
+/* Is there something at a path? IO, where the system does not say. */
+s24_status s24i_path_is_there(int *is_there, s24_ctx *ctx, const char *path);
 
 /* A name out of a file, cut to a bearable length and escaped as by s24_text_escape, for a sentence:
    s24_ctx_fail(ctx, …, "%s", s24i_show(name).text). */

@@ -3,10 +3,11 @@
  * Temporary outputs, and the ones that killed writers left. What must stay true:
  *
  * A writer locks its lock's file before it writes into it whose it is, and a sweeper removes
- * nothing but what such a file names after it has got the lock: so a lock that is made but not yet
- * locked is left alone, and of two sweepers the second finds nothing. Where locks may hold for one
- * machine alone (file systems that are shared), a lock of another machine, or of before this one's
- * start, says nothing. What is another user's stays.
+ * nothing but what such a file names after it has got the lock, so that of two sweepers the second
+ * finds nothing. A lock that is free and empty has no temporary yet and goes alone; the writer
+ * whose own one went before it was locked makes another. Where locks may hold for one machine alone
+ * (file systems that are shared), a lock of another machine, or of before this one's start, says
+ * nothing. What is another user's stays.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -94,9 +95,12 @@ static void remove_leftover(s24_ctx *ctx, const char *lock, int fd)
     int64_t bytes = 0;
     const char *name = s24i_base_name(lock);
     const int length = (int)(strlen(lock) - (sizeof LOCK - 1));
-    if (fstat(fd, &info) != 0 || !is_mine(&info) || !is_ours(fd, name)) return;
+    if (fstat(fd, &info) != 0 || !is_mine(&info)) return;
+    const int says_nothing = info.st_size == 0 && is_local(fd);
+    if (!says_nothing && !is_ours(fd, name)) return;
     if (snprintf(path, sizeof path, "%.*s", length, lock) >= (int)sizeof path) return;
     if (lstat(path, &info) == 0) {
+        if (says_nothing) return;
         if (!is_mine(&info)) return;
         const int is_gone = s24i_remove_tree(path, &bytes);
         s24_ctx_log(ctx, S24_LOG_INFO, "%s %s, left by a writer that was killed (%.1f MB)",
@@ -148,13 +152,22 @@ void s24i_temporary_leave(s24i_temporary *temporary)
     temporary->path = NULL;
 }
 
+/* Lets the lock go, whose file stays: what is left is for the next writer to remove. */
+static void abandon(s24i_temporary *temporary)
+{
+    s24_ctx_log(temporary->ctx, S24_LOG_WARNING, "an unfinished or replaced output remains at %s",
+                temporary->path);
+    if (!temporary->lock) return;
+    close(temporary->lock_fd);
+    s24_ctx_free(temporary->ctx, temporary->lock);
+    temporary->lock = NULL;
+}
+
 void s24i_temporary_end(s24i_temporary *temporary)
 {
     int64_t bytes = 0;
     if (!temporary->path) return;
-    if (!s24i_remove_tree(temporary->path, &bytes))
-        s24_ctx_log(temporary->ctx, S24_LOG_WARNING,
-                    "an unfinished or replaced output remains at %s", temporary->path);
+    if (!s24i_remove_tree(temporary->path, &bytes)) abandon(temporary);
     s24i_temporary_leave(temporary);
 }
 
@@ -180,16 +193,34 @@ static s24_status name_it(s24i_temporary *out, s24_ctx *ctx, const char *path)
     return status;
 }
 
+/* Makes the lock's file and locks it; 0: a sweeper was there in between. *fd is −1 where it cannot
+   be. */
+static int make_lock(int *fd, const char *path)
+{
+    struct stat info = {.st_nlink = 1};
+    *fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (*fd < 0) return 1;
+    const int is_locked = flock(*fd, LOCK_EX | LOCK_NB) == 0;
+    const int is_held = !is_locked && errno == EWOULDBLOCK;
+    if (is_locked && (fstat(*fd, &info) != 0 || info.st_nlink > 0)) return 1;
+    unlink(path);
+    close(*fd);
+    *fd = -1;
+    return !is_held && info.st_nlink > 0;
+}
+
 /* Takes the lock; where that cannot be, the temporary has none. */
 static void lock_it(s24i_temporary *temporary)
 {
+    enum { TIMES = 3 };
     char boot[BOOT + 1], mark[MARK];
-    const int fd = open(temporary->lock, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    int fd = -1;
+    for (int i = 0; i < TIMES && !make_lock(&fd, temporary->lock); i++)
+        ;
     read_boot(boot);
     const size_t bytes = write_mark(mark, s24i_base_name(temporary->path), boot);
     temporary->lock_fd = fd;
-    if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0 && write(fd, mark, bytes) == (ssize_t)bytes)
-        return;
+    if (fd >= 0 && write(fd, mark, bytes) == (ssize_t)bytes) return;
     if (fd >= 0) {
         unlink(temporary->lock);
         close(fd);
@@ -230,7 +261,7 @@ s24_status s24_temporary_create(s24_temporary **out, s24_ctx *ctx, const char *p
             "the path of a temporary's parent is empty");
     TRY(s24i_zeroed(&temporary, ctx, sizeof *temporary));
     temporary->ctx = ctx;
-    s24_status status = s24i_join_path(&beside, ctx, parent, "-");
+    s24_status status = s24i_join_path(&beside, ctx, parent, "");
     if (status == S24_OK)
         status = s24i_temporary_create(&temporary->folder, NULL, ctx, beside, 0700);
     s24_ctx_free(ctx, beside);

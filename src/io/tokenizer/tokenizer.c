@@ -13,9 +13,9 @@ static s24_status is_there(int *there, s24_ctx *ctx, const char *folder, const c
 {
     char *path;
     TRY(s24i_join_path(&path, ctx, folder, name));
-    *there = access(path, F_OK) == 0;
+    const s24_status status = s24i_path_is_there(there, ctx, path);
     s24_ctx_free(ctx, path);
-    return S24_OK;
+    return status;
 }
 
 /* The files a tokenizer is read from, by their names in a folder or, given alone, by their ends. */
