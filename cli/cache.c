@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Keeps what is measured once: JSON files in sparse24/ of the user's folder for caches, named by
- * what they depend on. Each is written under a temporary name, then renamed.
+ * what they depend on. Each is written in a temporary folder, then renamed.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -69,20 +69,20 @@ static int make_folders(const char *path)
 
 int cli_cache_write(cli_app *cli, const char *path, json_t *key, json_t *content)
 {
-    char temporary[CLI_CACHE_PATH + 64];
+    cli_output output = {0};
     json_t *file = cli_json();
     json_object_set_new(file, "key", key);
     json_object_update(file, content);
     json_decref(content);
-    snprintf(temporary, sizeof temporary, "%s.%ld", path, (long)getpid());
     errno = 0;
     int ok = cli_json_is_whole() && make_folders(path) &&
-             json_dump_file(file, temporary, JSON_COMPACT) == 0 && rename(temporary, path) == 0;
-    if (!ok) {
+             cli_output_name(cli, &output, path) == S24_OK &&
+             json_dump_file(file, output.temporary, JSON_COMPACT) == 0 &&
+             rename(output.temporary, path) == 0;
+    if (!ok)
         cli_note(cli, "%s could not be written (%s); the next call measures again", path,
                  errno ? strerror(errno) : "no memory");
-        unlink(temporary);
-    }
+    s24_temporary_destroy(output.folder);
     json_decref(file);
     return ok;
 }

@@ -286,7 +286,10 @@ json_t *cli_json_read(const char *text);
 /* Reads JSON that may hold any text, U+0000 too; why, of JSON_ERROR_TEXT_LENGTH bytes, says what
    was wrong. */
 json_t *cli_json_read_bytes(const char *text, size_t bytes, char *why);
+json_t *cli_json_read_stream(FILE *file);
 json_t *cli_json_read_file(const char *path);
+/* Reads a file that must be there and be JSON; says what is wrong. */
+int cli_json_need(cli_app *cli, json_t **value, const char *path);
 /* Begins an object, {"version": 1}, to be filled; what cannot be is seen when it is printed. */
 json_t *cli_json(void);
 /* Makes a number, or null of what is none (NaN, Inf). */
@@ -325,10 +328,16 @@ int cli_may_make(cli_app *cli, const char *path);
 typedef struct cli_output {
     FILE *file;
     const char *path;
+    s24_temporary *folder; /* the file is in it */
     char temporary[4096];
 } cli_output;
+/* Makes a temporary folder next to a path, and the name of a file in it. s24_ctx_error says why
+   not. */
+s24_status cli_output_name(cli_app *cli, cli_output *output, const char *path);
 /* Refuses what cli_may_write refuses. */
 int cli_output_open(cli_app *cli, cli_output *output, const char *path);
+/* Replaces what is there. */
+int cli_output_replace(cli_app *cli, cli_output *output, const char *path);
 /* Puts the file in its place, or says what failed and leaves nothing. */
 int cli_output_commit(cli_app *cli, cli_output *output);
 /* Makes a new folder under $TMPDIR. */

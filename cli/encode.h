@@ -68,9 +68,10 @@ typedef struct npy_array {
     const void *data;  /* [rows, cols] */
     int64_t rows, cols;
     size_t element; /* bytes */
+    int replaces;   /* what is there */
 } npy_array;
 void npy_header(char header[NPY_HEADER], const char *descr, int64_t rows, int64_t cols);
-/* Writes a file that is not there yet. */
+/* Writes a file that, unless it replaces one, is not there yet. */
 int npy_write(cli_app *cli, const char *path, const npy_array *array);
 
 #define ENCODE_DTYPE(type)                                                                         \

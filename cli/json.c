@@ -91,12 +91,17 @@ json_t *cli_json_read_bytes(const char *text, size_t bytes, char *why)
     return value;
 }
 
+json_t *cli_json_read_stream(FILE *file)
+{
+    source from = {.file = file};
+    return read_source(&from, 0, NULL);
+}
+
 json_t *cli_json_read_file(const char *path)
 {
-    source from = {.file = fopen(path, "r")};
-    if (!from.file) return NULL;
-    json_t *value = read_source(&from, 0, NULL);
-    fclose(from.file);
+    FILE *file = fopen(path, "r");
+    json_t *value = file ? cli_json_read_stream(file) : NULL;
+    if (file) fclose(file);
     return value;
 }
 

@@ -105,7 +105,7 @@ static int write_json(cli_app *cli, const char *path, const json_t *object)
 {
     cli_output output;
     if (!cli_json_is_whole()) return cli_fail(cli, CLI_IO, "out of memory for %s", path);
-    int code = cli_output_open(cli, &output, path);
+    const int code = cli_output_replace(cli, &output, path);
     if (code != CLI_OK) return code;
     json_dumpf(object, output.file, JSON_INDENT(1));
     fputc('\n', output.file);
@@ -123,9 +123,9 @@ static int is_option(const cli_command *command, const char *name)
 
 static int compare(const stage_folder *f, const char *path, json_t *settings)
 {
-    json_t *before = cli_json_read_file(path), *value;
+    json_t *before, *value;
     const char *key, *name = f->cli->command->name;
-    int code = before ? CLI_OK : cli_fail(f->cli, CLI_FORMAT, "%s is not JSON", path);
+    int code = cli_json_need(f->cli, &before, path);
     json_object_foreach (settings, key, value) {
         if (code == CLI_OK && !json_equal(value, json_object_get(before, key)))
             code = cli_fail(f->cli, CLI_USAGE,
@@ -135,6 +135,15 @@ static int compare(const stage_folder *f, const char *path, json_t *settings)
     }
     json_decref(before);
     return code;
+}
+
+/* Removes a folder in which there is nothing but what a run left that was killed at its start. */
+static int remove_empty(const stage_folder *f, const char *path)
+{
+    cli_output swept;
+    if (rmdir(f->path) == 0) return 1;
+    if (cli_output_name(f->cli, &swept, path) == S24_OK) s24_temporary_destroy(swept.folder);
+    return rmdir(f->path) == 0;
 }
 
 int stage_folder_open(const stage_folder *f, json_t *settings)
@@ -148,7 +157,7 @@ int stage_folder_open(const stage_folder *f, json_t *settings)
         return cli_fail(f->cli, CLI_IO, "%s: %s", f->path, strerror(errno));
     snprintf(path, sizeof path, "%s/%s.json", f->path, name);
     const int is_ours = access(path, F_OK) == 0;
-    if (!is_new && !is_ours && rmdir(f->path) != 0)
+    if (!is_new && !is_ours && !remove_empty(f, path))
         return cli_fail(f->cli, CLI_IO, "%s exists and is no %s's folder", f->path, name);
     if (!is_ours && !is_new && mkdir(f->path, 0777) != 0)
         return cli_fail(f->cli, CLI_IO, "%s: %s", f->path, strerror(errno));

@@ -42,7 +42,7 @@ int npy_write(cli_app *cli, const char *path, const npy_array *array)
 {
     char header[NPY_HEADER];
     cli_output output;
-    int code = cli_output_open(cli, &output, path);
+    int code = (array->replaces ? cli_output_replace : cli_output_open)(cli, &output, path);
     if (code != CLI_OK) return code;
     npy_header(header, array->descr, array->rows, array->cols);
     fwrite(header, 1, NPY_HEADER, output.file);
@@ -52,7 +52,7 @@ int npy_write(cli_app *cli, const char *path, const npy_array *array)
 
 static int save_npy(cli_app *cli, const char *path, const embedded *e)
 {
-    const npy_array array = {"<f4", e->vectors, e->count, e->width, sizeof *e->vectors};
+    const npy_array array = {"<f4", e->vectors, e->count, e->width, sizeof *e->vectors, 0};
     return npy_write(cli, path, &array);
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Runs sparse24 convert: a GGUF file, or a checkpoint that another library wrote, into a model
    folder of ours or of others, or an encoder into a graph of ONNX. */
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -141,9 +142,9 @@ static int convert_gguf(cli_app *cli, const struct convert_options *o)
         return cli_fail(cli, CLI_USAGE,
                         "--to %s is not of a GGUF file: convert it to dense, then that folder",
                         o->to);
+    if (stat(in, &info) != 0) return cli_fail(cli, CLI_IO, "%s: %s", in, strerror(errno));
     const int code = cli_status(cli, s24_gguf_convert(cli->ctx, in, out, &opts));
-    if (code != CLI_OK) return code;
-    return print_done(cli, stat(in, &info) == 0 ? (int64_t)info.st_size : 0, NULL);
+    return code == CLI_OK ? print_done(cli, (int64_t)info.st_size, NULL) : code;
 }
 
 static int convert_checkpoint(cli_app *cli, const struct convert_options *o)

@@ -66,8 +66,12 @@ static int map_array(cli_app *cli, stored_index *index, int which)
     npy_header(header, arrays[which].descr, index->count, cols);
     const size_t bytes = NPY_HEADER + (size_t)index->count * (size_t)cols * arrays[which].element;
     if ((size_t)about.st_size == bytes) a->pages = mmap(NULL, bytes, PROT_READ, MAP_PRIVATE, fd, 0);
+    const int reason = errno;
     close(fd);
-    if (a->pages == MAP_FAILED) a->pages = NULL;
+    if (a->pages == MAP_FAILED) {
+        a->pages = NULL;
+        return cli_fail(cli, CLI_IO, "cannot map %s: %s", path, strerror(reason));
+    }
     a->page_bytes = a->pages ? bytes : 0;
     if (!a->pages || memcmp(a->pages, header, NPY_HEADER) != 0)
         return cli_fail(cli, CLI_FORMAT,
@@ -158,8 +162,9 @@ int index_read(cli_app *cli, stored_index *index, const index_source *source, co
     char path[PATH_BYTES];
     index->count = -1;
     if (access(path_of(path, index, "index.json"), F_OK) != 0) return check_empty(cli, index);
-    json_t *object = cli_json_read_file(path);
-    int code = CLI_OK;
+    json_t *object;
+    int code = cli_json_need(cli, &object, path);
+    if (code != CLI_OK) return code;
     if (!json_is_object(object))
         code = cli_fail(cli, CLI_FORMAT, "%s is no JSON object", path);
     else if (!json_is_true(json_object_get(object, "whole")))
@@ -178,8 +183,7 @@ static int write_json(cli_app *cli, const stored_index *index, json_t *object)
 {
     char path[PATH_BYTES];
     cli_output output;
-    unlink(path_of(path, index, "index.json"));
-    int code = cli_output_open(cli, &output, path);
+    int code = cli_output_replace(cli, &output, path_of(path, index, "index.json"));
     if (code == CLI_OK) {
         if (json_dumpf(object, output.file, JSON_COMPACT) != 0 || !cli_json_is_whole())
             code = cli_fail(cli, CLI_IO, "out of memory for %s", path);
@@ -214,10 +218,13 @@ int index_write(cli_app *cli, const stored_index *index, const index_source *sou
     json_object_set_new(unfinished, "whole", json_false());
     int code = write_json(cli, index, unfinished);
     for (int i = 0; i < INDEX_ARRAYS && code == CLI_OK; i++) {
-        unlink(path_of(path, index, arrays[i].name));
-        const npy_array array = {arrays[i].descr, index->arrays[i].data, index->count,
-                                 cols_of(index, i), arrays[i].element};
-        if (i < array_count(index)) code = npy_write(cli, path, &array);
+        const npy_array array = {arrays[i].descr,   index->arrays[i].data, index->count,
+                                 cols_of(index, i), arrays[i].element,     1};
+        path_of(path, index, arrays[i].name);
+        if (i < array_count(index))
+            code = npy_write(cli, path, &array);
+        else
+            unlink(path);
     }
     return code == CLI_OK ? write_json(cli, index, index_json(index, source, probe)) : code;
 }

@@ -17,12 +17,21 @@ static int read_root(recipe_reader *rd, const yaml_node_t *root)
     return recipe_fail(rd, root, CLI_FORMAT, "no stage makes a model");
 }
 
-static int read_document(recipe_reader *rd, yaml_parser_t *parser)
+static int fail_load(recipe_reader *rd, const yaml_parser_t *parser, FILE *file)
 {
     const char *path = rd->recipe->path;
-    if (!yaml_parser_load(parser, &rd->document))
-        return cli_fail(rd->cli, CLI_FORMAT, "%s:%zu: %s", path, parser->problem_mark.line + 1,
-                        parser->problem ? parser->problem : "it cannot be read");
+    if (ferror(file)) return cli_fail(rd->cli, CLI_IO, "cannot read %s: %s", path, strerror(errno));
+    if (parser->error == YAML_MEMORY_ERROR)
+        return cli_fail(rd->cli, CLI_IO, "out of memory for %s", path);
+    return cli_fail(rd->cli, CLI_FORMAT, "%s:%zu: %s", path, parser->problem_mark.line + 1,
+                    parser->problem ? parser->problem : "it cannot be read");
+}
+
+static int read_document(recipe_reader *rd, yaml_parser_t *parser, FILE *file)
+{
+    const char *path = rd->recipe->path;
+    errno = 0;
+    if (!yaml_parser_load(parser, &rd->document)) return fail_load(rd, parser, file);
     const yaml_node_t *root = yaml_document_get_root_node(&rd->document);
     const int code = root ? read_root(rd, root)
                           : cli_fail(rd->cli, CLI_FORMAT, "%s: there is nothing in it", path);
@@ -41,7 +50,7 @@ int recipe_read(cli_app *cli, recipe *r)
         return cli_fail(cli, CLI_IO, "out of memory for %s", r->path);
     }
     yaml_parser_set_input_file(&parser, file);
-    const int code = read_document(&rd, &parser);
+    const int code = read_document(&rd, &parser, file);
     yaml_parser_delete(&parser);
     fclose(file);
     return code;
