@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is run with faults in it: models and files made for it, and a row for each command line.
+Models are tiny, so that a run takes some milliseconds."""
+import json
+import os
+import shutil
+
+import cli_data
+import gguf_data
+import test_cli_eval
+import tiny_bert
+from test_cli_train_ends import write_llama
+from test_cli_train_sets import randomise, write_squares
+
+LINES = ["read the file", "open a signal", "a line of the table", "sort and find"]
+RECIPE = """\
+stages:
+- prune: {method: magnitude}
+- pack
+measure:
+- sensitivity: {calibration: texts, patterns: '2:4'}
+"""
+
+
+def write_head(folder):
+    """A reranker: tiny_bert with a pooler and one class."""
+    tiny_bert.write(folder, qa=True)
+    path = folder / "model.safetensors"
+    tensors, _ = cli_data.read(path)
+    tensors = {name: (shape, cli_data.floats(raw)) for name, (_, shape, raw) in tensors.items()}
+    for old, new in (("qa_outputs", "classifier"),):
+        shape, values = tensors.pop(f"{old}.weight")
+        tensors[f"{new}.weight"] = ([1, shape[1]], values[:shape[1]])
+        tensors[f"{new}.bias"] = ([1], tensors.pop(f"{old}.bias")[1][:1])
+    width = tiny_bert.WIDTH
+    tensors["bert.pooler.dense.weight"] = ([width, width], [0.01 * (i % 17) for i in
+                                                            range(width * width)])
+    tensors["bert.pooler.dense.bias"] = ([width], [0.0] * width)
+    path.write_bytes(tiny_bert.safetensors(tensors))
+    config = json.loads((folder / "config.json").read_text())
+    config.update(architectures=["BertForSequenceClassification"], id2label={"0": "good"})
+    (folder / "config.json").write_text(json.dumps(config))
+    shutil.rmtree(folder / "1_Pooling")
+    (folder / "modules.json").unlink()
+
+
+def make(folder, run):
+    """The inputs of all rows; run(*words) runs the program there."""
+    tiny_bert.write(folder / "dense")
+    tiny_bert.write(folder / "qa", qa=True)
+    write_head(folder / "head")
+    test_cli_eval.write_gpt2(folder / "gpt2", width=8)
+    write_llama(folder / "llama", width=32)
+    test_cli_eval.write_vit(folder / "vit")
+    for name, seed in (("gpt2", 3), ("llama", 3), ("vit", 3)):
+        randomise(folder / name, seed)
+    write_squares(folder, "images", 6, 1)
+    (folder / "texts").write_text("\n".join(LINES) + "\n")
+    (folder / "gold").write_text("0\n1\n2\n3\n")
+    (folder / "play").write_text("abcb" * 20 + "\n")
+    questions = test_cli_eval.questions()
+    paragraphs = questions["data"][0]["paragraphs"]
+    questions["data"][0]["paragraphs"] = [{**paragraphs[0], "qas": paragraphs[0]["qas"][:2]}]
+    (folder / "qa.json").write_text(json.dumps(questions))
+    tensors, _ = gguf_data.model("llama", "Q8_0")
+    (folder / "m.gguf").write_bytes(gguf_data.file(gguf_data.keys("llama"), tensors))
+    (folder / "recipe.yaml").write_text(RECIPE)
+    shutil.copy(folder / "dense/model.safetensors", folder / "single.safetensors")
+    (folder / "temporary").mkdir()
+    run("prune", "dense", "in", "--packed")
+    run("prune", "single.safetensors", "sparse.safetensors")
+    run("embed", "dense", "--input", "texts", "--output", "kept.npy", "--quiet")
+
+
+class Row:
+    """name: of the row; words: the command line; out: what it writes. between: what else may stand
+    there when it is stopped, from which the next run goes on: with --resume, if it is in resumes.
+    loose: outputs that hold times or measurements, so that bytes differ. stdout: is what it prints
+    the same each time? before: the command line that made what is replaced, if that is not just
+    any. force: is it replaced by --force? stages: does it run processes that say things, too?"""
+
+    def __init__(self, name, words, out=(), between=(), loose=(), resumes=(), before="", force=True,
+                 stdout=True, slow=False, fake=False, stages=False):
+        self.name, self.words, self.out = name, words.split(), tuple(out)
+        self.between, self.loose, self.resumes = tuple(between), tuple(loose), tuple(resumes)
+        self.before, self.force, self.stdout = before, force, stdout
+        self.slow, self.fake, self.stages = slow, fake, stages
+
+    def writes(self):
+        return bool(self.out)
+
+
+TRAIN = "--text texts --teacher dense --batch 2 --steps 2 --threads 1"
+ROWS = [
+    Row("help", "help prune"),
+    Row("info", "info in --json"),
+    Row("info-plain", "info in"),
+    Row("check", "check in --json"),
+    Row("prune", "prune dense out --packed", ["out"]),
+    Row("prune-file", "prune single.safetensors out.safetensors --json", ["out.safetensors"]),
+    Row("prune-calibrated", "prune dense out --method sparsegpt --calibration texts --packed "
+        "--quantize int8 --threads 2", ["out"]),
+    Row("prune-permute", "prune dense out --permute --calibration texts", ["out"]),
+    Row("prune-masks", "prune dense out.safetensors --masks-only", ["out.safetensors"]),
+    Row("sensitivity", "sensitivity dense --calibration texts --patterns 2:4 --budget bytes=0.7 "
+        "--recipe out.yaml --report out.html --threads 1", ["out.yaml", "out.html"]),
+    Row("train", f"train dense out {TRAIN} --metrics out.metrics --report out.html --quiet",
+        ["out", "out.metrics", "out.html"], ["out.training", "out.metrics"],
+        ["out.metrics", "out.html"], ["out.training"], slow=True),
+    Row("run", "run recipe.yaml dense out --threads 1 --quiet --json", ["out"], ["out"], ["out"],
+        before="run recipe.yaml dense out --quiet", stdout=False, slow=True, stages=True),
+    Row("convert-gguf", "convert m.gguf out", ["out"]),
+    Row("convert", "convert in out --to compressed-tensors", ["out"]),
+    Row("pack", "pack sparse.safetensors out.safetensors --json", ["out.safetensors"]),
+    Row("pack-layout", "pack in out --layout cpu", ["out"]),
+    Row("unpack", "unpack in out", ["out"]),
+    Row("embed", "embed in --input texts --output out.safetensors --sparse --quiet --threads 2",
+        ["out.safetensors"]),
+    Row("embed-dense", "embed dense --input texts --output out.npy --quiet --threads 1",
+        ["out.npy"]),
+    Row("embed-measured", "embed in --input texts --output out.npy --threads 1", ["out.npy"], (),
+        ["out.npy", "cache"], stdout=False),
+    Row("embed-stream", "embed in --input texts --stream --sparse --threads 1 --quiet"),
+    Row("search", "search in --documents texts --query read --sparse --threads 1"),
+    Row("search-index", "search in --documents texts --query read --sparse --threads 1 --index out "
+        "--index-dtype i8 --json", ["out"], ["out"], force=False,
+        before="search in --documents gold --query read --index out"),
+    Row("rerank", "rerank head --documents texts --query read --threads 1 --json"),
+    Row("classify", "classify head --input texts --threads 1"),
+    Row("eval-retrieval", "eval in --task retrieval --queries texts --documents texts --gold gold "
+        "--sparse --threads 1 --json"),
+    Row("eval-qa", "eval qa --task qa --data qa.json --predictions out.json --threads 1",
+        ["out.json"], stdout=False),
+    Row("eval-lm", "eval gpt2 --task lm --data play --threads 1", stdout=False),
+    Row("eval-image", "eval vit --task image --data images-images-idx3-ubyte --threads 1",
+        stdout=False),
+    Row("generate", "generate llama --prompt abc --max-new 4 --threads 1 --quiet"),
+    Row("bench", "bench --model in --batch 1 --seq 8 --rounds 1 --min-ms 1 --threads 1 --json",
+        stdout=False, slow=True),
+    Row("device-embed", "embed dense --input texts --output out.npy --device cuda --quiet",
+        ["out.npy"], fake=True),
+    Row("device-generate", "generate llama --prompt abc --max-new 4 --device cuda --quiet",
+        fake=True),
+]

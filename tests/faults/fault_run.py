@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs a command with one fault in it: the plan that libs24_faults.so (faults.c) maps, a scratch
+folder whose outputs are put back before each run, and what the run left."""
+import errno
+import os
+import pathlib
+import re
+import shutil
+import signal
+import struct
+import subprocess
+import tempfile
+
+KINDS = ("alloc map open read write sync close rename unlink mkdir stat mode lock thread fork "
+         "change").split()
+OURS, SMALL, SYSTEM, OTHERS = 1, 2, 4, 8
+KILL, SHORT = -1, -2
+# What fails how: the errnos of each kind of call.
+ERRNOS = {"alloc": [errno.ENOMEM], "map": [errno.ENOMEM], "open": [errno.EMFILE],
+          "read": [errno.EIO, errno.EINTR], "write": [errno.ENOSPC, errno.EINTR],
+          "sync": [errno.EIO], "close": [errno.EIO], "rename": [errno.EIO], "unlink": [errno.EIO],
+          "mkdir": [errno.ENOSPC], "stat": [errno.EACCES], "mode": [errno.EPERM],
+          "lock": [errno.ENOLCK], "thread": [errno.EAGAIN], "fork": [errno.EAGAIN]}
+LAYOUT = struct.Struct(f"<{8 + len(KINDS)}q256s")
+SECONDS = 60  # a run that takes longer hangs
+LEFTOVER = re.compile(r"(^|/)\.sparse24-|\.tmp$|\.json\.\d+$")
+
+
+def base_folder():
+    """Where syncing costs nothing, if there is such a place."""
+    return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+
+
+def listing(folder):
+    """Every path below a folder with its bytes; None of a folder."""
+    found = {}
+    for place, folders, files in os.walk(folder):
+        for name in folders + files:
+            path = os.path.join(place, name)
+            here = os.path.relpath(path, folder)
+            is_file = name in files
+            found[here] = pathlib.Path(path).read_bytes() if is_file else None
+    return found
+
+
+class Outcome:
+    """How a run ended: exit code (negative: a signal, None: it hung), what it printed, the files
+    of the folder afterwards, calls of each kind, and faults that there were."""
+
+    def __init__(self, code, out, err, files, counts, hits, where):
+        self.code, self.out, self.err, self.files = code, out, err, files
+        self.counts, self.hits, self.where = counts, hits, where
+
+
+class Place:
+    """A scratch folder with a row's inputs; before each run its outputs are those of the start."""
+
+    def __init__(self, fixtures, program, library, start):
+        self.parent = pathlib.Path(tempfile.mkdtemp(dir=base_folder()))
+        self.folder = self.parent / "scratch"
+        shutil.copytree(fixtures, self.folder, symlinks=True)
+        self.program, self.library, self.start = program, library, start
+        self.inputs = listing(self.folder)
+        self.plan = self.parent / "plan"
+
+    def close(self):
+        shutil.rmtree(self.parent)
+
+    def set_back(self, files=None):
+        """Removes what is no input, and puts back what was there at the start, or `files`."""
+        for name in sorted(listing(self.folder).keys() - self.inputs.keys(), reverse=True):
+            path = self.folder / name
+            path.unlink() if path.is_file() or path.is_symlink() else path.rmdir()
+        for name, data in sorted((self.start if files is None else files).items()):
+            path = self.folder / name
+            path.mkdir(exist_ok=True) if data is None else path.write_bytes(data)
+
+    def made(self):
+        """What is in the folder that is no input; an input that changed counts, too."""
+        return {name: data for name, data in listing(self.folder).items()
+                if name not in self.inputs or self.inputs[name] != data}
+
+    def environment(self, more):
+        env = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "TERM")}
+        env.update(XDG_CACHE_HOME=str(self.folder / "cache"), TMPDIR=str(self.folder / "temporary"))
+        return {**env, **more}
+
+    def watched(self, log=None):
+        more = {"LD_PRELOAD": str(self.library), "S24_FAULTS": str(self.plan)}
+        return {**more, "S24_FAULT_LOG": str(log)} if log else more
+
+    def write_plan(self, kind="alloc", at=0, all_later=False, action=0, who=15, disk=-1):
+        self.plan.write_bytes(LAYOUT.pack(KINDS.index(kind), at, all_later, action, who, disk,
+                                          *[0] * (2 + len(KINDS)), b""))
+
+    def wait(self, words, env, kill_after):
+        """(exit code, stdout, stderr); kill_after: seconds until SIGKILL."""
+        child = subprocess.Popen([str(w) for w in (self.program, *words)], cwd=self.folder,
+                                 env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                 stderr=subprocess.PIPE, start_new_session=True)
+        try:
+            out, err = child.communicate(timeout=kill_after or SECONDS)
+        except subprocess.TimeoutExpired:
+            os.killpg(child.pid, signal.SIGKILL)
+            out, err = child.communicate()
+            return -signal.SIGKILL if kill_after else None, out, err
+        return child.returncode, out, err
+
+    def run(self, words, log=None, kill_after=None, plain=False, **plan):
+        """One run; plain: without the library. log: where its changes are written."""
+        self.write_plan(**plan)
+        more = {} if plain else self.watched(log)
+        code, out, err = self.wait(words, self.environment(more), kill_after)
+        numbers = LAYOUT.unpack(self.plan.read_bytes())
+        counts = dict(zip(KINDS, numbers[8:8 + len(KINDS)]))
+        where = numbers[-1].split(b"\0")[0].decode()
+        return Outcome(code, out, err.decode("utf-8", "replace"), self.made(), counts, numbers[7],
+                       where)

@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Some of the faults of every command (tools/faults has all): whatever call fails, a command ends
+with a code of the contract and a sentence, its outputs are old or new, and the next run works."""
+import concurrent.futures
+import os
+import sys
+import unittest
+
+SOURCE = os.environ["S24_SOURCE"]
+sys.path[1:1] = [f"{SOURCE}/tests/{room}" for room in ("cli", "tools")]
+
+import fault_matrix
+import fault_rows
+
+# Rows that show each writer and each reader; the others differ by what they compute.
+ROWS = ("info check prune prune-file sensitivity convert-gguf convert pack unpack embed "
+        "embed-dense search-index eval-qa generate").split()
+CALLS = 5  # of each kind
+
+
+class Faults(unittest.TestCase):
+    def sweep(self, row, replaces):
+        sweep = fault_matrix.Sweep(row, self.world, replaces)
+        try:
+            sweep.all_calls(fault_matrix.some(CALLS))
+            sweep.kills(fault_matrix.some(CALLS))
+            sweep.disks(fault_matrix.some(3))
+        finally:
+            sweep.close()
+        return sum(sweep.runs.values()), [str(defect) for defect in sweep.defects]
+
+    def test_some_of_all(self):
+        self.world = fault_matrix.World(os.environ["S24_BUILD"], os.environ["S24_FAULTS_LIBRARY"])
+        self.addCleanup(self.world.close)
+        rows = [row for row in fault_rows.ROWS if row.name in ROWS]
+        self.assertEqual(len(rows), len(ROWS))
+        with concurrent.futures.ThreadPoolExecutor(2) as pool:
+            # Of a writer every other row replaces what is there.
+            found = list(pool.map(lambda i: self.sweep(rows[i], i % 2 and rows[i].writes()),
+                                  range(len(rows))))
+        for row, (runs, defects) in zip(rows, found):
+            with self.subTest(row.name):
+                self.assertEqual(defects, [])
+                self.assertGreater(runs, 20)
+
+
+if __name__ == "__main__":
+    unittest.main()
