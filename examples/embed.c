@@ -27,7 +27,10 @@ int main(int argc, char **argv)
     const int64_t count = argc - 2;
     s24_text *texts = malloc((size_t)count * sizeof *texts);
     float *vectors = NULL;
-    if (!texts) return 1;
+    if (!texts) {
+        fprintf(stderr, "embed: no memory for the texts\n");
+        return 1;
+    }
     for (int64_t i = 0; i < count; i++)
         texts[i] = (s24_text){argv[2 + i], strlen(argv[2 + i])};
 

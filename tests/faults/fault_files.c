@@ -82,7 +82,7 @@ static int open_at(int folder, const char *path, int flags, mode_t mode)
     const int fd = real_openat(folder, path, flags, mode);
     const fault_change change = {.what = 'o',
                                  .fd = fd,
-                                 .flags = flags & (O_CREAT | O_TRUNC),
+                                 .flags = flags & (O_CREAT | O_TRUNC | O_APPEND),
                                  .offset = folder,
                                  .path = path};
     if (fd >= 0) fault_changed(&change);

@@ -12,11 +12,13 @@ import subprocess
 import tempfile
 import time
 
+import fault_power
 import fault_rows
 import fault_run
 from fault_run import KILL, LEFTOVER, OTHERS, SHORT
 
 ERROR = re.compile(r"^sparse24(?: [a-z]+)?: error: (.+)$", re.M)
+API_ERROR = re.compile(r"^[a-z]+: (.+)$", re.M)  # of examples/
 OURS = 15 - OTHERS
 # Kinds of which all later calls fail, too: what is lacking once is lacking again.
 LASTING = ("alloc", "thread", "write")
@@ -55,9 +57,11 @@ class Judge:
 
     def sentence(self, outcome):
         """What is wrong with the words of a run that failed; None: nothing."""
-        found = ERROR.findall(outcome.err)
+        found = (API_ERROR if self.row.api else ERROR).findall(outcome.err)
         if self.row.stages:  # what a stage says stands before it
             found = found[-1:]
+        if self.row.api and not outcome.err:  # without a context there is no sentence
+            return None
         if len(found) != 1:
             return f"{len(found)} error sentences: {outcome.err[-300:]!r}"
         return None
@@ -76,6 +80,8 @@ class Judge:
     def run_again(self):
         """What is wrong with the next run, without a fault, from what is there now."""
         words = list(self.words)
+        if self.row.api:  # it replaces nothing
+            self.place.remove(self.row.out)
         has_out = any((self.place.folder / name).exists() for name in self.row.out)
         if "--force" not in words and has_out and self.row.force:
             words.append("--force")
@@ -87,8 +93,8 @@ class Judge:
         wrong = self.outputs(again, True)
         # Of a folder that the next run does not write in, its next writer removes them.
         kept = tuple(f"{name}/" for name in (*self.row.between, "cache"))
-        left = self.others(again.files) or [path for path in again.files if LEFTOVER.search(path)
-                                            and not path.startswith(kept)]
+        left = [path for path in again.files if LEFTOVER.search(path) and not path.startswith(kept)]
+        left += self.others(again.files.keys() - set(left))
         return f"after the next run {wrong or f'{left} remain'}" if wrong or left else None
 
     def finished(self, outcome, kind=""):
@@ -97,12 +103,17 @@ class Judge:
             return "it hung"
         if outcome.code < 0:
             return f"it ended by signal {-outcome.code}: {outcome.err[-300:]}"
-        if outcome.code not in ((0, 3) if kind != "stat" else (0, 2, 3, 4, 5)):
+        # What cannot be looked at may pass for what is not there; a lost device is exit 5.
+        good = {"stat": (0, 2, 3, 4, 5), "device": (0, 3, 5)}.get(kind, (0, 3))
+        good = (0, 1) if self.row.api else good
+        if outcome.code not in good:
             return f"exit {outcome.code}: {outcome.err[-300:]}"
         left = [path for path in outcome.files if LEFTOVER.search(path)]
         if self.others(outcome.files.keys() - set(left)):
             return f"exit {outcome.code}, {self.others(outcome.files)} left: {outcome.err[-300:]}"
-        if left and not (self.said(left, outcome.err) or all(p.endswith(".lock") for p in left)):
+        is_told = self.row.api  # the examples take no log
+        is_told |= self.said(left, outcome.err) or all(path.endswith(".lock") for path in left)
+        if left and not is_told:
             return f"exit {outcome.code}, {left} left, and nothing said: {outcome.err[-300:]}"
         wrong = self.outputs(outcome, outcome.code == 0)
         if not wrong and outcome.code == 0 and self.row.stdout:
@@ -153,7 +164,11 @@ class World:
             raise AssertionError(f"{words}: {done.stderr}")
 
     def place(self, row, start):
-        return fault_run.Place(self.fixtures, self.program, self.library, start)
+        folder = self.build / "tests"
+        program = folder / "faults" / row.name if row.api else self.program
+        libraries = folder / "fake" if row.fake else self.build if row.api else None
+        more = {"LD_LIBRARY_PATH": str(libraries)} if libraries else {}
+        return fault_run.Place(self.fixtures, program, self.library, start, more)
 
     def old(self, row):
         """What is there before a row's output replaces it."""
@@ -228,6 +243,36 @@ class Sweep:
         for kind in ("read", "write"):
             self.one(kind, 1, kind + " short", self.judge.whole, action=SHORT, all_later=True)
 
+    def device(self, most):
+        """Calls of the device that fail: a wait, and all after it; memory that ends."""
+        if not self.row.fake:
+            return
+        for name, step in (("WAITS", 1), ("MEMORY", 1 << 20)):
+            for n in range(most):
+                self.place.more[f"S24_FAKE_{name}"] = str(n * step)
+                self.place.set_back()
+                outcome = self.place.run(self.words)
+                self.runs["device"] += 1
+                wrong = self.judge.finished(outcome, "device")
+                if wrong:
+                    self.defects.append(Defect(self.name, f"device {name}", n, wrong, ""))
+                if outcome.code == 0:
+                    break
+            del self.place.more[f"S24_FAKE_{name}"]
+
+    def descriptors(self):
+        """A limit on open files: fewer and fewer, until none is left."""
+        for n in range(3, 64):
+            self.place.set_back()
+            outcome = self.place.run(self.words, files=n)
+            self.runs["files open"] += 1
+            # The loader itself opens files.
+            wrong = None if outcome.code == 127 else self.judge.finished(outcome)
+            if wrong:
+                self.defects.append(Defect(self.name, "files open", n, wrong, ""))
+            if outcome.code == 0:
+                break
+
     def kills(self, choose):
         """SIGKILL after the n-th change of a file."""
         if self.row.writes():
@@ -245,6 +290,31 @@ class Sweep:
             wrong = self.judge.killed(outcome)
             if wrong:
                 self.defects.append(Defect(self.name, "killed by chance", n, wrong, ""))
+
+    def power(self, count):
+        """Loss of power at some moments; the next run of every tree that it leaves."""
+        if not self.row.writes():
+            return
+        self.place.set_back()
+        log = self.place.parent / "log"
+        self.place.run(self.words, log=log)
+        start = {**self.place.inputs, **self.place.start}
+        record = fault_power.Record(self.place.folder, start, log)
+        log.unlink()
+        seen = set()
+        for n, (is_end, files) in enumerate(fault_power.losses(record, count)):
+            files = {path: data for path, data in files.items() if path not in self.place.inputs}
+            self.runs["power lost"] += 1
+            wrong = self.judge.outputs(fault_run.Outcome(0, b"", "", files, {}, 0, ""),
+                                       is_end and not self.row.between)
+            trace = hash(tuple(sorted(files.items(), key=lambda item: item[0])))
+            if not wrong and trace not in seen:
+                seen.add(trace)
+                self.place.set_back(files)
+                wrong = self.judge.run_again()
+            if wrong:
+                self.defects.append(Defect(self.name, "power lost", "at the end" if is_end else n,
+                                           wrong, ""))
 
     def disks(self, choose):
         """A disk that is full after some bytes: at the ends of files, within them, at once."""

@@ -73,21 +73,30 @@ def make(folder, run):
 
 
 class Row:
-    """name: of the row; words: the command line; out: what it writes. between: what else may stand
-    there when it is stopped, from which the next run goes on: with --resume, if it is in resumes.
-    loose: outputs that hold times or measurements, so that bytes differ. stdout: is what it prints
-    the same each time? before: the command line that made what is replaced, if that is not just
-    any. force: is it replaced by --force? stages: does it run processes that say things, too?"""
+    """name: of the row; words: the command line; out: what it writes.
+    between: what else may stand there when it is stopped, from which the next run goes on: with
+        --resume, if it is in resumes.
+    loose: outputs that hold times or measurements, so that bytes differ.
+    stdout: is what it prints the same each time?
+    before: the command line that made what is replaced, if that is not just any.
+    force: is it replaced by --force? stages: does it run processes that say things, too?
+    slow: it is run less often, and calls come in another number each time.
+    fake: on the device that is none.
+    api: it is this example of examples/, over the C API, and not a command."""
+    MORE = {"between": (), "loose": (), "resumes": (), "before": "", "force": True, "stdout": True,
+            "stages": False, "slow": False, "fake": False, "api": False}
 
-    def __init__(self, name, words, out=(), between=(), loose=(), resumes=(), before="", force=True,
-                 stdout=True, slow=False, fake=False, stages=False):
+    def __init__(self, name, words, out=(), **more):
         self.name, self.words, self.out = name, words.split(), tuple(out)
-        self.between, self.loose, self.resumes = tuple(between), tuple(loose), tuple(resumes)
-        self.before, self.force, self.stdout = before, force, stdout
-        self.slow, self.fake, self.stages = slow, fake, stages
+        assert more.keys() <= self.MORE.keys()
+        self.__dict__.update({**self.MORE, **more})
 
     def writes(self):
         return bool(self.out)
+
+    def starts(self):
+        """Whether an output that is there is replaced: the ways to begin."""
+        return (False, True) if self.writes() and not self.api else (False,)
 
 
 TRAIN = "--text texts --teacher dense --batch 2 --steps 2 --threads 1"
@@ -105,10 +114,11 @@ ROWS = [
     Row("sensitivity", "sensitivity dense --calibration texts --patterns 2:4 --budget bytes=0.7 "
         "--recipe out.yaml --report out.html --threads 1", ["out.yaml", "out.html"]),
     Row("train", f"train dense out {TRAIN} --metrics out.metrics --report out.html --quiet",
-        ["out", "out.metrics", "out.html"], ["out.training", "out.metrics"],
-        ["out.metrics", "out.html"], ["out.training"], slow=True),
-    Row("run", "run recipe.yaml dense out --threads 1 --quiet --json", ["out"], ["out"], ["out"],
-        before="run recipe.yaml dense out --quiet", stdout=False, slow=True, stages=True),
+        ["out", "out.metrics", "out.html"], between=["out.training", "out.metrics"],
+        loose=["out.metrics", "out.html"], resumes=["out.training"], slow=True),
+    Row("run", "run recipe.yaml dense out --threads 1 --quiet --json", ["out"], between=["out"],
+        loose=["out"], before="run recipe.yaml dense out --quiet", stdout=False, slow=True,
+        stages=True),
     Row("convert-gguf", "convert m.gguf out", ["out"]),
     Row("convert", "convert in out --to compressed-tensors", ["out"]),
     Row("pack", "pack sparse.safetensors out.safetensors --json", ["out.safetensors"]),
@@ -118,12 +128,12 @@ ROWS = [
         ["out.safetensors"]),
     Row("embed-dense", "embed dense --input texts --output out.npy --quiet --threads 1",
         ["out.npy"]),
-    Row("embed-measured", "embed in --input texts --output out.npy --threads 1", ["out.npy"], (),
-        ["out.npy", "cache"], stdout=False),
+    Row("embed-measured", "embed in --input texts --output out.npy --threads 1", ["out.npy"],
+        loose=["out.npy", "cache"], stdout=False),
     Row("embed-stream", "embed in --input texts --stream --sparse --threads 1 --quiet"),
     Row("search", "search in --documents texts --query read --sparse --threads 1"),
     Row("search-index", "search in --documents texts --query read --sparse --threads 1 --index out "
-        "--index-dtype i8 --json", ["out"], ["out"], force=False,
+        "--index-dtype i8 --json", ["out"], between=["out"], force=False,
         before="search in --documents gold --query read --index out"),
     Row("rerank", "rerank head --documents texts --query read --threads 1 --json"),
     Row("classify", "classify head --input texts --threads 1"),
@@ -138,7 +148,11 @@ ROWS = [
     Row("bench", "bench --model in --batch 1 --seq 8 --rounds 1 --min-ms 1 --threads 1 --json",
         stdout=False, slow=True),
     Row("device-embed", "embed dense --input texts --output out.npy --device cuda --quiet",
-        ["out.npy"], fake=True),
+        ["out.npy"], fake=True, slow=True),
     Row("device-generate", "generate llama --prompt abc --max-new 4 --device cuda --quiet",
-        fake=True),
+        fake=True, slow=True),
+    Row("api-prune", "dense out texts", ["out"], stdout=False, api=True),
+    Row("api-embed", "in read write", stdout=False, api=True),
+    Row("api-save", "out.safetensors", ["out.safetensors"], stdout=False, api=True),
+    Row("api-multiply", "", stdout=False, api=True),
 ]

@@ -55,11 +55,11 @@ class Outcome:
 class Place:
     """A scratch folder with a row's inputs; before each run its outputs are those of the start."""
 
-    def __init__(self, fixtures, program, library, start):
+    def __init__(self, fixtures, program, library, start, more):
         self.parent = pathlib.Path(tempfile.mkdtemp(dir=base_folder()))
         self.folder = self.parent / "scratch"
         shutil.copytree(fixtures, self.folder, symlinks=True)
-        self.program, self.library, self.start = program, library, start
+        self.program, self.library, self.start, self.more = program, library, start, more
         self.inputs = listing(self.folder)
         self.plan = self.parent / "plan"
 
@@ -75,6 +75,11 @@ class Place:
             path = self.folder / name
             path.mkdir(exist_ok=True) if data is None else path.write_bytes(data)
 
+    def remove(self, names):
+        """Removes outputs."""
+        self.set_back({path: data for path, data in self.made().items()
+                       if not any(path == name or path.startswith(name + "/") for name in names)})
+
     def made(self):
         """What is in the folder that is no input; an input that changed counts, too."""
         return {name: data for name, data in listing(self.folder).items()
@@ -83,7 +88,7 @@ class Place:
     def environment(self, more):
         env = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "TERM")}
         env.update(XDG_CACHE_HOME=str(self.folder / "cache"), TMPDIR=str(self.folder / "temporary"))
-        return {**env, **more}
+        return {**env, **more, **self.more}
 
     def watched(self, log=None):
         more = {"LD_PRELOAD": str(self.library), "S24_FAULTS": str(self.plan)}
@@ -93,9 +98,11 @@ class Place:
         self.plan.write_bytes(LAYOUT.pack(KINDS.index(kind), at, all_later, action, who, disk,
                                           *[0] * (2 + len(KINDS)), b""))
 
-    def wait(self, words, env, kill_after):
-        """(exit code, stdout, stderr); kill_after: seconds until SIGKILL."""
-        child = subprocess.Popen([str(w) for w in (self.program, *words)], cwd=self.folder,
+    def wait(self, words, env, kill_after, files):
+        """(exit code, stdout, stderr); kill_after: seconds until SIGKILL; files: that may be open
+        at a time."""
+        limit = [] if files is None else ["prlimit", f"--nofile={files}"]
+        child = subprocess.Popen([*limit, *map(str, (self.program, *words))], cwd=self.folder,
                                  env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                  stderr=subprocess.PIPE, start_new_session=True)
         try:
@@ -106,11 +113,11 @@ class Place:
             return -signal.SIGKILL if kill_after else None, out, err
         return child.returncode, out, err
 
-    def run(self, words, log=None, kill_after=None, plain=False, **plan):
+    def run(self, words, log=None, kill_after=None, plain=False, files=None, **plan):
         """One run; plain: without the library. log: where its changes are written."""
         self.write_plan(**plan)
-        more = {} if plain else self.watched(log)
-        code, out, err = self.wait(words, self.environment(more), kill_after)
+        more = {} if plain or files else self.watched(log)
+        code, out, err = self.wait(words, self.environment(more), kill_after, files)
         numbers = LAYOUT.unpack(self.plan.read_bytes())
         counts = dict(zip(KINDS, numbers[8:8 + len(KINDS)]))
         where = numbers[-1].split(b"\0")[0].decode()

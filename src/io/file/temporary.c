@@ -220,7 +220,8 @@ static void lock_it(s24i_temporary *temporary)
     read_boot(boot);
     const size_t bytes = write_mark(mark, s24i_base_name(temporary->path), boot);
     temporary->lock_fd = fd;
-    if (fd >= 0 && write(fd, mark, bytes) == (ssize_t)bytes) return;
+    /* Synced, so that after a loss of power no temporary stands there whose lock says nothing. */
+    if (fd >= 0 && write(fd, mark, bytes) == (ssize_t)bytes && fsync(fd) == 0) return;
     if (fd >= 0) {
         unlink(temporary->lock);
         close(fd);
