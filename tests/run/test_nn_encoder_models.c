@@ -251,6 +251,113 @@ static void device_training(void **state)
     }
 }
 
+/* ---- what does not change a text's states ---------------------------------------------------- */
+
+enum { ALIKE = 5, LONGEST = 40, WIDEST = 256 };
+static const int64_t alike_tokens[ALIKE] = {1, 7, LONGEST, 16, 3};
+
+/* Texts of random ids, and the states of each alone. */
+typedef struct alike {
+    int32_t ids[ALIKE][LONGEST];
+    float states[ALIKE][LONGEST * WIDEST];
+} alike;
+
+/* The texts in that order. */
+static void pass_texts(float *states, s24_ctx *ctx, const s24_model *model, const alike *a,
+                       const int *order, int count)
+{
+    static float vectors[ALIKE * WIDEST];
+    int32_t together[ALIKE * LONGEST];
+    int64_t offsets[ALIKE + 1] = {0};
+    for (int i = 0; i < count; i++) {
+        const int64_t tokens = alike_tokens[order[i]];
+        memcpy(together + offsets[i], a->ids[order[i]], (size_t)tokens * sizeof *together);
+        offsets[i + 1] = offsets[i] + tokens;
+    }
+    const s24_batch batch = {.texts = count, .offsets = offsets, .ids = together};
+    pass(states, vectors, ctx, model, &batch);
+}
+
+static void make_alone(alike *a, const char *folder, const s24_model_opts *opts)
+{
+    s24_ctx *ctx = new_ctx(NULL, 1);
+    s24_model *model;
+    s24_model_info info;
+    uint64_t seed = 7;
+    OK(ctx, load(&model, ctx, folder, opts));
+    s24_model_describe(&info, model);
+    assert_true(info.width <= WIDEST);
+    for (int i = 0; i < ALIKE; i++) {
+        for (int t = 0; t < LONGEST; t++)
+            a->ids[i][t] = (int32_t)(4 + test_random(&seed) % (uint64_t)(info.vocabulary - 4));
+        pass_texts(a->states[i], ctx, model, a, &i, 1);
+    }
+    s24_model_destroy(model);
+    s24_ctx_destroy(ctx);
+}
+
+/* Each text in batches of several orders, on several threads, against the text alone. */
+static void check_batches(const alike *a, const char *folder, const s24_model_opts *opts,
+                          double bound)
+{
+    static const int orders[][ALIKE] = {{0, 1, 2, 3, 4}, {4, 3, 2, 1, 0}, {2, 0, 4, 1, 3}};
+    static float states[ALIKE * LONGEST * WIDEST];
+    s24_model_info info;
+    s24_model *model;
+    for (int threads = 1; threads <= 3; threads++) {
+        s24_ctx *ctx = new_ctx(NULL, threads);
+        OK(ctx, load(&model, ctx, folder, opts));
+        s24_model_describe(&info, model);
+        for (size_t o = 0; o < sizeof orders / sizeof *orders; o++) {
+            const float *at = states;
+            pass_texts(states, ctx, model, a, orders[o], ALIKE);
+            for (int i = 0; i < ALIKE; i++) {
+                const int64_t count = alike_tokens[orders[o][i]] * info.width;
+                near(a->states[orders[o][i]], at, count, bound, info.model_type);
+                at += count;
+            }
+        }
+        s24_model_destroy(model);
+        s24_ctx_destroy(ctx);
+    }
+}
+
+/* Dense; 2:4; 2:4 against the same weights dense. */
+static void check_folder(const char *folder, s24_dtype dtype, double bound)
+{
+    static alike a;
+    s24_model_opts opts = {.size = sizeof opts, .dtype = dtype};
+    make_alone(&a, folder, &opts);
+    check_batches(&a, folder, &opts, bound);
+    s24_ctx *ctx = new_ctx(NULL, 1);
+    const char *packed = prune(ctx, folder, 1, NULL);
+    s24_ctx_destroy(ctx);
+    opts.all_sparse = 1;
+    make_alone(&a, packed, &opts);
+    check_batches(&a, packed, &opts, bound);
+    opts.all_sparse = 0;
+    opts.dense = 1;
+    check_batches(&a, packed, &opts, bound);
+}
+
+/* Every row that has a model among the golden ones. */
+static void a_text_is_the_same_in_every_batch(void **state)
+{
+    static const char *const more[] = {"models/bert-qa", "models/gpt2", "models/llama"};
+    enum { KIN = sizeof lm_golden / sizeof *lm_golden, MORE = sizeof more / sizeof *more };
+    (void)state;
+    for (int i = 0; i < NAMES + KIN + MORE; i++) {
+        char model[64], folder[512];
+        snprintf(model, sizeof model, "%s%s", i < NAMES ? "encoders/" : "",
+                 i < NAMES         ? names[i]
+                 : i < NAMES + KIN ? lm_golden[i - NAMES]
+                                   : more[i - NAMES - KIN]);
+        if (!golden_path(folder, sizeof folder, model)) SKIP_WITHOUT(folder);
+        check_folder(folder, S24_F32, 1e-4);
+        check_folder(folder, S24_BF16, 3e-2);
+    }
+}
+
 /* Heads of sequence classification: BERT's pooler, RoBERTa's layer. */
 static void golden_heads(void **state)
 {
@@ -293,10 +400,14 @@ static void golden_heads(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(golden_models), cmocka_unit_test(masked_tokens),
-        cmocka_unit_test(pruned_models), cmocka_unit_test(trained_models),
-        cmocka_unit_test(device_models), cmocka_unit_test(device_training),
+        cmocka_unit_test(golden_models),
+        cmocka_unit_test(masked_tokens),
+        cmocka_unit_test(pruned_models),
+        cmocka_unit_test(trained_models),
+        cmocka_unit_test(device_models),
+        cmocka_unit_test(device_training),
         cmocka_unit_test(golden_heads),
+        cmocka_unit_test(a_text_is_the_same_in_every_batch),
     };
     return cmocka_run_group_tests_name("nn_encoder_models", tests, NULL, NULL);
 }
