@@ -15,7 +15,7 @@ import fault_rows
 # Rows that show each writer and each reader; the others differ by what they compute.
 ROWS = ("info check prune prune-file sensitivity convert-gguf convert pack unpack embed "
         "embed-dense search-index eval-qa generate").split()
-CALLS = 5  # of each kind
+CALLS = 4  # of each kind
 
 
 class Faults(unittest.TestCase):
@@ -25,6 +25,7 @@ class Faults(unittest.TestCase):
             sweep.all_calls(fault_matrix.some(CALLS))
             sweep.kills(fault_matrix.some(CALLS))
             sweep.disks(fault_matrix.some(3))
+            sweep.power(40)
         finally:
             sweep.close()
         return sum(sweep.runs.values()), [str(defect) for defect in sweep.defects]
