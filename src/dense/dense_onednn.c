@@ -36,7 +36,8 @@ s24_status s24i_onednn_open(onednn *dnnl, s24_ctx *ctx)
     const char *reason = onednn_load(dnnl);
     REQUIRE(ctx, !reason || errno != ENOMEM, S24_ERROR_MEMORY, "out of memory for oneDNN: %s",
             reason);
-    REQUIRE(ctx, !reason, S24_ERROR_UNSUPPORTED,
+    const int lacks_files = errno == EMFILE || errno == ENFILE;
+    REQUIRE(ctx, !reason, lacks_files ? S24_ERROR_IO : S24_ERROR_UNSUPPORTED,
             "dense products need oneDNN, which cannot be loaded: %s", reason);
     onednn_bound(dnnl, s24_ctx_cpu(ctx));
     return S24_OK;
