@@ -150,7 +150,7 @@ class World:
     """The inputs of all rows, and what runs on them."""
 
     def __init__(self, build, library):
-        self.build, self.library = pathlib.Path(build), pathlib.Path(library)
+        self.build, self.library = pathlib.Path(build).resolve(), pathlib.Path(library).resolve()
         self.program = self.build / "sparse24"
         self.fixtures = pathlib.Path(tempfile.mkdtemp(dir=fault_run.base_folder()))
         fault_rows.make(self.fixtures, self.run)
