@@ -280,24 +280,12 @@ typedef struct s24_train_opts {
  * where a checkpoint had nothing left to do. Errors: ARGUMENT, INTERRUPTED (by the report or the
  * progress callback; a checkpoint is written first), NUMERIC (a loss or a gradient that is not
  * finite: nothing of that step was applied and no checkpoint is written; the sentence says where),
- * FORMAT (a checkpoint of another run), NOT_TWO_FOUR (fixed, but no matrix of the blocks is 2:4),
- * SHAPE (a layer that the method is for has sides that groups or tiles of four do not divide),
- * UNSUPPORTED (a method that needs what the device, the model or the objective has not), and what
- * the source says. With several ranks an error of one ends all, at the same step, with its status;
- * ARGUMENT (ranks of another version, machine, model or options, or with other examples or masks:
- * the sentence names rank and thing) and what s24_comm_wait says.
- * source and the number of threads; a run that was stopped anywhere and goes on from its checkpoint
- * ends with the bits that it would have had. A checkpoint that cannot be written is a warning in
- * the log, and the one before it stays. The progress callback is asked in the midst of steps too,
- * between products on the CPU and between batches on a GPU: a step that it stops is as if it was
- * never begun. *report (may be NULL) is the last step's; loss, rate and norm are NaN where a
- * checkpoint had nothing left to do. Errors: ARGUMENT, INTERRUPTED (by the report or the progress
- * callback; a checkpoint is written first), NUMERIC (a loss or a gradient that is not finite:
- * nothing of that step was applied and no checkpoint is written; the sentence says where), FORMAT
- * (a checkpoint of another run), NOT_TWO_FOUR (fixed, but no matrix of the blocks is 2:4 or an
- * eighth of zeros), SHAPE (a layer that the method is for has sides that groups or tiles of four do
- * not divide), UNSUPPORTED (a method that needs what the device, the model or the objective has
- * not), and what the source says.
+ * FORMAT (a checkpoint of another run), NOT_TWO_FOUR (fixed, but no matrix of the blocks is 2:4 or
+ * an eighth of zeros), SHAPE (a layer that the method is for has sides that groups or tiles of four
+ * do not divide), UNSUPPORTED (a method that needs what the device, the model or the objective has
+ * not), and what the source says. With several ranks an error of one ends all, at the same step,
+ * with its status; ARGUMENT (ranks of another version, machine, model or options, or with other
+ * examples or masks: the sentence names rank and thing) and what s24_comm_wait says.
  */
 S24_API s24_status s24_train(s24_train_report *report, s24_transformer *transformer, s24_ctx *ctx,
                              const s24_train_source *source, const s24_train_opts *opts);

@@ -199,7 +199,7 @@ static s24_status export(job *j, const char *out, int force)
     TRY(j->model.graph.wire.status);
     TRY(s24i_temporary_create(&j->temporary, NULL, j->ctx, j->out, 0777));
     TRY(write_files(j));
-    TRY(s24i_copy_side_files(j->ctx, folder, j->temporary.path));
+    TRY(s24i_copy_side_files(j->ctx, folder, j->temporary.path, NULL));
     return s24i_put_in_place(&j->temporary, j->out, force);
 }
 

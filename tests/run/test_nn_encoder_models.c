@@ -400,14 +400,10 @@ static void golden_heads(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(golden_models),
-        cmocka_unit_test(masked_tokens),
-        cmocka_unit_test(pruned_models),
-        cmocka_unit_test(trained_models),
-        cmocka_unit_test(device_models),
-        cmocka_unit_test(device_training),
-        cmocka_unit_test(golden_heads),
-        cmocka_unit_test(a_text_is_the_same_in_every_batch),
+        cmocka_unit_test(golden_models), cmocka_unit_test(masked_tokens),
+        cmocka_unit_test(pruned_models), cmocka_unit_test(trained_models),
+        cmocka_unit_test(device_models), cmocka_unit_test(device_training),
+        cmocka_unit_test(golden_heads),  cmocka_unit_test(a_text_is_the_same_in_every_batch),
     };
     return cmocka_run_group_tests_name("nn_encoder_models", tests, NULL, NULL);
 }

@@ -79,7 +79,7 @@ static s24_status copy_file(const copying *c, const char *from, const char *to)
     int fd;
     TRY(s24i_map_open_fd(&map, &fd, c->ctx, from));
     s24_status status = s24i_write_file(c->ctx, to, map.data, map.bytes, fd);
-    if (status == S24_OK)
+    if (status == S24_OK && listener)
         status = listener->heard(listener->user, to + c->to + 1, map.data, map.bytes);
     s24i_map_close(&map);
     close(fd);

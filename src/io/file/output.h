@@ -81,7 +81,7 @@ typedef struct s24i_side_listener {
     void *user;
 } s24i_side_listener;
 /* Copies the side files of a model folder: see side_files.c for which. IO, MEMORY, INTERRUPTED, and
-   what the listener returns. */
+   what the listener (may be NULL) returns. */
 s24_status s24i_copy_side_files(s24_ctx *ctx, const char *from, const char *to,
                                 const s24i_side_listener *listener);
 
