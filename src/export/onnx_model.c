@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "io/checkpoint/checkpoint.h"
-#include "model/buckets.h"
+#include "model/distances.h"
 #include "model/steps.h"
 #include "model/walk.h"
 

@@ -31,6 +31,15 @@ void cli_note(cli_app *cli, const char *format, ...)
     va_end(arguments);
 }
 
+/* Nothing is written here. */
+s24_status cli_output_name(cli_app *cli, cli_output *output, const char *path)
+{
+    (void)cli;
+    (void)output;
+    (void)path;
+    return S24_ERROR_IO;
+}
+
 json_t *cli_machine_key(cli_app *cli)
 {
     (void)cli;

@@ -43,6 +43,11 @@ int cli_output_open(cli_app *cli, cli_output *output, const char *path)
     return cli_fail(cli, CLI_IO, "nothing is written here");
 }
 
+int cli_output_replace(cli_app *cli, cli_output *output, const char *path)
+{
+    return cli_output_open(cli, output, path);
+}
+
 int cli_output_commit(cli_app *cli, cli_output *output)
 {
     (void)output;

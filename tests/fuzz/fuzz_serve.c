@@ -108,7 +108,8 @@ static void free_request(serve_request *r)
 static void ask(serve_server *s, const uint8_t *data, size_t bytes)
 {
     const size_t route = *data % (sizeof routes / sizeof *routes);
-    serve_request r = {.server = s, .body = (char *)(uintptr_t)(data + 1), .bytes = bytes - 1};
+    serve_request r = {
+        .server = s, .set = s->set, .body = (char *)(uintptr_t)(data + 1), .bytes = bytes - 1};
     routes[route].read(&r);
     json_decref(r.json);
     r.json = NULL;
@@ -124,8 +125,9 @@ static void ask(serve_server *s, const uint8_t *data, size_t bytes)
 }
 
 /* What stays from one body to the next: nothing of it is written to. */
-static void begin(serve_server *s, serve_model models[2])
+static void begin(serve_server *s)
 {
+    serve_model *models = s->set->models;
     const char *file = fuzz_put("lines.txt", "one\ntwo\n", 8);
     s24_tokenizer *tokenizer;
     s->ctx = fuzz_ctx();
@@ -133,7 +135,7 @@ static void begin(serve_server *s, serve_model models[2])
     CHECK(s24_lines_read(&models[0].documents.lines, s->ctx, file) == S24_OK);
     models[0].documents.count = 2;
     models[0].encoder = (s24_encoder *)(uintptr_t)s; /* that there is one is all that is asked */
-    s->searched = models;
+    s->set->searched = models;
     for (int i = 0; i < 2; i++) {
         models[i].tokenizer = tokenizer;
         models[i].max_tokens = MOST_TOKENS;
@@ -148,9 +150,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     static s24_token tokens[ROOM];
     static serve_model models[2] = {{.name = "encoder", .prompt = "a", .width = WIDTH},
                                     {.name = "language", .prompt = ""}};
-    static serve_server s = {
+    static serve_set set = {
         .models = models, .model_count = 2, .tokens = tokens, .token_room = ROOM};
-    if (!s.ctx) begin(&s, models);
+    static serve_server s = {.set = &set};
+    if (!s.ctx) begin(&s);
     if (bytes) ask(&s, data, bytes);
     return 0;
 }
