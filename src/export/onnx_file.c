@@ -192,7 +192,8 @@ static s24_status write_files(job *j)
 static s24_status export(job *j, const char *out, int force)
 {
     const char *folder = s24_checkpoint_folder(j->model.checkpoint);
-    const s24i_place place = {.path = out, .source = folder, .is_folder = 1, .force = force};
+    const s24i_place place = {
+        .path = out, .source = folder, .also = ONNX_FILE, .is_folder = 1, .force = force};
     TRY(s24i_output_place(&j->out, j->ctx, &place));
     TRY(s24i_onnx_make(&j->model));
     s24i_wire_text(&j->model.graph.wire, GRAPH_NAME, j->model.arch->model_type);

@@ -215,7 +215,7 @@ class Prune(Scratch):
 
     def prune(self, model, out, *more):
         self.good("prune", model, out, "--method", "sparsegpt", "--calibration", *more)
-        return (self.folder / out / "model.safetensors").read_bytes()
+        return read(self.folder / out / "model.safetensors")
 
     def test_ids_calibrate_as_their_texts(self):
         expected = self.prune("model", "a", "texts")

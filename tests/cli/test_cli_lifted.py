@@ -119,11 +119,11 @@ class Lifted(Scratch):
         self.assertEqual(read(self.folder / "dense/model.safetensors")[0],
                          read(self.folder / "llama-68/model.safetensors")[0])
         self.good("convert", "llama-packed", "same")
-        self.assertEqual((self.folder / "same/model.safetensors").read_bytes(),
-                         (self.folder / "llama-packed/model.safetensors").read_bytes())
+        self.assertEqual(read(self.folder / "same/model.safetensors"),
+                         read(self.folder / "llama-packed/model.safetensors"))
         self.good("pack", "llama-packed", "here", "--layout", "cpu")
-        self.assertEqual((self.folder / "here/model.safetensors").read_bytes(),
-                         (self.folder / "llama-packed/model.safetensors").read_bytes())
+        self.assertEqual(read(self.folder / "here/model.safetensors"),
+                         read(self.folder / "llama-packed/model.safetensors"))
         self.good("prune", "llama-packed", "both", "--packed")
         self.assertIs(self.json("check", "both")["ok"], True)
 

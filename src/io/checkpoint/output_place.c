@@ -23,12 +23,13 @@ static int is_empty_folder(const char *path)
 }
 
 /* May an existing output folder be replaced, which removes all that is in it? Only if it holds a
-   model, as a folder that was written before does, and nobody keeps its history there. */
-static s24_status check_replaceable(s24_ctx *ctx, const char *path)
+   model, as a folder that was written before does (one of that kind where `also` names its file),
+   and nobody keeps its history there. */
+static s24_status check_replaceable(s24_ctx *ctx, const char *path, const char *also)
 {
-    static const char *const files[] = {".git", S24I_SINGLE_FILE, S24I_INDEX_FILE, "model.onnx"};
+    const char *const files[] = {".git", S24I_SINGLE_FILE, S24I_INDEX_FILE, also};
     int is_repository = 0, is_model = 0;
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < (also ? 4 : 3); i++) {
         char *file;
         int is_there;
         TRY(s24i_join_path(&file, ctx, path, files[i]));
@@ -94,7 +95,7 @@ static s24_status check_existing(char **path, s24_ctx *ctx, const s24i_place *wh
             "%s is a device or pipe, so it is not replaced", what->path);
     if (!what->is_folder) return S24_OK;
     TRY(resolve_links(path, ctx));
-    TRY(check_replaceable(ctx, *path));
+    TRY(check_replaceable(ctx, *path, what->also));
     return check_not_above(ctx, *path, what->source);
 }
 

@@ -57,6 +57,7 @@ s24_status s24i_sync_folder(s24_ctx *ctx, const char *path);
 typedef struct s24i_place {
     const char *path;
     const char *source; /* what a folder is made of, which it may not replace */
+    const char *also;   /* a file whose folder may be replaced, too; or NULL */
     int is_folder, force;
 } s24i_place;
 /* *out, the caller's in any case, is the path without slashes at its end; of a folder that is to be
