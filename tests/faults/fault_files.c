@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Calls on files and folders that may fail. */
 #define _GNU_SOURCE
+#undef _FORTIFY_SOURCE /* its headers define some of them themselves */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
