@@ -13,8 +13,8 @@ SOURCE = pathlib.Path(os.environ["S24_SOURCE"])
 BUILD = pathlib.Path(os.environ["S24_BUILD"])
 BOM = json.loads((BUILD / "sparse24.cdx.json").read_text())
 # Parts of glibc, of the compiler and its sanitizers, and ours.
-OWN = re.compile(r"(libm|libc|libdl|libpthread|ld-linux-.*|libgcc_s|lib[atu]+b?san|libubsan|"
-                 r"libsparse24(-nn|-cuda)?)\.so")
+OWN = re.compile(r"(libm|libc|libdl|libpthread|ld-linux-.*|libgcc_s|libstdc\+\+|lib[atu]+b?san|"
+                 r"libubsan|libsparse24(-nn|-cuda)?)\.so")
 
 
 class Bom(unittest.TestCase):
