@@ -16,8 +16,11 @@
 
 /* Columns of a packed right operand are padded to this many floats: the widest vector. */
 #define S24I_VEC_PAD 16
-/* Columns of tokens that meet integers of 4 bits are padded to a multiple of this many. */
-#define S24I_VEC_SPLIT 128
+/* Columns of tokens that meet integers of 4 bits, with the padding that any set may need. */
+static inline int64_t s24i_vec_split_columns(int64_t cols)
+{
+    return (cols + 127) / 128 * 128;
+}
 
 /* Two bf16, the one of the lower address first: a word that is only moved and multiplied. */
 typedef int32_t __attribute__((may_alias)) s24i_pair;

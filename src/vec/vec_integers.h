@@ -136,15 +136,9 @@ TARGET INLINE void byte_tile(const s24i_integer_product *job, int64_t row, int64
 enum { NIBBLE_BLOCK = 8 * WIDTH };
 #define NIBBLES(DO) DO(0) DO(1) DO(2) DO(3) DO(4) DO(5) DO(6) DO(7)
 
-/* All that there are, with the padding. */
-static inline int64_t nibble_columns(int64_t cols)
-{
-    return (cols + S24I_VEC_SPLIT - 1) / S24I_VEC_SPLIT * S24I_VEC_SPLIT;
-}
-
 TARGET static void integer_split(float *to, const float *x, int64_t cols)
 {
-    for (int64_t c = 0; c < nibble_columns(cols); c += NIBBLE_BLOCK)
+    for (int64_t c = 0; c < s24i_vec_split_columns(cols); c += NIBBLE_BLOCK)
         for (int n = 0; n < 8; n++)
             for (int64_t i = c + n; i < c + NIBBLE_BLOCK; i += 8)
                 *to++ = i < cols ? x[i] : 0;
@@ -288,7 +282,7 @@ TARGET static void nibble_widen(float *y, const s24_quantized *w, const integer_
         NIBBLES(STORE_NIBBLES)
 #undef STORE_NIBBLES
     }
-    for (; c < nibble_columns(w->cols); c++)
+    for (; c < s24i_vec_split_columns(w->cols); c++)
         y[c] = 0;
 }
 

@@ -40,7 +40,7 @@ static void fill(const s24i_vec *vec, sample *s, int bits, int64_t group, int64_
         s->values[i] = (uint8_t)test_random(&seed);
     for (int i = 0; i < N * MOST_GROUPS; i++)
         s->scales[i] = i % 7 ? test_uniform(&seed) + 1.5f : 0;
-    s->ldx = bits == 4 ? (k + S24I_VEC_SPLIT - 1) / S24I_VEC_SPLIT * S24I_VEC_SPLIT : k;
+    s->ldx = bits == 4 ? s24i_vec_split_columns(k) : k;
     for (int64_t i = 0; i < M * k; i++)
         s->x[i] = test_uniform(&seed);
     for (int64_t t = 0; t < M; t++)

@@ -75,8 +75,7 @@ typedef struct job {
 /* Columns of x as the product has them. */
 static int64_t columns_of(const s24_quantized *w)
 {
-    return w->bits == 4 ? (w->cols + S24I_VEC_SPLIT - 1) / S24I_VEC_SPLIT * S24I_VEC_SPLIT
-                        : w->cols;
+    return w->bits == 4 ? s24i_vec_split_columns(w->cols) : w->cols;
 }
 
 /* Of x in 4 bits first, then the panels of each thread. */
