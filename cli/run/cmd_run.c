@@ -111,7 +111,7 @@ static int run_size(run_job *j, const char *name, const char *model)
 /* bench times the same model dense and 2:4 by itself. */
 static int has_dense_twin(const recipe_stage *stage)
 {
-    return stage->beside && *stage->command->operands;
+    return stage->compared && *stage->command->operands;
 }
 
 static int run_all(run_job *j)
@@ -216,7 +216,7 @@ static int tell(cli_app *cli, const recipe *r)
     for (int i = 0; i < r->count; i++) {
         char text[STAGE_PATH];
         size_t used = (size_t)snprintf(text, sizeof text, "%s%s", r->stages[i].command->name,
-                                       r->stages[i].beside ? " (measured next to dense)" : "");
+                                       r->stages[i].compared ? " (measured next to dense)" : "");
         for (int k = 0; k < r->stages[i].options.count && used < sizeof text; k++)
             used += (size_t)snprintf(text + used, sizeof text - used, " %s",
                                      r->stages[i].options.list[k]);

@@ -12,10 +12,10 @@ typedef enum recipe_kind { RECIPE_MODEL, RECIPE_ASIDE, RECIPE_MEASURE } recipe_k
 typedef struct recipe_stage {
     const cli_command *command;
     recipe_kind kind;
-    int gpu;     /* 1: runs where --device says */
-    int line;    /* of the recipe, from 1 */
-    int iterate; /* which iterate it is of, from 1; 0: none */
-    int beside;  /* 1: of `measure`, which measures the dense model, too */
+    int gpu;      /* 1: runs where --device says */
+    int line;     /* of the recipe, from 1 */
+    int iterate;  /* which iterate it is of, from 1; 0: none */
+    int compared; /* 1: of `measure`, which measures the dense model, too */
     char name[48];
     stage_words options; /* "--NAME=VALUE" each */
 } recipe_stage;

@@ -133,7 +133,7 @@ static int read_iterate(recipe_reader *rd, const yaml_node_t *map)
     if (count < 1 || count > MOST_ROUNDS || *end)
         return recipe_fail(rd, map, CLI_FORMAT, "iterate: rounds is a number from 1 to %d",
                            MOST_ROUNDS);
-    if (rd->iterate || rd->beside || !recipe_member(rd, map, "stages"))
+    if (rd->iterate || rd->compared || !recipe_member(rd, map, "stages"))
         return recipe_fail(rd, map, CLI_FORMAT,
                            "iterate has stages, and stands in no other one and not in measure");
     return read_rounds(rd, map, count, last);
@@ -182,7 +182,7 @@ int recipe_read_own(recipe_reader *rd, const yaml_node_t *root)
                                recipe_text(key));
     }
     int code = read_stages(rd, recipe_member(rd, root, "stages"));
-    rd->beside = 1;
+    rd->compared = 1;
     const yaml_node_t *measure = recipe_member(rd, root, "measure");
     return code == CLI_OK && measure ? read_stages(rd, measure) : code;
 }

@@ -12,7 +12,7 @@ typedef struct recipe_reader {
     cli_app *cli;
     recipe *recipe;
     yaml_document_t document;
-    int beside;      /* 1: in `measure` */
+    int compared;    /* 1: in `measure` */
     int iterate;     /* of the stages at hand; 0: none */
     int64_t round;   /* of that, from 1 */
     double share;    /* that it reaches */

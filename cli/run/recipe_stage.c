@@ -91,11 +91,11 @@ int recipe_begin(recipe_reader *rd, recipe_stage **out, const char *command, con
 {
     recipe *r = rd->recipe;
     const int kind = kind_of(command);
-    if (kind < 0 || (rd->beside && kinds[kind].kind != RECIPE_MEASURE)) {
+    if (kind < 0 || (rd->compared && kinds[kind].kind != RECIPE_MEASURE)) {
         return recipe_fail(rd, at, CLI_FORMAT, "'%s' is no stage; expected %s", command,
-                           rd->beside ? "eval, bench or sensitivity"
-                                      : "prune, train, pack, unpack, convert, eval, bench, "
-                                        "sensitivity or iterate");
+                           rd->compared ? "eval, bench or sensitivity"
+                                        : "prune, train, pack, unpack, convert, eval, bench, "
+                                          "sensitivity or iterate");
     }
     if (r->count == RECIPE_STAGES)
         return recipe_fail(rd, at, CLI_FORMAT, "there are more than %d stages", RECIPE_STAGES);
@@ -105,7 +105,7 @@ int recipe_begin(recipe_reader *rd, recipe_stage **out, const char *command, con
     stage->gpu = kinds[kind].gpu;
     stage->line = (int)at->start_mark.line + 1;
     stage->iterate = rd->iterate;
-    stage->beside = rd->beside;
+    stage->compared = rd->compared;
     snprintf(stage->name, sizeof stage->name, "%d-%s", r->count, command);
     return CLI_OK;
 }

@@ -38,7 +38,7 @@ static void each_measure(const recipe_report *r, FILE *file, write_line *write)
     char dense[RECIPE_NAME];
     for (int i = 0; i < r->recipe->count; i++) {
         const recipe_stage *stage = &r->recipe->stages[i];
-        if (stage->beside)
+        if (stage->compared)
             each_number(file, json_object_get(r->results, recipe_dense_name(dense, stage)),
                         json_object_get(r->results, stage->name), write);
     }

@@ -9,9 +9,9 @@
 #include "model_checks.h"
 
 enum {
-    PASS_TOKENS = 512,  /* of prompts alone */
-    BESIDE_TOKENS = 64, /* of prompts next to texts that go on, which wait so long */
-    USUAL_TOKENS = 4096 /* of a text, at most */
+    PASS_TOKENS = 512,   /* of prompts alone */
+    JOINING_TOKENS = 64, /* of prompts next to texts that go on, which wait so long */
+    USUAL_TOKENS = 4096  /* of a text, at most */
 };
 
 /* ---- models ---------------------------------------------------------------------------------- */
@@ -38,15 +38,15 @@ static void open_chat(serve_model *m)
 static s24_status make_session(serve_model *m, int64_t texts)
 {
     const int64_t pass = m->max_tokens < PASS_TOKENS ? m->max_tokens : PASS_TOKENS;
-    const s24_cache_opts opts = {.size = sizeof opts, .texts = texts, .tokens = m->max_tokens};
-    const s24_generator_opts beside = {
-        .size = sizeof beside, .prompt_tokens = pass < BESIDE_TOKENS ? pass : BESIDE_TOKENS};
+    const s24_cache_opts cache = {.size = sizeof cache, .texts = texts, .tokens = m->max_tokens};
+    const s24_generator_opts joining = {
+        .size = sizeof joining, .prompt_tokens = pass < JOINING_TOKENS ? pass : JOINING_TOKENS};
     serve_language *l = &m->language;
     s24_ctx *ctx = m->cli.ctx;
     s24_status status = s24_session_create(&l->session, ctx, l->model, pass + texts);
-    if (status == S24_OK) status = s24_cache_create(&l->cache, ctx, l->session, &opts);
+    if (status == S24_OK) status = s24_cache_create(&l->cache, ctx, l->session, &cache);
     if (status == S24_OK)
-        status = s24_generator_create(&l->generator, ctx, l->session, l->cache, &beside);
+        status = s24_generator_create(&l->generator, ctx, l->session, l->cache, &joining);
     return status;
 }
 

@@ -321,12 +321,12 @@ static int has_prompts(const s24_generator *g)
 
 static void take(s24_generator *g)
 {
-    const int64_t room = g->session->max_tokens, beside = g->opts.prompt_tokens;
+    const int64_t room = g->session->max_tokens, joining = g->opts.prompt_tokens;
     const int prompts = has_prompts(g);
     int64_t used = 0;
     g->pass.count = g->pass.ready_count = g->pass.offsets[0] = 0;
-    if (!prompts || beside) used = take_newest(g, prompts ? room - beside : room);
-    take_prompts(g, used, used ? used + beside : room);
+    if (!prompts || joining) used = take_newest(g, prompts ? room - joining : room);
+    take_prompts(g, used, used ? used + joining : room);
 }
 
 /* Does the device find the next tokens? Nothing but the likeliest ones is asked for then. */

@@ -77,8 +77,8 @@ class Record:
         call(what, fd, flags, offset, path, other, data)
 
     def opened(self, what, fd, flags, at, path, other, data):
-        beside = self.open.get((fd[0], at), (None,))[0]
-        folder, name = self.find(path, beside)
+        base = self.open.get((fd[0], at), (None,))[0]
+        folder, name = self.find(path, base)
         if folder is None:
             return
         thing = folder.entries.get(name) if name else folder

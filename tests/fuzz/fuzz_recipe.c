@@ -97,7 +97,7 @@ static void check_stages(const recipe *r)
         const recipe_stage *stage = &r->stages[i];
         models += stage->kind == RECIPE_MODEL;
         CHECK(stage->command && stage->line > 0 && !stage->options.overflows);
-        CHECK(!stage->beside || stage->kind == RECIPE_MEASURE);
+        CHECK(!stage->compared || stage->kind == RECIPE_MEASURE);
         for (int k = 0; k < stage->options.count; k++)
             CHECK(!strncmp(stage->options.list[k], "--", 2));
     }

@@ -336,7 +336,7 @@ static void test_refusals(void **state)
     ctx_off(&h, ctx);
 }
 
-/* Whichever allocation fails, it is said, and nothing stays behind. */
+/* Whichever allocation fails, it is said, and nothing is left. */
 static void test_memory_ends(void **state)
 {
     uint64_t seed = 11;

@@ -8,7 +8,7 @@
 #include "nn_failing.h"
 #include "nn_generate.h"
 
-enum { PASS = 12, BESIDE = 4 };
+enum { PASS = 12, JOINING = 4 };
 
 static s24_generator *generator_of(const fixture *f, int64_t prompt_tokens)
 {
@@ -58,10 +58,10 @@ static void same_ids(const told *t, int64_t place, const texts *expected, int64_
 
 /* Each joins some steps after the other; where one has ended, another takes its place at once. */
 static void check_joining(const fixture *f, const texts *expected, s24_generate_opts opts,
-                          int64_t beside)
+                          int64_t joining)
 {
     static told t;
-    s24_generator *g = generator_of(f, beside);
+    s24_generator *g = generator_of(f, joining);
     const int64_t order[] = {2, 0, 3, 1, 2, 1};
     const int all = sizeof order / sizeof *order;
     int64_t of[TEXTS] = {-1, -1, -1, -1};
@@ -101,9 +101,9 @@ static void joining(void **state)
         set_up(&f, folder_of(llama), PASS, llama + 1);
         go_on(&f, &greedy, (s24_generate_opts){.max_new = NEW});
         go_on(&f, &drawn, how);
-        for (int64_t beside = 0; beside < PASS; beside += 3) {
-            check_joining(&f, &greedy, (s24_generate_opts){.max_new = NEW}, beside);
-            check_joining(&f, &drawn, how, beside);
+        for (int64_t joining = 0; joining < PASS; joining += 3) {
+            check_joining(&f, &greedy, (s24_generate_opts){.max_new = NEW}, joining);
+            check_joining(&f, &drawn, how, joining);
         }
         tear_down(&f);
     }
@@ -117,7 +117,7 @@ static void running_texts_do_not_wait(void **state)
     fixture f;
     (void)state;
     set_up(&f, folder_of(1), PASS, 1);
-    s24_generator *g = generator_of(&f, BESIDE);
+    s24_generator *g = generator_of(&f, JOINING);
     t = (told){.count = {0}};
     join(&f, g, 0, 1, opts);
     OK(f.ctx, s24_generator_step(g, f.ctx));
@@ -125,7 +125,7 @@ static void running_texts_do_not_wait(void **state)
     for (int64_t steps = 1; steps <= 10; steps++) {
         OK(f.ctx, s24_generator_step(g, f.ctx));
         assert_int_equal(t.count[0], 1 + steps);
-        assert_int_equal(s24_cache_tokens(f.cache, 1), steps < 10 ? BESIDE * steps : 39);
+        assert_int_equal(s24_cache_tokens(f.cache, 1), steps < 10 ? JOINING * steps : 39);
     }
     assert_int_equal(t.count[1], 1);
     s24_generator_leave(g, 0);
