@@ -133,6 +133,12 @@ static s24_status check_stats(s24_ctx *ctx, const s24_stats *stats, const s24_de
     return S24_OK;
 }
 
+/* Are its rows apart, so that it takes a second copy to have them together before and after? */
+static int has_gaps(const s24_dense *w)
+{
+    return w->ld > w->cols;
+}
+
 /* The weight as contiguous rows, every element finite. */
 static s24_status copy_weight(s24_ctx *ctx, float *copy, const s24_dense *w)
 {
@@ -151,10 +157,12 @@ static s24_status copy_weight(s24_ctx *ctx, float *copy, const s24_dense *w)
 static s24_status prune_copies(s24_prune_report *report, s24_ctx *ctx, const s24_dense *w,
                                const s24i_criterion *criterion, const s24i_prune_job *job)
 {
-    size_t elements = (size_t)(job->n * job->k);
-    const float *before = job->w + elements;
+    const float *before = w->data;
     TRY(copy_weight(ctx, job->w, w));
-    memcpy(job->w + elements, job->w, elements * sizeof *job->w);
+    if (has_gaps(w)) {
+        const size_t elements = (size_t)(job->n * job->k);
+        before = memcpy(job->w + elements, job->w, elements * sizeof *job->w);
+    }
     TRY(job->device ? s24i_prune_on_device(ctx, job) : criterion->run(ctx, job));
     if (job->refinements) TRY(s24i_prune_refine(ctx, job, before));
     s24_prune_report measured;
@@ -166,7 +174,7 @@ static s24_status prune_copies(s24_prune_report *report, s24_ctx *ctx, const s24
     return S24_OK;
 }
 
-/* What both calls begin with: options, checks, and room for `copies` of the weight. */
+/* What both calls begin with: options, checks, and room for copies of the weight. */
 static s24_status begin(s24_ctx *ctx, settings *known, s24i_prune_job *job, const s24_dense *w,
                         const s24_stats *stats, const s24_prune_opts *opts)
 {
@@ -189,7 +197,7 @@ static s24_status begin(s24_ctx *ctx, settings *known, s24i_prune_job *job, cons
                          .device = known->opts.device};
     size_t bytes;
     if (!s24i_mul_overflow((size_t)w->rows, (size_t)w->cols, &bytes) &&
-        !s24i_mul_overflow(bytes, 2 * sizeof(float), &bytes))
+        !s24i_mul_overflow(bytes, (has_gaps(w) ? 2 : 1) * sizeof(float), &bytes))
         job->w = s24_ctx_alloc(ctx, bytes);
     REQUIRE(ctx, job->w, S24_ERROR_MEMORY, "out of memory to prune a weight of [%lld, %lld]",
             (long long)w->rows, (long long)w->cols);

@@ -4,7 +4,7 @@
  * output that may not be written is refused before any work; the writer makes nothing appear
  * until all is done, so an error or an interruption leaves nothing.
  *
- * Without calibration texts each tensor stands for itself (model_prune_tensor.c) and no model is
+ * Without calibration texts each tensor stands for itself (model_prune_rows.c) and no model is
  * needed. With them the linear layers of the blocks go first, block by block
  * (model_prune_blocks.c).
  */

@@ -20,6 +20,7 @@ typedef struct s24i_pruner {
     const char *const *tried;  /* patterns that are measured on the dense model; NULL: it prunes */
     int64_t tried_count;
     s24i_scope *scope; /* of opts.global; else NULL */
+    int64_t first_row; /* of the tensor's, where it is pruned by rows (model_prune_rows.c) */
 } s24i_pruner;
 
 /* The number of calibration passages, texts or ids. */
@@ -63,6 +64,11 @@ s24_status s24i_pruner_try(const s24i_pruner *pruner, const float *w, const s24_
 
 /* Loads a tensor and prunes it without statistics. */
 s24_status s24i_pruner_alone(const s24i_pruner *pruner, const s24_tensor *tensor);
+/* Prunes w, all of the tensor or the rows at hand, and writes it; errors do not name the tensor. */
+s24_status s24i_pruner_rows(s24_prune_report *report, const s24i_pruner *pruner, float *w,
+                            const s24_tensor *tensor, const s24_stats *stats);
+void s24i_pruner_report(const s24i_pruner *pruner, const s24_tensor *tensor,
+                        const s24_prune_report *report, const s24_layer_report *how);
 
 /* Prunes the linear layers of the model's blocks with statistics of the calibration texts. The
    other tensors to prune remain. */

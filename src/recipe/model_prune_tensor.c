@@ -72,7 +72,7 @@ static s24_status check_rounded(const s24i_pruner *pruner, const s24_dense *w,
 {
     const float *values = w->data;
     for (int64_t i = 0; i < w->rows * w->cols; i++) {
-        const long long place[2] = {i / w->cols, i % w->cols};
+        const long long place[2] = {pruner->first_row + i / w->cols, i % w->cols};
         REQUIRE(pruner->ctx, isfinite(values[i]), S24_ERROR_NOT_FINITE,
                 "the pruned weight at row %lld, column %lld is beyond %s; expected a wider dtype",
                 place[tensor->transposed], place[!tensor->transposed],
@@ -155,6 +155,7 @@ static s24_status write_mask(const s24i_pruner *pruner, const s24_dense *w,
 typedef struct masked {
     const s24_tensor *mask;
     int turned, keep, group;
+    int64_t first_row;
 } masked;
 
 /* 1 where the mask keeps, if it keeps as many of each group as the pattern does. */
@@ -162,7 +163,7 @@ static s24_status score_by_mask(void *user, s24_ctx *ctx, double *scores,
                                 const s24_score_inputs *in)
 {
     const masked *m = user;
-    const uint8_t *bytes = m->mask->data;
+    const uint8_t *bytes = (const uint8_t *)m->mask->data + m->first_row * in->cols;
     for (int64_t i = 0; i < in->rows * in->cols; i++) {
         const int64_t row = i / in->cols, col = i % in->cols;
         scores[i] = bytes[m->turned ? col * in->rows + row : i] != 0;
@@ -173,7 +174,7 @@ static s24_status score_by_mask(void *user, s24_ctx *ctx, double *scores,
             kept += scores[g + i] > 0.0;
         REQUIRE(ctx, kept == m->keep, S24_ERROR_FORMAT,
                 "%s: the mask of '%s' keeps %d of row %lld's columns %lld to %lld; expected %d",
-                m->mask->file, m->mask->name, kept, (long long)(g / in->cols),
+                m->mask->file, m->mask->name, kept, (long long)(m->first_row + g / in->cols),
                 (long long)(g % in->cols), (long long)(g % in->cols + m->group - 1), m->keep);
     }
     return S24_OK;
@@ -183,20 +184,22 @@ static s24_status find_mask(masked *m, const s24i_pruner *pruner, const s24_tens
 {
     const char *pattern = pruner->opts.prune.pattern;
     const s24_tensor *mask = s24_checkpoint_find(pruner->opts.masks, tensor->name);
+    const s24_tensor *whole = s24_checkpoint_find(pruner->in, tensor->name);
     REQUIRE(pruner->ctx, mask, S24_ERROR_FORMAT, "the file of masks has none for this tensor");
     REQUIRE(pruner->ctx, mask->dtype == S24_U8 || mask->dtype == S24_BOOL, S24_ERROR_DTYPE,
             "%s: the mask of '%s' is %s; expected u8 or bool", mask->file,
             s24i_show(mask->name).text, s24_dtype_name(mask->dtype));
     REQUIRE(pruner->ctx,
-            mask->rank == 2 && mask->shape[0] == s24i_stored_side(tensor, 0) &&
-                mask->shape[1] == s24i_stored_side(tensor, 1),
+            mask->rank == 2 && mask->shape[0] == s24i_stored_side(whole, 0) &&
+                mask->shape[1] == s24i_stored_side(whole, 1),
             S24_ERROR_SHAPE, "%s: the mask of '%s' is not [%lld, %lld], as the tensor", mask->file,
-            s24i_show(mask->name).text, (long long)s24i_stored_side(tensor, 0),
-            (long long)s24i_stored_side(tensor, 1));
+            s24i_show(mask->name).text, (long long)s24i_stored_side(whole, 0),
+            (long long)s24i_stored_side(whole, 1));
     *m = (masked){.mask = mask,
                   .turned = tensor->transposed,
                   .keep = pattern ? atoi(pattern) : 2,
-                  .group = (int)s24_pattern_group(pattern)};
+                  .group = (int)s24_pattern_group(pattern),
+                  .first_row = pruner->first_row};
     return S24_OK;
 }
 
@@ -362,7 +365,7 @@ static s24_status prune_to_floats(s24_prune_report *report, const s24i_pruner *p
     return stats && pruner->opts.reconstruct ? S24_OK : write_floats(pruner, w, tensor);
 }
 
-static void give_report(const s24i_pruner *pruner, const s24_tensor *tensor,
+void s24i_pruner_report(const s24i_pruner *pruner, const s24_tensor *tensor,
                         const s24_prune_report *report, const s24_layer_report *how)
 {
     s24_layer_report layer = *how;
@@ -375,18 +378,23 @@ static void give_report(const s24i_pruner *pruner, const s24_tensor *tensor,
     if (pruner->opts.report) pruner->opts.report(pruner->opts.user, &layer);
 }
 
+s24_status s24i_pruner_rows(s24_prune_report *report, const s24i_pruner *pruner, float *w,
+                            const s24_tensor *tensor, const s24_stats *stats)
+{
+    const s24_dense dense = s24i_pruner_matrix(w, tensor);
+    return (pruner->bits ? prune_to_integers : prune_to_floats)(report, pruner, &dense, tensor,
+                                                                stats);
+}
+
 static s24_status prune_layer(const s24i_pruner *pruner, float *w, const s24_tensor *tensor,
                               const s24_stats *stats)
 {
     const char *pattern = pruner->opts.prune.pattern;
     const s24_layer_report how = {.seconds = s24i_seconds(), .pattern = pattern ? pattern : "2:4"};
-    const s24_dense dense = s24i_pruner_matrix(w, tensor);
     s24_prune_report report;
-    const s24_status status = pruner->bits
-                                  ? prune_to_integers(&report, pruner, &dense, tensor, stats)
-                                  : prune_to_floats(&report, pruner, &dense, tensor, stats);
+    const s24_status status = s24i_pruner_rows(&report, pruner, w, tensor, stats);
     if (status == S24_OK && !(pruner->scope && pruner->scope->gathering))
-        give_report(pruner, tensor, &report, &how);
+        s24i_pruner_report(pruner, tensor, &report, &how);
     return status;
 }
 
@@ -398,7 +406,7 @@ static s24_status try_pattern(const s24i_pruner *pruner, const s24_dense *w,
     s24_prune_report report;
     opts.pattern = pattern;
     TRY(s24_prune(&report, pruner->ctx, w, stats, &opts));
-    give_report(pruner, tensor, &report, &how);
+    s24i_pruner_report(pruner, tensor, &report, &how);
     return S24_OK;
 }
 
@@ -424,16 +432,4 @@ s24_status s24i_pruner_layer(const s24i_pruner *pruner, float *w, const s24_tens
                              const s24_stats *stats)
 {
     return s24i_name_tensor(pruner->ctx, prune_layer(pruner, w, tensor, stats), tensor);
-}
-
-s24_status s24i_pruner_alone(const s24i_pruner *pruner, const s24_tensor *tensor)
-{
-    float *w;
-    /* s24_prune would say a place in the transpose. */
-    if (tensor->transposed) TRY(s24i_tensor_check_finite(pruner->ctx, tensor));
-    TRY(new_floats(&w, pruner, tensor));
-    s24_status status = s24i_name_tensor(pruner->ctx, s24i_pruner_load(pruner, w, tensor), tensor);
-    if (status == S24_OK) status = s24i_pruner_layer(pruner, w, tensor, NULL);
-    s24_ctx_free(pruner->ctx, w);
-    return status;
 }

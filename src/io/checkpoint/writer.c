@@ -139,17 +139,51 @@ static void forget_source(const s24_writer *writer, const char *name)
     if (tensor) s24i_checkpoint_forget(writer->model, tensor);
 }
 
+void s24i_writer_set_rows(s24_writer *writer, int64_t rows)
+{
+    writer->rows = rows;
+}
+
+/* How many rows of a part of so many a call gives. */
+static int64_t rows_given(const s24_writer *writer, int64_t rows)
+{
+    return writer->rows ? writer->rows : rows;
+}
+
+/* Takes the next bytes of a part into its hash. */
+static s24_status hash_part(const s24_writer *writer, s24i_part *part, const void *data,
+                            size_t bytes)
+{
+    const int is_last = part->done + bytes == part->bytes;
+    if (is_last && !part->done) {
+        part->hash = s24i_xxh3(data, bytes);
+        return S24_OK;
+    }
+    if (!part->stream) part->stream = s24i_xxh3_begin();
+    REQUIRE(writer->ctx, part->stream, S24_ERROR_MEMORY, "out of memory for a tensor's hash");
+    s24i_xxh3_add(part->stream, data, bytes);
+    if (!is_last) return S24_OK;
+    part->hash = s24i_xxh3_end(part->stream);
+    part->stream = NULL;
+    return S24_OK;
+}
+
 static s24_status write_part(s24_writer *writer, const char *name, const char *suffix,
                              const void *data)
 {
     s24i_part *part;
     TRY(find_expected(&part, writer, name, suffix));
     const s24i_out_file *file = &writer->files[part->file];
-    TRY(s24i_write_at(file->fd, writer->ctx, writer->path, data, part->bytes,
-                      file->begin + part->offset));
-    part->hash = s24i_xxh3(data, part->bytes);
-    part->is_written = 1;
-    forget_source(writer, name);
+    const size_t bytes =
+        writer->rows ? part->bytes / (size_t)part->shape[0] * (size_t)writer->rows : part->bytes;
+    REQUIRE(writer->ctx, bytes <= part->bytes - part->done, S24_ERROR_ARGUMENT,
+            "tensor \"%s\" is written with more rows than were declared", s24i_show(name).text);
+    TRY(s24i_write_at(file->fd, writer->ctx, writer->path, data, bytes,
+                      file->begin + part->offset + part->done));
+    TRY(hash_part(writer, part, data, bytes));
+    part->done += bytes;
+    part->is_written = part->done == part->bytes;
+    if (part->is_written) forget_source(writer, name);
     return S24_OK;
 }
 
@@ -178,8 +212,8 @@ static s24_status write_two_parts(s24_writer *writer, const char *name, const vo
 {
     s24i_part *part;
     TRY(find_expected(&part, writer, name, S24I_VALUES_SUFFIX));
-    TRY(s24i_check_codes(writer->ctx, writer->path, name, indices, part->shape[0],
-                         columns_a_value * part->shape[1]));
+    TRY(s24i_check_codes(writer->ctx, writer->path, name, indices,
+                         rows_given(writer, part->shape[0]), columns_a_value * part->shape[1]));
     TRY(s24i_writer_lay_out(writer));
     TRY(write_part(writer, name, S24I_VALUES_SUFFIX, values));
     return write_part(writer, name, S24I_INDICES_SUFFIX, indices);
@@ -239,7 +273,7 @@ s24_status s24_writer_write_quantized(s24_writer *writer, const char *name, cons
     REQUIRE(writer->ctx, !dense || !indices, S24_ERROR_ARGUMENT,
             "tensor \"%s\" was declared as a dense one, but is written with indices",
             s24i_show(name).text);
-    TRY(s24i_check_scales(writer->ctx, writer->path, name, scales, part->rows,
+    TRY(s24i_check_scales(writer->ctx, writer->path, name, scales, rows_given(writer, part->rows),
                           part->lift ? s24_lifted_cols(part->cols, part->lift) : part->cols,
                           part->group));
     if (dense) {
@@ -322,6 +356,8 @@ void s24_writer_destroy(s24_writer *writer)
     s24_ctx *ctx = writer->ctx;
     for (size_t i = 0; i < writer->file_count; i++)
         if (writer->files[i].fd >= 0) close(writer->files[i].fd);
+    for (int64_t i = 0; i < writer->count; i++)
+        (void)s24i_xxh3_end(writer->parts[i].stream);
     s24i_temporary_end(&writer->temporary);
     s24i_names_free(&writer->names);
     s24i_names_free(&writer->sides.names);

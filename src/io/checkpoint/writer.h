@@ -18,10 +18,12 @@ typedef struct s24i_part {
     int rank;
     int64_t shape[S24_MAX_RANK];
     size_t bytes;
-    size_t file;     /* index into the writer's files */
-    uint64_t offset; /* in that file after its header, once laid out */
-    int is_written;
-    uint64_t hash; /* of its bytes, once written */
+    size_t file;              /* index into the writer's files */
+    uint64_t offset;          /* in that file after its header, once laid out */
+    size_t done;              /* of its bytes */
+    int is_written;           /* all of them are */
+    s24i_xxh3_stream *stream; /* of those that are, where they come in pieces; else NULL */
+    uint64_t hash;            /* of its bytes, once written */
     /* Of a packed tensor's first part what the metadata say of it; else cols is 0. */
     int bits;
     int64_t rows, cols, group;
@@ -77,6 +79,7 @@ struct s24_writer {
     int64_t count, room;
     s24i_part **order; /* as they lie in the files, once laid out */
     s24i_sides sides;
+    int64_t rows;    /* of a tensor, that each write gives, in order; 0: all of them */
     int is_begun;    /* laying out has begun, even if it failed */
     int is_laid_out; /* everything has its place in the temporary output */
     int is_closed;   /* a commit has begun: nothing may follow, even if it failed */
