@@ -5,30 +5,16 @@
  */
 #include "fuzz.h"
 
-#include <stdarg.h>
 #include <string.h>
 #include <sys/mman.h>
 
 #include "index/index.h"
+#include "program_errors.h"
 
 static const char *const names[] = {"index.json", "texts.npy", "vectors.npy", "integers.npy",
                                     "scales.npy"};
-static int said;
 
 /* ---- what the program has elsewhere ---------------------------------------------------------- */
-
-int cli_fail(cli_app *cli, int exit_code, const char *format, ...)
-{
-    char text[4096];
-    va_list arguments;
-    (void)cli;
-    va_start(arguments, format);
-    CHECK(vsnprintf(text, sizeof text, format, arguments) > 0);
-    va_end(arguments);
-    CHECK(exit_code != CLI_OK);
-    said++;
-    return exit_code;
-}
 
 void cli_note(cli_app *cli, const char *format, ...)
 {
@@ -86,9 +72,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     cli_app cli = {0};
     stored_index index = {.folder = fuzz_folder(), .lock = -1, .width = 4};
     (void)fuzz_put_parts(data, bytes, names, 5);
-    said = 0;
+    fuzz_said = 0;
     const int code = index_read(&cli, &index, &source, probe);
-    CHECK(said == (code != CLI_OK));
+    CHECK(fuzz_said == (code != CLI_OK));
     if (code == CLI_OK && index.count >= 0) {
         volatile unsigned sum = sum_of(&index);
         (void)sum;

@@ -7,10 +7,10 @@
 #include "fuzz.h"
 
 #include <float.h>
-#include <stdarg.h>
 #include <string.h>
 
 #include "cli.h"
+#include "program_errors.h"
 
 struct fuzz_options {
     cli_common common;
@@ -55,21 +55,6 @@ static const cli_command commands[] = {{.name = "one",
                                         .options_bytes = sizeof(struct fuzz_options),
                                         .gpu = 1}};
 
-static int said;
-
-int cli_fail(cli_app *cli, int exit_code, const char *format, ...)
-{
-    char text[4096];
-    va_list arguments;
-    (void)cli;
-    va_start(arguments, format);
-    CHECK(vsnprintf(text, sizeof text, format, arguments) > 0);
-    va_end(arguments);
-    CHECK(exit_code != CLI_OK);
-    said++;
-    return exit_code;
-}
-
 int cli_distance(const char *a, const char *b)
 {
     return strcmp(a, b) ? 1 + (int)(strlen(a) % 3) : 0;
@@ -102,9 +87,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     for (char *word = strtok(text, "\n"); word && argc <= WORDS; word = strtok(NULL, "\n"))
         argv[argc++] = word;
     argv[argc] = NULL;
-    said = 0;
+    fuzz_said = 0;
     const int code = cli_options_parse(&cli, &values, argc, argv);
-    CHECK(said == (code != CLI_OK));
+    CHECK(fuzz_said == (code != CLI_OK));
     if (code == CLI_OK && !values.common.help) check_values(&cli, &values, which);
     free(text);
     return 0;

@@ -6,9 +6,9 @@
  */
 #include "fuzz.h"
 
-#include <stdarg.h>
 #include <string.h>
 
+#include "program_errors.h"
 #include "run/recipe.h"
 
 struct fuzz_options {
@@ -58,22 +58,6 @@ enum { COMMANDS = (int)(sizeof list / sizeof *list) };
 
 /* ---- what the program has elsewhere ---------------------------------------------------------- */
 
-static int said;
-static const char *expected; /* with which every sentence begins */
-
-int cli_fail(cli_app *cli, int exit_code, const char *format, ...)
-{
-    char text[4096];
-    va_list arguments;
-    const char *begin = cli->where ? cli->where : text;
-    va_start(arguments, format);
-    vsnprintf(text, sizeof text, format, arguments);
-    va_end(arguments);
-    CHECK(exit_code != CLI_OK && *text && !strncmp(begin, expected, strlen(expected)));
-    said++;
-    return exit_code;
-}
-
 const cli_command *cli_command_find(const cli_app *cli, const char *name)
 {
     (void)cli;
@@ -110,13 +94,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     cli_app cli = {.command = &list[COMMANDS - 1], .common = &common};
     recipe *r = calloc(1, sizeof *r);
     CHECK(r);
-    r->path = expected = fuzz_put("recipe.yaml", data, bytes);
+    r->path = fuzz_expected = fuzz_put("recipe.yaml", data, bytes);
     r->model = "model";
     r->out = "out";
     r->calibration = bytes % 2 ? "passages" : NULL;
-    said = 0;
+    fuzz_said = 0;
     const int code = recipe_read(&cli, r);
-    CHECK(said == (code != CLI_OK));
+    CHECK(fuzz_said == (code != CLI_OK));
     if (code == CLI_OK) check_stages(r);
     free(r);
     return 0;

@@ -2,7 +2,7 @@
 /*
  * Matrices that are not 2:4, in coordinates, rows, columns and blocks, dense integers with scales,
  * and weights in layouts, of any content: refused with a sentence, or they go to dense, to every
- * other format and back as the same numbers, and a product reads nothing beside them.
+ * other format and back as the same numbers, and a product reads nothing else.
  *
  * Input: kind, dtype, rows, columns, stored, then bytes that are repeated as often as is needed.
  */
