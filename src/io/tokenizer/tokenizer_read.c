@@ -136,6 +136,19 @@ static s24_status check_entry(const s24i_config *model, const char *token, const
     return S24_OK;
 }
 
+/* Bytes for a bit of each id up to the largest that may be one. */
+static size_t bytes_of_ids(const s24i_json *vocab)
+{
+    const s24i_json *value;
+    s24i_json_walk walk = s24i_json_begin(vocab);
+    int64_t largest = 0;
+    while ((value = s24i_json_next(&walk, NULL)) != NULL) {
+        const int64_t id = s24i_json_integer(value);
+        if (id > largest && id < S24I_MAX_IDS) largest = id;
+    }
+    return (size_t)largest / 8 + 1;
+}
+
 /* A token's bytes, which at byte level are spelled in letters of their own. */
 static void add_token(s24_tokenizer *tokenizer, const char *token, int32_t id)
 {
@@ -159,7 +172,7 @@ s24_status s24i_tokenizer_read_vocabulary(s24_tokenizer *tokenizer, const s24i_c
     size_t bytes = 0, count = 0;
     REQUIRE(ctx, walk.has_keys && walk.at < walk.end, S24_ERROR_FORMAT,
             "%s: model.vocab is not an object of tokens and ids", vocab->file);
-    TRY(s24i_zeroed(&seen, ctx, S24I_MAX_IDS / 8));
+    TRY(s24i_zeroed(&seen, ctx, bytes_of_ids(vocab->json)));
     for (; (value = s24i_json_next(&walk, &token)) != NULL; count++) {
         TRY_DONE(check_entry(vocab, token, value, seen));
         bytes += strlen(token);
