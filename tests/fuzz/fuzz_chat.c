@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * A chat template: the input as tokenizer_config.json, and as chat_template.jinja next to one that
- * names tokens. Whatever it is, it is refused with a sentence, or a conversation becomes ids inside
- * the vocabulary, as many as were announced, or is refused for a message out of its place.
+ * A chat template: the input as tokenizer_config.json or, where no brace begins it, as
+ * chat_template.jinja next to one that names tokens. Whatever it is, it is refused with a sentence,
+ * or a conversation becomes ids inside the vocabulary, as many as were announced, or is refused for
+ * a message out of its place.
  */
 #include "fuzz.h"
 
@@ -62,11 +63,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
     static s24_tokenizer *tokenizer;
     if (!tokenizer) tokenizer = load();
-    fuzz_remove("chat_template.jinja");
-    fuzz_put("tokenizer_config.json", data, bytes);
-    use(fuzz_ctx(), fuzz_folder(), tokenizer);
-    fuzz_put("tokenizer_config.json", tokens_json, sizeof tokens_json - 1);
-    fuzz_put("chat_template.jinja", data, bytes);
+    if (bytes && *data == '{') { /* a template in its configuration, or one in a file of its own */
+        fuzz_remove("chat_template.jinja");
+        fuzz_put("tokenizer_config.json", data, bytes);
+    } else {
+        fuzz_put("tokenizer_config.json", tokens_json, sizeof tokens_json - 1);
+        fuzz_put("chat_template.jinja", data, bytes);
+    }
     use(fuzz_ctx(), fuzz_folder(), tokenizer);
     return 0;
 }
