@@ -98,6 +98,26 @@ def modernbert(draw):
         pad_token_id=0, cls_token_id=1, sep_token_id=2), transformers.ModernBertModel
 
 
+def nomic_bert(draw):
+    sizes = common(draw)
+    return transformers.NomicBertConfig(
+        **{**sizes, "hidden_act": draw.choice(["silu", "silu", "gelu", "relu"])},
+        rope_parameters={"rope_type": "default", "rope_theta": draw.choice([1000.0, 10000.0])}), \
+        transformers.NomicBertModel
+
+
+def vit(draw):
+    sizes = common(draw)
+    patch = draw.choice([4, 8, 14, 16])
+    return transformers.ViTConfig(
+        hidden_size=sizes["hidden_size"], num_hidden_layers=sizes["num_hidden_layers"],
+        num_attention_heads=sizes["num_attention_heads"], hidden_act=sizes["hidden_act"],
+        intermediate_size=sizes["intermediate_size"], layer_norm_eps=sizes["layer_norm_eps"],
+        initializer_range=wide(sizes["hidden_size"]), image_size=patch * draw.integer(1, 6),
+        patch_size=patch, num_channels=draw.choice([1, 3, 4]), num_labels=draw.integer(2, 9)), \
+        transformers.ViTForImageClassification
+
+
 def gpt2(draw):
     sizes = common(draw)
     return transformers.GPT2Config(
@@ -175,7 +195,7 @@ def qwen3(draw):
 
 
 ROWS = [bert, roberta, xlm_roberta, camembert, electra, distilbert, mpnet, modernbert, gpt2, llama,
-        mistral, qwen2, qwen3]
+        mistral, qwen2, qwen3, nomic_bert, vit]
 
 
 class Draw:
@@ -202,13 +222,22 @@ def stir(model, draw):
 
 
 def expected_of(model, texts):
-    """Hidden states and logits of each text alone."""
+    """Hidden states and logits of each text alone; of images their logits."""
     rows = []
     for text in texts:
         with torch.no_grad():
+            if isinstance(text, numpy.ndarray):
+                rows.append((None, model(pixel_values=torch.tensor(text[None])).logits))
+                continue
             out = model(input_ids=torch.tensor([text]), output_hidden_states=True)
         rows.append((out.hidden_states[-1][0], out.logits[0] if "logits" in out else None))
     return rows
+
+
+def found_by(model, texts, name):
+    if isinstance(texts[0], numpy.ndarray):
+        return model.forward_images(numpy.stack(texts), outputs=(name,))[name]
+    return model.forward(texts, outputs=(name,))[name]
 
 
 def distance(ours, theirs, middle):
@@ -219,6 +248,11 @@ def distance(ours, theirs, middle):
 
 
 def texts_for(config, positions, draw):
+    """Ids, or images, [channels, side, side] each."""
+    if hasattr(config, "image_size"):
+        shape = (config.num_channels, config.image_size, config.image_size)
+        return [draw.random.standard_normal(shape).astype("f4")
+                for _ in range(draw.integer(1, 4))]
     longest = min(positions, 260)
     lengths = [draw.integer(1, longest) for _ in range(draw.integer(1, 4))] + [longest]
     return [[draw.integer(3, config.vocab_size - 1) for _ in range(n)] for n in lengths]
@@ -235,7 +269,7 @@ def compare(config, kind, draw, folder):
     is_language = expected[0][1] is not None
     name = "logits" if is_language else "hidden"
     rows = [row[is_language] for row in expected]
-    far["dense"] = distance(ours.forward(texts, outputs=(name,))[name], rows, False)
+    far["dense"] = distance(found_by(ours, texts, name), rows, False)
     if draw.flag():
         return far
     sparse24.prune_model(folder / "dense", folder / "pruned")
@@ -244,8 +278,7 @@ def compare(config, kind, draw, folder):
     rows = [row[is_language] for row in expected_of(pruned, texts)]
     for dtype in ("f32", "bf16", "i8"):
         sparse = sparse24.Model(folder / "packed", dtype=dtype, all_sparse=True)
-        found = sparse.forward(texts, outputs=(name,))[name]
-        far[dtype] = distance(found, rows, dtype != "f32")
+        far[dtype] = distance(found_by(sparse, texts, name), rows, dtype != "f32")
     return far
 
 

@@ -1,0 +1,191 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""sparse24's tokenizers and Hugging Face's on random texts: the same ids, or a refusal.
+
+    python bench/peers/differ_texts.py [--kinds wordpiece,unigram…] [--texts 10000] [--seed 0]
+
+Run by a Python that has tokenizers and sparse24. For every kind it trains small tokenizers on the
+tree's documents with settings drawn by chance, and gives both the same texts: words of the
+documents, letters of many scripts, marks, blanks, digits, controls and special tokens, mixed. One
+that sparse24 refuses is counted by its sentence, and is no fault. Exits with 1 where ids differ;
+the kind, the seed and the number of the tokenizer make it again.
+"""
+import argparse
+import collections
+import pathlib
+import random
+import sys
+import tempfile
+import unicodedata
+
+import tokenizers
+from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
+
+import sparse24
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+GPT2 = None  # ByteLevel's own pattern
+LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|"
+          r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
+QWEN = LLAMA3.replace(r"\p{N}{1,3}", r"\p{N}")
+PIECES = ["é", "e\u0301", "ß", "İ", "ǆ", "Σς", "ﬁ", "Ω", "한국", "가", "日本語",
+          "，", "。", "ไทย", "नमस्ते", "العربية", "עִברִית",
+          "😀", "👩‍👩‍👧", "🇩🇪", "\u00a0", "\u3000", "\u200b", "\u2028",
+          "\ufeff", "\t", "\n", "\r\n", "  ", "   ", "\x00", "\x7f", "\x1b", "\ufffd", "½",
+          "①", "Ⅷ", "١٢٣", "12345", "3.14", "'s", "'LL", "’t", "don't", "--", "...",
+          "…", "$", "€", "#", "@", "_", "<s>", "</s>", "[CLS]", "[MASK]", "[SEP]", "[UNK]",
+          "▁", "Ġ", "\U000e0001", "\U0001d504", "ｆｕｌｌ", "Å", "A\u030a"]
+
+
+def words_of_tree():
+    text = "\n".join(path.read_text() for path in sorted((ROOT / "docs").glob("*.md")))
+    return text, text.split()
+
+
+def wordpiece(draw):
+    made = tokenizers.Tokenizer(models.WordPiece(
+        unk_token="[UNK]", max_input_chars_per_word=draw.choice([100, 100, 10])))
+    made.normalizer = normalizers.BertNormalizer(
+        clean_text=draw.random() < 0.8, handle_chinese_chars=draw.random() < 0.8,
+        strip_accents=draw.choice([None, True, False]), lowercase=draw.random() < 0.6)
+    made.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    made.decoder = decoders.WordPiece()
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    yield made, trainers.WordPieceTrainer(vocab_size=draw.choice([200, 800]), show_progress=False,
+                                          special_tokens=special)
+    made.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
+
+
+def byte_level(draw, pattern, normalizer=None):
+    made = tokenizers.Tokenizer(models.BPE(ignore_merges=draw.random() < 0.3))
+    if normalizer:
+        made.normalizer = normalizer
+    if pattern is GPT2:
+        made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=draw.random() < 0.3)
+    else:
+        made.pre_tokenizer = pre_tokenizers.Sequence(
+            [pre_tokenizers.Split(tokenizers.Regex(pattern), "isolated"),
+             pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
+    made.decoder = decoders.ByteLevel()
+    yield made, trainers.BpeTrainer(
+        vocab_size=draw.choice([300, 1000]), show_progress=False, special_tokens=["<s>", "</s>"],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet())
+    if draw.random() < 0.3:
+        made.post_processor = processors.ByteLevel(trim_offsets=draw.random() < 0.5)
+
+
+def gpt2(draw):
+    return byte_level(draw, GPT2)
+
+
+def llama3(draw):
+    return byte_level(draw, LLAMA3)
+
+
+def qwen(draw):
+    return byte_level(draw, QWEN, draw.choice([None, normalizers.NFC()]))
+
+
+def roberta(draw):
+    made = tokenizers.Tokenizer(models.BPE())
+    space, trim = draw.random() < 0.3, draw.random() < 0.7
+    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=space)
+    made.decoder = decoders.ByteLevel()
+    yield made, trainers.BpeTrainer(vocab_size=600, show_progress=False,
+                                    special_tokens=["<s>", "<pad>", "</s>", "<unk>", "<mask>"],
+                                    initial_alphabet=pre_tokenizers.ByteLevel.alphabet())
+    made.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 0), trim_offsets=trim,
+                                                       add_prefix_space=space)
+
+
+def unigram(draw):
+    made = tokenizers.Tokenizer(models.Unigram())
+    made.normalizer = draw.choice([normalizers.NFKC(), None,
+                                   normalizers.Replace(tokenizers.Regex(" {2,}"), " ")])
+    scheme = draw.choice(["always", "first", "never"])
+    made.pre_tokenizer = draw.choice([
+        pre_tokenizers.Metaspace(prepend_scheme=scheme),
+        pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(),
+                                 pre_tokenizers.Metaspace(prepend_scheme=scheme)])])
+    made.decoder = decoders.Metaspace()
+    yield made, trainers.UnigramTrainer(vocab_size=draw.choice([300, 800]), show_progress=False,
+                                        special_tokens=["<s>", "<pad>", "</s>", "<unk>"],
+                                        unk_token="<unk>")
+    made.post_processor = processors.TemplateProcessing(
+        "<s> $A </s>", "<s> $A </s> </s> $B </s>", [("<s>", 0), ("</s>", 2)])
+
+
+KINDS = [wordpiece, gpt2, roberta, llama3, qwen, unigram]
+
+
+def make(kind, draw, text, path):
+    steps = kind(draw)
+    made, trainer = next(steps)
+    lines = text.splitlines()
+    made.train_from_iterator(draw.sample(lines, len(lines) // 3), trainer)
+    next(steps, None)  # what goes around the ids, which the trainer does not want to see
+    made.save(str(path))
+    return tokenizers.Tokenizer.from_file(str(path))
+
+
+def letter(draw):
+    """Of the characters that this Python knows: what is a letter in newer Unicode is none in older,
+    and the libraries have tables of different years."""
+    while True:
+        found = chr(draw.choice([draw.randint(32, 0x250), draw.randint(0x300, 0xd7ff),
+                                 draw.randint(0xe000, 0x2fa1f)]))
+        if unicodedata.category(found) != "Cn":
+            return found
+
+
+def text_of(draw, words):
+    parts = []
+    for _ in range(draw.randint(0, 12)):
+        way = draw.random()
+        parts.append(draw.choice(words) if way < 0.45 else draw.choice(PIECES) if way < 0.85 else
+                     letter(draw))
+    return draw.choice(["", " "]).join(parts)
+
+
+def run_kind(kind, options, text, words):
+    refused, faults, ran = collections.Counter(), 0, 0
+    for number in range(options.tokenizers):
+        draw = random.Random(f"{options.seed} {kind.__name__} {number}")
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder, "tokenizer.json")
+            theirs = make(kind, draw, text, path)
+            try:
+                ours = sparse24.Tokenizer(path)
+            except (OSError, ValueError, sparse24.Error) as error:
+                refused[str(error).replace(folder, "…")[:150]] += 1
+                continue
+        for _ in range(options.texts // options.tokenizers):
+            given = text_of(draw, words)
+            ran += 1
+            one, other = list(ours.encode(given).ids), theirs.encode(given).ids
+            if one != other:
+                faults += 1
+                if faults <= options.show:
+                    print(f"{kind.__name__} {number}: {given!r}\n    {one}\n    {other}")
+    print(f"{kind.__name__}: {ran} texts, {faults} differ", flush=True)
+    for sentence, times in refused.most_common():
+        print(f"    {times} tokenizers refused: {sentence}", flush=True)
+    return faults
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--kinds", default=",".join(kind.__name__ for kind in KINDS))
+    parser.add_argument("--texts", type=int, default=10000, help="of each kind")
+    parser.add_argument("--tokenizers", type=int, default=20, help="of each kind")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--show", type=int, default=3, help="of each kind's faults")
+    options = parser.parse_args()
+    text, words = words_of_tree()
+    wanted = options.kinds.split(",")
+    sys.exit(any([run_kind(kind, options, text, words) for kind in KINDS
+                  if kind.__name__ in wanted]))
+
+
+if __name__ == "__main__":
+    main()
