@@ -6,32 +6,23 @@ import subprocess
 import sys
 import unittest
 
-from cli_case import SOURCE, Scratch, run
-import test_cli_eval
+import zeros_case
+from cli_case import SOURCE, run
 from cli_data import read
-from test_cli_train_ends import write_llama
-from test_cli_train_sets import randomise
 
 PATTERNS = {"gpt2": ("6:8", "14:16", "30:32"), "llama": ("6:8", "14:16")}
 
 
 def make(folder):
-    test_cli_eval.write_gpt2(folder / "gpt2", width=32)
-    write_llama(folder / "llama", width=32)
-    test_cli_eval.write_vit(folder / "vit", width=32)
+    zeros_case.make(folder)
     for name in ("gpt2", "llama"):
-        randomise(folder / name, 3)
         assert run("prune", name, name + "-68", "--pattern", "6:8", cwd=folder).returncode == 0
         assert run("pack", name + "-68", name + "-packed", "--format", "6:8",
                    cwd=folder).returncode == 0
-    (folder / "text").write_text("abcab bca abba c" * 8)
 
 
-class Lifted(Scratch):
+class Lifted(zeros_case.Zeros):
     make = staticmethod(make)
-
-    def loss(self, model, *options):
-        return self.json("eval", model, "--task", "lm", "--data", "text", *options)["loss"]
 
     def layers(self, model):
         return [t for t in self.json("info", model)["tensors"] if "format" in t]

@@ -6,24 +6,17 @@ import subprocess
 import sys
 import unittest
 
-from cli_case import SOURCE, Scratch, run
-import test_cli_eval
+import zeros_case
+from cli_case import SOURCE, run
 import tiny_bert
 from cli_data import read
-from test_cli_train_ends import write_llama
-from test_cli_train_sets import randomise
 
 FORMATS = ("csr", "csc", "coo", "bsr:8x8", "bsr:16x16", "bsr:4x1", "bsr:1x4")
 
 
 def make(folder):
-    test_cli_eval.write_gpt2(folder / "gpt2", width=32)
-    write_llama(folder / "llama", width=32)
-    test_cli_eval.write_vit(folder / "vit", width=32)
-    for name in ("gpt2", "llama"):
-        randomise(folder / name, 3)
+    zeros_case.make(folder)
     tiny_bert.write(folder / "bert")
-    (folder / "text").write_text("abcab bca abba c" * 8)
     (folder / "lines").write_text("a b\nb a c\n")
     for name in ("gpt2", "llama", "bert"):
         # Tiny BERT's width is no multiple of more than 8.
@@ -32,11 +25,8 @@ def make(folder):
                    cwd=folder).returncode == 0
 
 
-class Sparse(Scratch):
+class Sparse(zeros_case.Zeros):
     make = staticmethod(make)
-
-    def loss(self, model, *options):
-        return self.json("eval", model, "--task", "lm", "--data", "text", *options)["loss"]
 
     def test_every_format_comes_back(self):
         for name in ("gpt2", "llama"):

@@ -13,20 +13,9 @@
 
 #include "kernel/cpu/sparse_i8_finish.h"
 #include "kernel/cpu/sparse_i8_tile.h"
+#include "kernel/cpu/x86/sparse_i8_mix.h"
 
-INLINE void mix_32(__m256i r[4], const uint8_t *x, const int32_t *index)
-{
-    const __m256i a = _mm256_loadu_si256((const __m256i *)(x + (int64_t)index[0] * 32));
-    const __m256i b = _mm256_loadu_si256((const __m256i *)(x + (int64_t)index[1] * 32));
-    const __m256i c = _mm256_loadu_si256((const __m256i *)(x + (int64_t)index[2] * 32));
-    const __m256i d = _mm256_loadu_si256((const __m256i *)(x + (int64_t)index[3] * 32));
-    const __m256i ab = _mm256_unpacklo_epi8(a, b), cd = _mm256_unpacklo_epi8(c, d);
-    const __m256i ab_high = _mm256_unpackhi_epi8(a, b), cd_high = _mm256_unpackhi_epi8(c, d);
-    r[0] = _mm256_unpacklo_epi16(ab, cd);
-    r[1] = _mm256_unpackhi_epi16(ab, cd);
-    r[2] = _mm256_unpacklo_epi16(ab_high, cd_high);
-    r[3] = _mm256_unpackhi_epi16(ab_high, cd_high);
-}
+MIX(mix_32, __m256i, _mm256, si256)
 
 INLINE __m256i dot_32(__m256i sum, __m256i x, int32_t four)
 {
@@ -35,7 +24,6 @@ INLINE __m256i dot_32(__m256i sum, __m256i x, int32_t four)
     return _mm256_add_epi32(sum, _mm256_madd_epi16(two, _mm256_set1_epi16(1)));
 }
 
-/* Vector j has tokens 16·i + 4·j and the next three in its i-th 128 bits. */
 INLINE void order_32(__m256i s[4])
 {
     const __m256i a = _mm256_permute2x128_si256(s[0], s[1], 0x20);

@@ -11,28 +11,17 @@
 #define INLINE   TARGET __attribute__((always_inline)) static inline
 
 #include "kernel/cpu/sparse_i8_tile.h"
+#include "kernel/cpu/x86/sparse_i8_mix.h"
 #include "kernel/cpu/x86/sparse_squares.h"
 
-INLINE void mix_64(__m512i r[4], const uint8_t *x, const int32_t *index)
-{
-    const __m512i a = _mm512_loadu_si512(x + (int64_t)index[0] * 64);
-    const __m512i b = _mm512_loadu_si512(x + (int64_t)index[1] * 64);
-    const __m512i c = _mm512_loadu_si512(x + (int64_t)index[2] * 64);
-    const __m512i d = _mm512_loadu_si512(x + (int64_t)index[3] * 64);
-    const __m512i ab = _mm512_unpacklo_epi8(a, b), cd = _mm512_unpacklo_epi8(c, d);
-    const __m512i ab_high = _mm512_unpackhi_epi8(a, b), cd_high = _mm512_unpackhi_epi8(c, d);
-    r[0] = _mm512_unpacklo_epi16(ab, cd);
-    r[1] = _mm512_unpackhi_epi16(ab, cd);
-    r[2] = _mm512_unpacklo_epi16(ab_high, cd_high);
-    r[3] = _mm512_unpackhi_epi16(ab_high, cd_high);
-}
+MIX(mix_64, __m512i, _mm512, si512)
+MIX(mix_16, __m128i, _mm, si128)
 
 INLINE __m512i dot_64(__m512i sum, __m512i x, int32_t four)
 {
     return _mm512_dpbusd_epi32(sum, x, _mm512_set1_epi32(four));
 }
 
-/* Vector j has tokens 16·i + 4·j and the next three in its i-th 128 bits. */
 INLINE void order_64(__m512i s[4])
 {
     const __m512i a = _mm512_shuffle_i32x4(s[0], s[1], 0x44);
@@ -43,20 +32,6 @@ INLINE void order_64(__m512i s[4])
     s[1] = _mm512_shuffle_i32x4(a, b, 0xdd);
     s[2] = _mm512_shuffle_i32x4(c, d, 0x88);
     s[3] = _mm512_shuffle_i32x4(c, d, 0xdd);
-}
-
-INLINE void mix_16(__m128i r[4], const uint8_t *x, const int32_t *index)
-{
-    const __m128i a = _mm_loadu_si128((const __m128i *)(x + (int64_t)index[0] * 16));
-    const __m128i b = _mm_loadu_si128((const __m128i *)(x + (int64_t)index[1] * 16));
-    const __m128i c = _mm_loadu_si128((const __m128i *)(x + (int64_t)index[2] * 16));
-    const __m128i d = _mm_loadu_si128((const __m128i *)(x + (int64_t)index[3] * 16));
-    const __m128i ab = _mm_unpacklo_epi8(a, b), cd = _mm_unpacklo_epi8(c, d);
-    const __m128i ab_high = _mm_unpackhi_epi8(a, b), cd_high = _mm_unpackhi_epi8(c, d);
-    r[0] = _mm_unpacklo_epi16(ab, cd);
-    r[1] = _mm_unpackhi_epi16(ab, cd);
-    r[2] = _mm_unpacklo_epi16(ab_high, cd_high);
-    r[3] = _mm_unpackhi_epi16(ab_high, cd_high);
 }
 
 INLINE __m128i dot_16(__m128i sum, __m128i x, int32_t four)
