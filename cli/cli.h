@@ -385,6 +385,12 @@ s24_status cli_check_pattern(int *fits, s24_bad_group *bad, s24_ctx *ctx, const 
                              const char *pattern);
 /* Names a quantised tensor's scheme; NULL for any other. */
 const char *cli_scheme(const s24_tensor *tensor);
+/* Reads a sparse format's name, of bsr with its block: format and block sides alone. 0: it is
+   none. */
+#define CLI_FORMATS                                                                                \
+    "coo, csr, csc, or bsr with a block: bsr:1x4, bsr:4x1, or a square of 8, 16, 32, 64 or 128 "   \
+    "as bsr:64x64"
+int cli_format_parse(cli_app *cli, s24_sparse_parts *as, const char *text);
 /* Gives the columns of a packed tensor's 2:4 matrix: k, or what k is lifted into. */
 int64_t cli_stored_cols(const s24_tensor *tensor);
 /* Writes the sparse format of a tensor, "bsr:64x64", or "6:8" of a lifted one; returns text, NULL:

@@ -56,6 +56,22 @@ s24_status cli_tensor_unpack(void **dense, s24_ctx *ctx, const s24_tensor *tenso
     return status;
 }
 
+int cli_format_parse(cli_app *cli, s24_sparse_parts *as, const char *text)
+{
+    char name[8] = "", extra;
+    int rows = 0, cols = 0;
+    const int found = sscanf(text, "%7[a-z]:%dx%d%c", name, &rows, &cols, &extra);
+    *as = (s24_sparse_parts){
+        .format = s24_format_parse(name), .block_rows = rows, .block_cols = cols};
+    const int blocks = as->format == S24_FORMAT_BSR;
+    const int fits = blocks ? found == 3 : as->format && strlen(text) == strlen(name);
+    /* Asks the library which blocks there are, of a matrix that all of them divide. */
+    s24_sparse_parts kind = *as;
+    kind.dtype = S24_F32;
+    kind.rows = kind.cols = (int64_t)(rows > 0 ? rows : 1) * (cols > 0 ? cols : 1);
+    return fits && s24_sparse_check(cli->ctx, &kind) == S24_OK;
+}
+
 int cli_open(cli_app *cli, s24_checkpoint **checkpoint)
 {
     return cli_status(cli, s24_checkpoint_open(checkpoint, cli->ctx, cli->operands[0]));

@@ -71,7 +71,7 @@ typedef struct bench_problem {
     s24_dtype activations;       /* of y; of x too if the peer can take both in one product */
     int threads;
     const float *x; /* [m, k] */
-    const float *w; /* [n, k], 2:4 with its zeros */
+    const float *w; /* [n, k] with its zeros */
 } bench_problem;
 
 typedef struct bench_peer {
@@ -118,6 +118,13 @@ int bench_set_shapes(bench_shape *shapes, int max, const char *name);
 /* Reads 'M,K,N;M,K,N'. */
 int bench_shapes_parse(cli_app *cli, bench_shape *shapes, int *count, int max, const char *text);
 
+/* What of a weight is zero, if it is not 2:4. */
+typedef struct bench_format {
+    const char *name;    /* as --format has it; NULL: 2:4 */
+    s24_sparse_parts as; /* format and block sides alone */
+    int64_t zeros;       /* percent */
+} bench_format;
+
 enum { BENCH_MAX_SHAPES = 128, BENCH_MAX_LIST = 32, BENCH_MAX_MEBIBYTES = 1 << 20 };
 
 typedef struct bench_peer_result {
@@ -130,6 +137,8 @@ typedef struct bench_row {
     bench_shape shape;
     s24_dtype dtype, activations; /* the latter on a GPU: Y's */
     const char *scheme;           /* of quantised weights with x in f32, or NULL */
+    const char *format;           /* of weights that are not 2:4, or NULL */
+    double kept;                  /* share of the weight's elements that are multiplied */
     int threads;
     char kernel[48];
     bench_times ours;
@@ -150,6 +159,7 @@ struct bench_plan {
     s24_dtype dtypes[BENCH_MAX_DTYPES];
     const char *schemes[BENCH_MAX_DTYPES]; /* with dtype i8: weights only; NULL elsewhere */
     int dtype_count;
+    bench_format format;
     s24_dtype activations; /* of x and y with bf16 weights; NONE: f32 */
     s24_dtype output;      /* of y on a GPU; NONE: what suits the weights */
     int tune;              /* times every tile of a GPU first */

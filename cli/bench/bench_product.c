@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/bench.h"
+#include "bench/bench_weight.h"
 
 typedef struct cell {
     cli_app *cli;
@@ -19,22 +19,13 @@ typedef struct cell {
     bench_shape shape;
     s24_dtype dtype, activations;
     const char *scheme; /* of integers with x in f32, or NULL */
-    float *x, *w;       /* [m, k], [n, k] with zeros */
+    float *x;           /* [m, k] */
     void *x_given;      /* x in `activations` */
     void *y, *y_peer;   /* [m, n] in `activations` */
-    s24_matrix *matrix;
+    bench_weight weight;
     double tolerance; /* of |y − y_peer|, and what of it grows with y */
     double relative;
 } cell;
-
-/* Draws uniformly from [−1, 1), the same every time. */
-static void fill(float *to, int64_t count, uint64_t state)
-{
-    for (int64_t i = 0; i < count; i++) {
-        state = state * 6364136223846793005u + 1442695040888963407u;
-        to[i] = (float)((double)(state >> 40) * (2.0 / 16777216.0) - 1.0);
-    }
-}
 
 /* Keeps only values that bf16 holds, so that rounding X is no difference between two bf16 products.
    For i8 integers, of which each token has the largest, so that quantising them changes none. */
@@ -78,38 +69,10 @@ static void cell_free_tokens(cell *c)
     c->x_given = c->y = c->y_peer = NULL;
 }
 
-static void cell_free_weight(cell *c)
-{
-    s24_matrix_destroy(c->matrix);
-    s24_ctx_free(c->cli->ctx, c->w);
-    c->matrix = NULL;
-    c->w = NULL;
-}
-
 static s24_status no_memory(const cell *c)
 {
     return s24_ctx_fail(c->cli->ctx, S24_ERROR_MEMORY, "no memory for the shape %lld,%lld,%lld",
                         (long long)c->shape.m, (long long)c->shape.k, (long long)c->shape.n);
-}
-
-static s24_status cell_fill_weight(cell *c)
-{
-    s24_ctx *ctx = c->cli->ctx;
-    bench_shape s = c->shape;
-    cell_free_weight(c);
-    c->w = s24_ctx_alloc(ctx, (size_t)(s.n * s.k) * sizeof *c->w);
-    if (!c->w) return no_memory(c);
-    fill(c->w, s.n * s.k, 2);
-    s24_dense w = {.data = c->w, .dtype = S24_F32, .rows = s.n, .cols = s.k};
-    s24_matrix_opts opts = {.size = sizeof opts, .select = S24_SELECT_MAGNITUDE, .dtype = c->dtype};
-    if (c->dtype == S24_I8) opts.dtype = S24_F32;
-    s24_status status = s24_matrix_create(&c->matrix, ctx, &w, &opts);
-    if (status == S24_OK && c->dtype == S24_I8) {
-        s24_matrix *floats = c->matrix;
-        status = s24_matrix_quantize(&c->matrix, ctx, floats, c->scheme);
-        s24_matrix_destroy(floats);
-    }
-    return status == S24_OK ? s24_matrix_to_dense(ctx, &w, c->matrix) : status;
 }
 
 static s24_status cell_fill_tokens(cell *c)
@@ -122,7 +85,7 @@ static s24_status cell_fill_tokens(cell *c)
     c->y = s24_ctx_alloc(ctx, (size_t)(s.m * s.n) * element);
     c->y_peer = s24_ctx_alloc(ctx, (size_t)(s.m * s.n) * element);
     if (!c->x || !c->x_given || !c->y || !c->y_peer) return no_memory(c);
-    fill(c->x, s.m * s.k, 1);
+    bench_fill(c->x, s.m * s.k, 1);
     /* k roundings, each up to 2^-24 of a partial sum of about sqrt(k), add up like a random walk to
        about k·2^-24; two such sums are compared. A product left out or doubled is far above it. */
     c->tolerance = (c->dtype == S24_I8 && !c->scheme ? 4 * 127 : 4) * (double)s.k * 0x1p-24;
@@ -157,9 +120,7 @@ static s24_status ours_make(ours *o, cell *c)
         .data = c->x_given, .dtype = c->activations, .rows = c->shape.m, .cols = c->shape.k};
     o->y =
         (s24_dense){.data = c->y, .dtype = c->activations, .rows = c->shape.m, .cols = c->shape.n};
-    s24_plan_opts opts = {.size = sizeof opts};
-    if (c->dtype == S24_I8 && !c->scheme) opts.activations = S24_I8;
-    s24_status status = s24_plan_create(&o->plan, ctx, c->matrix, &opts);
+    s24_status status = bench_weight_plan(&o->plan, ctx, &c->weight);
     if (status != S24_OK) return status;
     size_t bytes = s24_plan_work_bytes(o->plan, ctx, c->shape.m);
     o->work = s24_ctx_alloc(ctx, bytes ? bytes : 1);
@@ -209,7 +170,7 @@ static int compare_sums(cell *c)
         int64_t row = i * 7919 % s.m, col = i * 104729 % s.n;
         double sum = 0;
         for (int64_t k = 0; k < s.k; k++)
-            sum += (double)c->x[row * s.k + k] * (double)c->w[col * s.k + k];
+            sum += (double)c->x[row * s.k + k] * (double)c->weight.dense[col * s.k + k];
         double got = output(c, c->y, row * s.n + col);
         if (!agree(c, got, sum))
             return cli_fail(c->cli, CLI_NO,
@@ -232,10 +193,9 @@ static void row_fill(bench_row *row, const cell *c, const ours *o)
     row->threads = o->threads;
     snprintf(row->kernel, sizeof row->kernel, "%s", s24_plan_kernel(o->plan, s.m));
     row->flops = 2.0 * (double)s.m * (double)s.n * (double)s.k;
-    /* Counts the bytes of a packed weight: a matrix in memory has a byte for an integer of 4 bits,
-       a file and a plan have half of one. */
-    const double halves = s24_matrix_bits(c->matrix) == 4 ? 0.25 * (double)s.n * (double)s.k : 0;
-    row->bytes = (double)s24_matrix_bytes(c->matrix) - halves +
+    row->format = c->weight.kind.format.name;
+    row->kept = bench_weight_kept(&c->weight);
+    row->bytes = bench_weight_bytes(&c->weight, o->plan) +
                  (double)s24_dtype_bytes(c->activations) * (double)(s.m * s.k + s.m * s.n);
 }
 
@@ -249,8 +209,7 @@ static void row_limits(double *compute, double *memory, const bench_row *row,
         const bench_limit *limit = &table->limits[i];
         if (limit->dtype != row->dtype || limit->threads != row->threads) continue;
         if (limit->scheme != row->scheme) continue;
-        /* Half of the dense operations are left to do. */
-        *compute = 0.5 * row->flops / limit->flops;
+        *compute = row->kept * row->flops / limit->flops;
         *memory = row->bytes / (row->read > 0 ? row->read : limit->bytes);
         return;
     }
@@ -301,11 +260,11 @@ static int cell_run(cell *c, int threads, bench_row *row, const bench_table *tab
     bench_problem problem = {.ctx = c->cli->ctx,
                              .shape = c->shape,
                              .dtype = c->scheme ? S24_DTYPE_NONE : c->dtype,
-                             .quantized = c->scheme ? c->matrix : NULL,
+                             .quantized = c->scheme ? c->weight.matrix : NULL,
                              .activations = c->activations,
                              .threads = threads,
                              .x = c->x,
-                             .w = c->w};
+                             .w = c->weight.dense};
     s24_ctx_set_threads(c->cli->ctx, threads);
     int code = cli_status(c->cli, ours_make(&o, c));
     for (int i = 0; i < c->plan->library_count && code == CLI_OK; i++) {
@@ -350,20 +309,17 @@ int bench_products(cli_app *cli, bench_table *table, const bench_plan *plan)
     table->rows = calloc((size_t)(total * plan->thread_count), sizeof *table->rows);
     if (!table->rows) return cli_fail(cli, CLI_IO, "out of memory for the table");
     for (int64_t i = 0; i < total && code == CLI_OK; i++) {
-        bench_shape before = c.shape;
-        s24_dtype dtype = plan->dtypes[i / plan->shape_count];
-        const char *scheme = plan->schemes[i / plan->shape_count];
         c.shape = plan->shapes[i % plan->shape_count];
-        int same = c.w && c.dtype == dtype && c.scheme == scheme && before.k == c.shape.k &&
-                   before.n == c.shape.n;
-        c.dtype = dtype;
-        c.scheme = scheme;
-        c.activations = dtype == S24_BF16 && plan->activations ? plan->activations : S24_F32;
+        c.dtype = plan->dtypes[i / plan->shape_count];
+        c.scheme = plan->schemes[i / plan->shape_count];
+        c.activations = c.dtype == S24_BF16 && plan->activations ? plan->activations : S24_F32;
+        const bench_weight_kind kind = {c.shape.n, c.shape.k, c.dtype, c.scheme, plan->format};
         code = cli_status(cli, s24_ctx_progress(cli->ctx, "measuring", i, total));
-        if (code == CLI_OK && !same) code = cli_status(cli, cell_fill_weight(&c));
+        if (code == CLI_OK && !bench_weight_is(&c.weight, &kind))
+            code = cli_status(cli, bench_weight_make(&c.weight, cli->ctx, &kind));
         if (code == CLI_OK) code = run_threads(&c, table);
     }
-    cell_free_weight(&c);
+    bench_weight_free(&c.weight, cli->ctx);
     return code;
 }
 

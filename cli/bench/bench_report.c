@@ -54,6 +54,8 @@ static json_t *row_json(const bench_row *row)
     json_object_set_new(object, "activations", json_string(s24_dtype_name(row->activations)));
     json_object_set_new(object, "threads", json_integer(row->threads));
     json_object_set_new(object, "kernel", json_string(row->kernel));
+    if (row->format) json_object_set_new(object, "format", json_string(row->format));
+    if (row->format) json_object_set_new(object, "zeros", cli_real(1 - row->kept));
     json_object_set_new(object, "ms", cli_real(1e3 * seconds));
     json_object_set_new(object, "ms_min", cli_real(1e3 * row->ours.min));
     json_object_set_new(object, "ms_max", cli_real(1e3 * row->ours.max));

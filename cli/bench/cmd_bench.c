@@ -13,8 +13,9 @@
 struct bench_options {
     cli_common common;
     const char *set, *shapes, *model, *generate, *dtype, *activations, *output, *backend, *threads,
-        *peers, *python, *ways, *batch, *seq, *svg, *include, *exclude, *attention, *train_linear;
-    int64_t prune, rounds, min_ms, busy, prompt_tokens, new_tokens;
+        *peers, *python, *ways, *batch, *seq, *svg, *include, *exclude, *attention, *train_linear,
+        *format;
+    int64_t zeros, prune, rounds, min_ms, busy, prompt_tokens, new_tokens;
     double dropout;
     int tune, causal;
 };
@@ -59,6 +60,10 @@ static const cli_option options[] = {
      "Shapes of a known model's layers. By default bert-base.", bench_set_name},
     {"shapes", 0, CLI_TEXT, offsetof(struct bench_options, shapes), "'M,K,N;...'", NULL,
      "Shapes of your own: M tokens, K inputs, N outputs.", NULL},
+    {"format", 0, CLI_TEXT, offsetof(struct bench_options, format), "FORMAT", NULL,
+     "In place of 2:4, weights as pack --format stores them: csr, or blocks as bsr:4x1.", NULL},
+    {"zeros", 0, CLI_COUNT, offsetof(struct bench_options, zeros), "PERCENT", "80",
+     "Their share of zeros, single ones or whole blocks, at random places.", NULL},
     {"model", 0, CLI_TEXT, offsetof(struct bench_options, model), "MODEL", NULL,
      "Time whole forward passes, dense and 2:4, of a folder, or of a preset's shape with random "
      "weights.",
@@ -147,6 +152,9 @@ static const cli_rule rules[] = {
     {CLI_ONE_OF, "set shapes model generate attention prune train-linear", NULL, NULL},
     {CLI_ONLY_WITH, "batch include exclude sparse verify", "model generate", NULL},
     {CLI_ONLY_WITH, "seq", "model", NULL},
+    {CLI_ONLY_WITH, "zeros", "format", NULL},
+    {CLI_NOT_WITH, "format", "model generate attention prune train-linear device=cuda svg",
+     "is of 2:4, or of whole models"},
     {CLI_ONLY_WITH, "peers=torch", "model generate", NULL},
     {CLI_ONLY_WITH, "prompt-tokens new quantize-head peers=llama.cpp", "generate", NULL},
     {CLI_ONLY_WITH, "python", "peers=torch peers=llama.cpp", NULL},
@@ -162,6 +170,8 @@ static const cli_example examples[] = {
     {"sparse24 bench --set minilm --threads 1,2", "A known model's layers on one and two threads."},
     {"sparse24 bench --shapes '384,768,3072;1,4096,14336' --dtype f32,bf16 --svg ratios.svg",
      "Shapes of your own, with a chart."},
+    {"sparse24 bench --shapes '64,1024,4096' --format bsr:4x1 --zeros 80 --dtype i8",
+     "Blocks of four outputs in integers, next to dense ones."},
     {"sparse24 bench --model minilm --batch 1,32 --seq 16,128 --json",
      "A whole model of that shape, dense and 2:4, for a program."},
     {"sparse24 bench --model bert-base --batch 1,4,16,64,256 --seq 384 --device cuda",
@@ -420,6 +430,23 @@ static int report(cli_app *cli, const struct bench_options *o, const bench_table
     return code;
 }
 
+static int read_format(cli_app *cli, bench_format *format, const struct bench_options *o)
+{
+    const char *list = dtypes_of(cli, o);
+    char item[16];
+    if (!o->format) return CLI_OK;
+    *format = (bench_format){.name = o->format, .zeros = o->zeros};
+    while (cli_list_next(item, sizeof item, &list))
+        if (scheme_of(item))
+            return cli_fail(cli, CLI_USAGE, "option --dtype: %s is of 2:4, not of --format %s",
+                            item, o->format);
+    if (o->zeros > 99)
+        return cli_fail(cli, CLI_USAGE, "option --zeros: %lld is no share of 1 to 99 percent",
+                        (long long)o->zeros);
+    if (cli_format_parse(cli, &format->as, o->format)) return CLI_OK;
+    return cli_fail(cli, CLI_USAGE, "--format: '%s' is none; expected " CLI_FORMATS, o->format);
+}
+
 static int run_products(cli_app *cli, const struct bench_options *o)
 {
     bench_plan *plan = calloc(1, sizeof *plan);
@@ -432,6 +459,7 @@ static int run_products(cli_app *cli, const struct bench_options *o)
     plan->tune = o->tune;
     plan->output = o->output ? s24_dtype_parse(o->output) : S24_DTYPE_NONE;
     int code = read_threads(cli, plan->threads, &plan->thread_count, o->threads);
+    if (code == CLI_OK) code = read_format(cli, &plan->format, o);
     if (code == CLI_OK && o->shapes)
         code =
             bench_shapes_parse(cli, plan->shapes, &plan->shape_count, BENCH_MAX_SHAPES, o->shapes);
@@ -507,7 +535,8 @@ const cli_command cmd_bench = {
     .summary = "measure products or whole models against the best dense ones",
     .operands = "",
     .text =
-        "Runs the 2:4 linear layer of each shape, and the same product dense in every peer "
+        "Runs the 2:4 linear layer of each shape (with --format one of other zeros), and the same "
+        "product dense in every peer "
         "library that is installed, in turns within one run, and shows medians. The packing of "
         "X and every transpose count in our time; the peers have their weight packed before, "
         "where they can. Outputs are compared first: a wrong result has no figure.\n"

@@ -10,8 +10,6 @@
 int pack_read_format(pack_job *j)
 {
     const char *text = j->options->format;
-    char name[8] = "", extra;
-    int rows = 0, cols = 0;
     if (!text) return CLI_OK;
     j->lift = s24_pattern_lift(text);
     if (j->lift && j->options->passages.path && j->scheme.name)
@@ -23,20 +21,9 @@ int pack_read_format(pack_job *j)
     if (j->scheme.name)
         return cli_fail(j->cli, CLI_USAGE,
                         "--format %s is of floats as they are, not of --quantize", text);
-    const int found = sscanf(text, "%7[a-z]:%dx%d%c", name, &rows, &cols, &extra);
-    j->format.format = s24_format_parse(name);
-    j->format.block_rows = rows;
-    j->format.block_cols = cols;
-    const int blocks = j->format.format == S24_FORMAT_BSR;
-    const int fits = blocks ? found == 3 : j->format.format && strlen(text) == strlen(name);
-    /* Asks the library which blocks there are, of a matrix that all of them divide. */
-    s24_sparse_parts kind = j->format;
-    kind.dtype = S24_F32;
-    kind.rows = kind.cols = (int64_t)(rows > 0 ? rows : 1) * (cols > 0 ? cols : 1);
-    if (fits && s24_sparse_check(j->cli->ctx, &kind) == S24_OK) return CLI_OK;
+    if (cli_format_parse(j->cli, &j->format, text)) return CLI_OK;
     return cli_fail(j->cli, CLI_USAGE,
-                    "--format: '%s' is none; expected coo, csr, csc, or bsr with a block: bsr:1x4, "
-                    "bsr:4x1, or a square of 8, 16, 32, 64 or 128 as bsr:64x64; or a pattern of "
+                    "--format: '%s' is none; expected " CLI_FORMATS "; or a pattern of "
                     "two zeros in an even number of 6 to 32: 4:6, 6:8, 8:10",
                     text);
 }

@@ -172,6 +172,26 @@ class Products(Scratch):
             self.assertLessEqual({p["name"] for p in row["peers"]},
                                  {"dense4"} if bits == 4 and row["m"] == 1 else set())
 
+    def test_other_zeros(self):
+        for form, dtypes in (("csr", "f32,bf16"), ("bsr:16x16", "f32,bf16"), ("bsr:4x1", "i8")):
+            found = self.json("bench", "--shapes", "33,64,96;2,128,64", "--format", form,
+                              "--zeros", "75", "--dtype", dtypes, "--threads", "1", *QUICK)
+            self.assertEqual(len(found["rows"]), 2 * len(dtypes.split(",")))
+            for row in found["rows"]:
+                self.assertEqual(row["format"], form)
+                self.assertTrue(0.4 < row["zeros"] < 0.98)
+                self.assertRegex(row["kernel"], "^sparse_")
+                self.assertTrue(is_positive(row["limit_share"]))
+        bench = ["bench", "--shapes", "8,16,8", "--format"]
+        self.refusals([
+            ("none", [*bench, "bsr:3x3"], 2, r"--format: 'bsr:3x3' is none; expected coo, csr"),
+            ("zeros", [*bench, "csr", "--zeros", "100"], 2, r"--zeros: 100 is no share of 1 to 99"),
+            ("scheme", [*bench, "csr", "--dtype", "int8"], 2, r"int8 is of 2:4, not of --format"),
+            ("block", [*bench, "bsr:16x16"], 4, r"16"),
+            ("chart", [*bench, "csr", "--svg", "c.svg"], 2, r"--svg"),
+            ("zeros alone", ["bench", "--zeros", "80"], 2, r"--zeros is for --format"),
+        ])
+
     def test_the_chart_is_svg_with_a_bar_a_row(self):
         self.good("bench", "--shapes", "8,16,8;4,8,4", "--threads", "1", "--svg", "c.svg", *QUICK)
         root = xml.etree.ElementTree.parse(self.folder / "c.svg").getroot()
