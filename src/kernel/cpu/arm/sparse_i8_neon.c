@@ -39,7 +39,7 @@ INLINE void order_16(int32x4_t s[4])
     (void)s;
 }
 
-SUM_TILE(sum_16, int32x4_t, mix_16, dot_16, order_16, 4)
+SUM_TILE(sum_16, int32x4_t, 4, mix_16, dot_16, order_16, 4)
 
 static const tile_kind tiles[] = {{16, sum_16}};
 enum { TILES = 1 };

@@ -36,7 +36,7 @@ INLINE void order_32(__m256i s[4])
     s[3] = d;
 }
 
-SUM_TILE(sum_32, __m256i, mix_32, dot_32, order_32, 2)
+SUM_TILE(sum_32, __m256i, 4, mix_32, dot_32, order_32, 2)
 
 static const tile_kind tiles[] = {{32, sum_32}};
 enum { TILES = 1 };

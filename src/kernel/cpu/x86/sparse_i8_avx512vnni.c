@@ -15,11 +15,49 @@
 #include "kernel/cpu/x86/sparse_squares.h"
 
 MIX(mix_64, __m512i, _mm512, si512)
-MIX(mix_16, __m128i, _mm, si128)
 
-INLINE __m512i dot_64(__m512i sum, __m512i x, int32_t four)
+/* Four columns of words of four tokens, as they are to lie: a word of each column in 128 bits; then
+   its bytes, token by token. */
+INLINE __m512i mix_words(__m512i ab, __m512i cd, __m512i places)
 {
-    return _mm512_dpbusd_epi32(sum, x, _mm512_set1_epi32(four));
+    const __m512i bytes =
+        _mm512_broadcast_i32x4(_mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15));
+    return _mm512_shuffle_epi8(_mm512_permutex2var_epi32(ab, places, cd), bytes);
+}
+
+INLINE void mix_32(__m512i r[2], const uint8_t *x, const int32_t *index)
+{
+    __m256i c[4];
+    UNROLL for (int i = 0; i < 4; i++)
+    {
+        c[i] = _mm256_loadu_si256((const __m256i *)(x + (int64_t)index[i] * 32));
+    }
+    const __m512i ab = _mm512_inserti64x4(_mm512_castsi256_si512(c[0]), c[1], 1);
+    const __m512i cd = _mm512_inserti64x4(_mm512_castsi256_si512(c[2]), c[3], 1);
+    const __m512i places =
+        _mm512_setr_epi32(0, 8, 16, 24, 1, 9, 17, 25, 2, 10, 18, 26, 3, 11, 19, 27);
+    r[0] = mix_words(ab, cd, places);
+    r[1] = mix_words(ab, cd, _mm512_add_epi32(places, _mm512_set1_epi32(4)));
+}
+
+INLINE void mix_16(__m512i r[1], const uint8_t *x, const int32_t *index)
+{
+    __m128i c[4];
+    UNROLL for (int i = 0; i < 4; i++)
+    {
+        c[i] = _mm_loadu_si128((const __m128i *)(x + (int64_t)index[i] * 16));
+    }
+    const __m256i ab = _mm256_inserti128_si256(_mm256_castsi128_si256(c[0]), c[1], 1);
+    const __m256i cd = _mm256_inserti128_si256(_mm256_castsi128_si256(c[2]), c[3], 1);
+    r[0] = mix_words(_mm512_castsi256_si512(ab), _mm512_castsi256_si512(cd),
+                     _mm512_setr_epi32(0, 4, 16, 20, 1, 5, 17, 21, 2, 6, 18, 22, 3, 7, 19, 23));
+}
+
+/* The instruction itself: of the intrinsic gcc copies every sum in every step, and spills some. */
+INLINE __m512i dot(__m512i sum, __m512i x, int32_t four)
+{
+    __asm__("vpdpbusd %2,%1,%0" : "+v"(sum) : "v"(x), "v"(_mm512_set1_epi32(four)));
+    return sum;
 }
 
 INLINE void order_64(__m512i s[4])
@@ -34,21 +72,17 @@ INLINE void order_64(__m512i s[4])
     s[3] = _mm512_shuffle_i32x4(c, d, 0xdd);
 }
 
-INLINE __m128i dot_16(__m128i sum, __m128i x, int32_t four)
-{
-    return _mm_dpbusd_epi32(sum, x, _mm_set1_epi32(four));
-}
-
-INLINE void order_16(__m128i s[4])
+INLINE void order_none(const __m512i *s)
 {
     (void)s;
 }
 
-SUM_TILE(sum_64, __m512i, mix_64, dot_64, order_64, 4)
-SUM_TILE(sum_16, __m128i, mix_16, dot_16, order_16, 4)
+SUM_TILE(sum_64, __m512i, 4, mix_64, dot, order_64, 4)
+SUM_TILE(sum_32, __m512i, 2, mix_32, dot, order_none, 4)
+SUM_TILE(sum_16, __m512i, 1, mix_16, dot, order_none, 4)
 
-static const tile_kind tiles[] = {{16, sum_16}, {64, sum_64}};
-enum { TILES = 2 };
+static const tile_kind tiles[] = {{16, sum_16}, {32, sum_32}, {64, sum_64}};
+enum { TILES = 3 };
 
 TARGET static void finish_tile(const s24i_linear_job *job, int64_t m, int64_t n, int outs,
                                const float *sums, int64_t pitch)
