@@ -117,14 +117,20 @@ static s24_status check(s24_ctx *ctx, const s24_comm *c)
     return S24_OK;
 }
 
-static s24_status begin(s24_ctx *ctx, s24_comm *c, void *data, int64_t count, s24_dtype dtype)
+static s24_status check_sum(s24_ctx *ctx, const void *data, int64_t count, s24_dtype dtype)
 {
-    s24i_comm_error error = {""};
     REQUIRE(ctx, data && count > 0, S24_ERROR_ARGUMENT,
             data ? "count is %lld, 1 or more is expected" : "data is NULL (%lld numbers)",
             (long long)count);
     REQUIRE(ctx, dtype == S24_F32 || dtype == S24_F64, S24_ERROR_ARGUMENT,
             "sums are of f32 or f64, not %s", s24_dtype_name(dtype));
+    return S24_OK;
+}
+
+static s24_status begin(s24_ctx *ctx, s24_comm *c, void *data, int64_t count, s24_dtype dtype)
+{
+    s24i_comm_error error = {""};
+    TRY(check_sum(ctx, data, count, dtype));
     const s24_status status = c->table->reduce(c->state, data, count, dtype == S24_F64, &error);
     return status == S24_OK ? S24_OK : failed(c, ctx, status, "a sum", &error);
 }
@@ -169,16 +175,40 @@ s24_status s24_comm_wait(s24_ctx *ctx, s24_comm *comm)
     return failed(comm, ctx, S24_ERROR_IO, "a sum", &error);
 }
 
-/* Host memory through the device's. */
-static s24_status sum_through_device(s24_ctx *ctx, s24_comm *c, void *data, int64_t count,
-                                     s24_dtype dtype)
+s24_status s24i_comm_broadcast_begin(s24_ctx *ctx, s24_comm *comm, void *data, size_t bytes,
+                                     int root)
 {
-    const size_t bytes = (size_t)count * s24_dtype_bytes(dtype);
+    s24i_comm_error error = {""};
+    TRY(check(ctx, comm));
+    if (!bytes) return S24_OK;
+    const s24_status status = comm->table->broadcast(comm->state, data, bytes, root, &error);
+    return status == S24_OK ? S24_OK : failed(comm, ctx, status, "a broadcast", &error);
+}
+
+/* A sum of `count` numbers, or, where there are none, the bytes of a root. */
+typedef struct exchange {
+    int64_t count;
+    s24_dtype dtype;
+    size_t bytes;
+    int root;
+} exchange;
+
+static s24_status run_exchange(s24_ctx *ctx, s24_comm *c, void *data, const exchange *what)
+{
+    TRY(what->count ? begin(ctx, c, data, what->count, what->dtype)
+                    : s24i_comm_broadcast_begin(ctx, c, data, what->bytes, what->root));
+    return s24_comm_wait(ctx, c);
+}
+
+/* Host memory, through the device's where the transport takes that. */
+static s24_status exchange_host(s24_ctx *ctx, s24_comm *c, void *data, const exchange *what)
+{
+    const size_t bytes = what->bytes;
     void *there;
+    if (!c->table->on_device || !bytes) return run_exchange(ctx, c, data, what);
     TRY(s24_device_alloc(&there, ctx, c->device, bytes, NULL));
     s24_status status = s24_device_copy(ctx, c->device, there, data, bytes, NULL);
-    if (status == S24_OK) status = begin(ctx, c, there, count, dtype);
-    if (status == S24_OK) status = s24_comm_wait(ctx, c);
+    if (status == S24_OK) status = run_exchange(ctx, c, there, what);
     if (status == S24_OK) status = s24_device_copy(ctx, c->device, data, there, bytes, NULL);
     if (status == S24_OK) status = s24_device_wait(ctx, c->device, NULL);
     (void)s24_device_free(ctx, c->device, there, NULL);
@@ -188,21 +218,19 @@ static s24_status sum_through_device(s24_ctx *ctx, s24_comm *c, void *data, int6
 s24_status s24_comm_sum(s24_ctx *ctx, s24_comm *comm, void *data, int64_t count, s24_dtype dtype)
 {
     TRY(check(ctx, comm));
-    if (comm->table->on_device && data && count > 0)
-        return sum_through_device(ctx, comm, data, count, dtype);
-    TRY(begin(ctx, comm, data, count, dtype));
-    return s24_comm_wait(ctx, comm);
+    TRY(check_sum(ctx, data, count, dtype));
+    const exchange sum = {count, dtype, (size_t)count * s24_dtype_bytes(dtype), 0};
+    return exchange_host(ctx, comm, data, &sum);
 }
 
 s24_status s24_comm_broadcast(s24_ctx *ctx, s24_comm *comm, void *data, size_t bytes, int root)
 {
-    s24i_comm_error error = {""};
+    const exchange given = {.bytes = bytes, .root = root};
     TRY(check(ctx, comm));
     REQUIRE(ctx, data && root >= 0 && root < comm->world, S24_ERROR_ARGUMENT,
             data ? "root is %d in a world of %d" : "data is NULL (root %d, a world of %d)", root,
             comm->world);
-    const s24_status status = comm->table->broadcast(comm->state, data, bytes, root, &error);
-    return status == S24_OK ? S24_OK : failed(comm, ctx, status, "a broadcast", &error);
+    return exchange_host(ctx, comm, data, &given);
 }
 
 s24_status s24_comm_barrier(s24_ctx *ctx, s24_comm *comm)

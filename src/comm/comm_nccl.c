@@ -214,32 +214,12 @@ static s24_status test(void *state, int *done, s24i_comm_error *error)
     return status;
 }
 
-static s24_status send_through(nccl_state *s, void *there, size_t bytes, int root,
-                               s24i_comm_error *error)
-{
-    int done;
-    TRY(wait_since(s, s24i_seconds(), error));
-    const int result = s->nccl.Broadcast(there, there, bytes, NCCL_UINT8, root, s->comm, NULL);
-    TRY(ended(s, result, "it began a broadcast", error));
-    return test(s, &done, error);
-}
-
 static s24_status broadcast(void *state, void *data, size_t bytes, int root, s24i_comm_error *error)
 {
     nccl_state *s = state;
-    void *there;
-    if (!bytes) return S24_OK;
-    s24_status status = s24_device_alloc(&there, s->ctx, s->device, bytes, NULL);
-    if (status == S24_OK) {
-        status = s24_device_copy(s->ctx, s->device, there, data, bytes, NULL);
-        if (status == S24_OK) status = send_through(s, there, bytes, root, error);
-        if (status == S24_OK) status = s24_device_copy(s->ctx, s->device, data, there, bytes, NULL);
-        if (status == S24_OK) status = s24_device_wait(s->ctx, s->device, NULL);
-        (void)s24_device_free(s->ctx, s->device, there, NULL);
-    }
-    if (status != S24_OK && !*error->text)
-        snprintf(error->text, sizeof error->text, "%.500s", s24_ctx_error(s->ctx));
-    return status;
+    TRY(wait_since(s, s24i_seconds(), error));
+    const int result = s->nccl.Broadcast(data, data, bytes, NCCL_UINT8, root, s->comm, NULL);
+    return ended(s, result, "it began a broadcast", error);
 }
 
 /* The others hear that this connection ends. */

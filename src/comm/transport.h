@@ -2,8 +2,7 @@
 /*
  * A transport is a filled table, the library's own or a plugin's: MPI's ABI differs from one
  * implementation to the next, so what calls it is compiled against each. The table knows no
- * context: it says in a sentence what went wrong, and never waits, but for open, broadcast and
- * close.
+ * context: it says in a sentence what went wrong, and never waits, but for open and close.
  */
 #ifndef S24_COMM_TRANSPORT_H
 #define S24_COMM_TRANSPORT_H
@@ -14,7 +13,7 @@
 #include "sparse24/comm.h"
 
 #define S24I_COMM_MPI_SYMBOL "s24i_comm_mpi"
-enum { S24I_COMM_ABI = 1, S24I_COMM_SENTENCE = 512 };
+enum { S24I_COMM_ABI = 2, S24I_COMM_SENTENCE = 512 };
 
 typedef struct s24i_comm_error {
     char text[S24I_COMM_SENTENCE];
@@ -22,7 +21,7 @@ typedef struct s24i_comm_error {
 
 typedef struct s24i_comm_table {
     int abi;
-    int on_device; /* 1: reduce takes device memory */
+    int on_device; /* 1: reduce and broadcast take device memory */
     /* Meets the others; *rank and *world are then the transport's own. */
     s24_status (*open)(void **state, s24_ctx *ctx, const s24_comm_opts *opts,
                        s24i_comm_error *error);
@@ -31,6 +30,7 @@ typedef struct s24i_comm_table {
     s24_status (*reduce)(void *state, void *data, int64_t count, int f64, s24i_comm_error *error);
     /* Moves on what was begun; *done: all of it is there. */
     s24_status (*test)(void *state, int *done, s24i_comm_error *error);
+    /* Begins to hand the root's bytes to all. */
     s24_status (*broadcast)(void *state, void *data, size_t bytes, int root,
                             s24i_comm_error *error);
     /* Ends the other ranks, if it can. */
@@ -56,6 +56,10 @@ struct s24_comm {
 #include "comm/comms.def"
 #undef COMM
 
+/* Begins to replace bytes, in the memory that sums are begun in, by those of rank `root`; they may
+   be touched after s24_comm_wait. Order and errors are as s24_comm_sum_begin's. */
+s24_status s24i_comm_broadcast_begin(s24_ctx *ctx, s24_comm *comm, void *data, size_t bytes,
+                                     int root);
 /* All ranks have heard of a failure and go their ways: none ends the others. */
 void s24i_comm_agree(s24_comm *comm);
 

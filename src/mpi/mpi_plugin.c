@@ -130,12 +130,17 @@ static s24_status test(void *state, int *done, s24i_comm_error *error)
 static s24_status broadcast(void *state, void *data, size_t bytes, int root, s24i_comm_error *error)
 {
     mpi_state *s = state;
-    s24_status status = S24_OK;
-    for (size_t at = 0, n; at < bytes && status == S24_OK; at += n) {
+    for (size_t at = 0, n; at < bytes; at += n) {
         n = bytes - at < MOST ? bytes - at : MOST;
-        status = said(MPI_Bcast((char *)data + at, (int)n, MPI_BYTE, root, s->comm), error);
+        s24_status status = make_room(s, error);
+        if (status != S24_OK) return status;
+        status = said(
+            MPI_Ibcast((char *)data + at, (int)n, MPI_BYTE, root, s->comm, &s->requests[s->count]),
+            error);
+        if (status != S24_OK) return status;
+        s->count++;
     }
-    return status;
+    return S24_OK;
 }
 
 static void end_all(void *state, int exit_code)
