@@ -299,7 +299,8 @@ static s24_status begin_step(runner *r, const s24i_moment *at)
     const int64_t *which;
     int64_t first, mine;
     const int64_t count = s24_batches_at(&which, r->batches, r->state.step);
-    s24i_share_part(&r->share, count, &first, &mine);
+    const s24i_step_examples of = {which, count, r->source->lengths};
+    s24i_share_part(&r->share, &of, &first, &mine);
     s24_status status = begin_method(r, at);
     if (status == S24_OK)
         status = s24i_examples_read(&r->examples, r->t, r->ctx, which + first, mine);

@@ -36,8 +36,8 @@ static int64_t block_begins(const s24_transformer *t, int64_t b)
     return norm_begins(t, &t->norms[s24i_block_norm(t, b, S24I_OUTPUT_NORM)], at);
 }
 
-/* Where the blocks follow one another behind all that a pass backward ends with; else the arena is
-   one piece, which is summed after the pass. */
+/* Do the blocks follow one another in the arena, after all whose gradients a pass backward ends
+   with? If not, the arena is one piece, which is summed after the pass. */
 static int is_in_order(const s24i_share *s, const s24_transformer *t)
 {
     const s24i_embed *e = &t->embed;
@@ -90,10 +90,25 @@ void s24i_share_free(s24i_share *s, s24_ctx *ctx)
     s24_ctx_free(ctx, s->stage);
 }
 
-void s24i_share_part(const s24i_share *s, int64_t count, int64_t *first, int64_t *mine)
+static int64_t length_of(const s24i_step_examples *of, int64_t i)
 {
-    *first = count * s->rank / s->world;
-    *mine = count * (s->rank + 1) / s->world - *first;
+    return of->lengths ? of->lengths[of->which[i]] : 1;
+}
+
+void s24i_share_part(const s24i_share *s, const s24i_step_examples *of, int64_t *first,
+                     int64_t *mine)
+{
+    int64_t all = 0, before = 0;
+    *first = *mine = 0;
+    for (int64_t i = 0; i < of->count; i++)
+        all += length_of(of, i);
+    for (int64_t i = 0; i < of->count; i++) {
+        const int64_t tokens = length_of(of, i);
+        const int64_t rank = (2 * before + tokens) * s->world / (2 * all);
+        *first += rank < s->rank;
+        *mine += rank == s->rank;
+        before += tokens;
+    }
 }
 
 /* ---- what ranks tell one another ------------------------------------------------------------- */

@@ -14,6 +14,14 @@
 /* What a rank says at once, next to how it fared. */
 enum { S24I_SAID = 16 };
 
+/* The examples of a step, by their numbers, and the tokens of every example there is; NULL: all
+   have as many. */
+typedef struct s24i_step_examples {
+    const int64_t *which;
+    int64_t count;
+    const int32_t *lengths;
+} s24i_step_examples;
+
 typedef struct s24i_share {
     s24_comm *comm; /* NULL: alone */
     int rank, world;
@@ -32,8 +40,10 @@ typedef struct s24i_share {
 s24_status s24i_share_create(s24i_share *share, const s24_transformer *t, s24_ctx *ctx,
                              const s24_train_opts *opts);
 void s24i_share_free(s24i_share *share, s24_ctx *ctx);
-/* This rank's part of `count` examples that follow one another. */
-void s24i_share_part(const s24i_share *share, int64_t count, int64_t *first, int64_t *mine);
+/* This rank's part of a step's examples, which follow one another: those whose middles lie in its
+   part of all of their tokens. */
+void s24i_share_part(const s24i_share *share, const s24i_step_examples *of, int64_t *first,
+                     int64_t *mine);
 
 /* All ranks tell one another how they fared and `count` values, which then stand in the table, and
    return the same: OK where all did; else this rank's own status, or another's by its number. */
