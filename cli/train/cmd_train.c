@@ -113,6 +113,9 @@ static const cli_option options[] = {
      "Train one model by all processes that mpirun, torchrun or srun started, each on a part of a "
      "step's --batch; what carries their sums. Needed where several were started.",
      s24_comm_kind_name},
+    OPTION("shard-optimizer", CLI_FLAG, shard_optimizer, NULL, NULL,
+           "Of --comm's processes each keeps the optimizer's moments of a part of the tensors "
+           "alone: less memory for more bytes between them, the same bits."),
     OPTION("resume", CLI_FLAG, resume, NULL, NULL,
            "Go on from OUT.training where it is there: the result has the same bits."),
     OPTION(
@@ -126,6 +129,7 @@ static const cli_rule rules[] = {
     {CLI_ONE_OF, "epochs steps minutes", NULL, NULL},
     {CLI_NOT_WITH, "refresh", "dense", "lets layers be dense that this makes 2:4"},
     {CLI_ONLY_WITH, "numbers choose-masked-decay", "method", NULL},
+    {CLI_ONLY_WITH, "shard-optimizer", "comm", NULL},
     {CLI_NOT_WITH, "method", "dense refresh", "is a method too"},
     {CLI_ONE_OF, NULL, NULL, NULL}};
 
@@ -175,6 +179,7 @@ static json_t *report_json(const s24_train_report *r)
                         r->mask_age < 0 ? json_null() : json_integer(r->mask_age));
     json_object_set_new(object, "kept", cli_real(r->kept));
     json_object_set_new(object, "beta", cli_real(r->beta));
+    json_object_set_new(object, "optimizer_bytes", json_integer(r->optimizer_bytes));
     if (r->mask_hash) {
         char text[20];
         snprintf(text, sizeof text, "%016llx", (unsigned long long)r->mask_hash);
@@ -319,7 +324,8 @@ static s24_train_opts make_opts(job *j)
                            .held_out_steps = o->checkpoint_steps ? o->checkpoint_steps : 200,
                            .report = on_step,
                            .user = j,
-                           .comm = j->comm};
+                           .comm = j->comm,
+                           .shard_optimizer = o->shard_optimizer};
     if (o->epochs == 0 && !o->steps && o->minutes == 0) opts.epochs = 1;
     if (o->rate == 0) opts.rate = !o->teacher ? 1e-4 : embeds ? 3e-4 : 2e-4;
     while (schedule_name((int)opts.schedule) &&

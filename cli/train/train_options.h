@@ -13,7 +13,7 @@ struct train_options {
         *dropout, *dtype, *method, *numbers, *include, *exclude, *comm;
     double epochs, minutes, rate, warmup, decay, clip, temperature, refresh_until;
     int64_t steps, refresh, batch, tokens, max_tokens, seed, held_out, checkpoint_steps;
-    int resume, dense, recompute, from_scratch, choose_masked_decay;
+    int resume, dense, recompute, from_scratch, choose_masked_decay, shard_optimizer;
 };
 
 typedef struct train_data train_data;

@@ -197,6 +197,7 @@ typedef struct s24_train_report {
     /* Where several ranks train: a hash of the masks that were chosen last, which all ranks have
        compared; else 0. */
     uint64_t mask_hash;
+    int64_t optimizer_bytes; /* of the moments of weights that are kept here */
 } s24_train_report;
 
 /*
@@ -268,6 +269,12 @@ typedef struct s24_train_opts {
     /* Gradients that are summed over the ranks at once, while the pass backward makes those of
        earlier blocks: whole blocks of so many bytes. Default 4 MiB. */
     int64_t sum_bytes;
+    /* 1: each rank keeps the optimiser's moments of a part of the tensors alone, as many bytes as
+       the others where tensors allow it, moves these weights and hands them to all: 8 bytes a
+       weight become 8 / ranks, and a step passes on as many bytes again as the weights have. The
+       bits are those of a run without it, and either goes on from the other's checkpoint. Not
+       of method "step" (UNSUPPORTED). */
+    int shard_optimizer;
 } s24_train_opts;
 
 /*

@@ -230,7 +230,8 @@ typedef struct s24i_update {
     const uint16_t *frozen;
     double frozen_gain, frozen_eps, fade;
     int signs;
-    int aside; /* of an arena that is not the weights': nothing else is made of it */
+    int aside;     /* of an arena that is not the weights': nothing else is made of it */
+    int64_t first; /* which weight the arrays begin with, a multiple of 16 */
 } s24i_update;
 
 /* Of the elements whose bits are set, of how the next update would change the variance: the sum of

@@ -16,21 +16,49 @@ static s24_status begin(s24i_optimiser *o, s24_transformer *t, s24_ctx *ctx)
     return s24i_method_begin(o, t, ctx, &start, &changed);
 }
 
+/* A rank may have none of the weights. */
+static s24_status make_moments(s24i_optimiser *o, s24i_machine *m)
+{
+    const size_t bytes = (size_t)s24i_max(o->own.count, 1) * sizeof(float);
+    o->m = m->ops->alloc(m, bytes);
+    o->v = m->ops->alloc(m, bytes);
+    REQUIRE(m->ctx, o->m && o->v, S24_ERROR_MEMORY, "out of memory: the optimiser's %lld moments",
+            2 * (long long)o->own.count);
+    m->ops->clear(m, o->m, bytes);
+    m->ops->clear(m, o->v, bytes);
+    return m->status;
+}
+
+static s24_status find_segments(s24i_optimiser *o, const s24_transformer *t, s24_ctx *ctx)
+{
+    const s24i_range own = o->own;
+    TRY(s24i_alloc_elems(&o->segments, ctx, t->segment_count, sizeof *o->segments, "segments"));
+    for (int64_t i = 0; i < t->segment_count; i++) {
+        const s24i_segment *s = &t->segments[i];
+        const int64_t begin = s24i_max(s->offset, own.first);
+        const int64_t end = s24i_min(s->offset + s->count, own.first + own.count);
+        if (end > begin)
+            o->segments[o->segment_count++] =
+                (s24i_segment){begin - own.first, end - begin, s->matrix};
+    }
+    return S24_OK;
+}
+
 s24_status s24i_optimiser_create(s24i_optimiser *o, s24_transformer *t, s24_ctx *ctx,
-                                 const s24_train_opts *opts)
+                                 const s24_train_opts *opts, s24i_range own)
 {
     s24i_machine *m = &t->machine;
     const size_t bytes = (size_t)t->elems * sizeof(float);
-    *o = (s24i_optimiser){0};
+    *o = (s24i_optimiser){.own = own};
     m->ctx = ctx;
     m->status = S24_OK;
-    o->m = m->ops->alloc(m, bytes);
-    o->v = m->ops->alloc(m, bytes);
-    REQUIRE(ctx, o->m && o->v, S24_ERROR_MEMORY, "out of memory: the optimiser's %lld moments",
-            2 * (long long)t->elems);
-    m->ops->clear(m, o->m, bytes);
-    m->ops->clear(m, o->v, bytes);
+    TRY(make_moments(o, m));
+    TRY(find_segments(o, t, ctx));
     TRY(s24i_method_create(o, t, ctx, opts));
+    REQUIRE(ctx, own.count == t->elems || o->method->adam != S24I_ADAM_STEP, S24_ERROR_UNSUPPORTED,
+            "method %s watches the variance of all weights, which shard_optimizer leaves with "
+            "several ranks",
+            o->method->name);
     if (o->method->choice == S24I_CHOICE_NOBODY) return begin(o, t, ctx);
     const int learns_on = o->method->choice != S24I_CHOICE_ZEROS;
     o->mask = o->bits;
@@ -72,22 +100,25 @@ void s24i_optimiser_free(s24i_optimiser *o, s24_transformer *t, s24_ctx *ctx)
     m->ops->free(m, o->m);
     m->ops->free(m, o->v);
     m->ops->free(m, o->latent);
+    s24_ctx_free(ctx, o->segments);
 }
 
 static s24i_update update_of(const s24i_optimiser *o, const s24_transformer *t,
                              const s24_train_opts *opts, const s24i_stride *stride)
 {
+    const int64_t first = o->own.first;
     const double frozen = o->taken ? o->memory[S24I_REMEMBERS_FROZEN] : 0;
-    return (s24i_update){.p = o->latent ? o->latent : t->weights,
-                         .masked = o->latent ? t->weights : NULL,
+    return (s24i_update){.p = (o->latent ? o->latent : t->weights) + first,
+                         .masked = o->latent ? t->weights + first : NULL,
                          .pull = o->numbers.masked_decay,
-                         .g = t->gradients,
+                         .g = t->gradients + first,
                          .m = o->m,
                          .v = o->v,
-                         .mask = o->mask,
-                         .segments = t->segments,
-                         .segment_count = t->segment_count,
-                         .count = t->elems,
+                         .mask = o->mask ? o->mask + first / 16 : NULL,
+                         .segments = o->segments,
+                         .segment_count = o->segment_count,
+                         .count = o->own.count,
+                         .first = first,
                          .sums = t->at.sums,
                          .clip = opts->clip,
                          .beta1 = opts->beta1,
@@ -168,6 +199,7 @@ static void move_extra(s24i_optimiser *o, s24i_machine *m, const s24i_update *of
     job.segments = &all;
     job.segment_count = job.aside = 1;
     job.count = o->extra_count;
+    job.first = 0;
     job.decay = 0;
     job.signs = 0;
     m->ops->update(m, &job);

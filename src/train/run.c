@@ -127,18 +127,19 @@ static int64_t estimate(const runner *r)
 
 static s24_train_report report_at(const runner *r, double loss, double rate, double norm)
 {
-    s24_train_report report = {.step = r->state.step,
-                               .steps = r->steps ? r->steps : estimate(r),
-                               .tokens = r->state.tokens,
-                               .epoch = (double)r->state.step /
-                                        (double)s24_batches_per_epoch(r->batches),
-                               .loss = loss,
-                               .rate = rate,
-                               .norm = norm,
-                               .seconds = r->state.seconds,
-                               .held_out = NAN,
-                               .sparse_layers = r->t->machine.two_four,
-                               .mask_hash = r->share.masks};
+    s24_train_report report = {
+        .step = r->state.step,
+        .steps = r->steps ? r->steps : estimate(r),
+        .tokens = r->state.tokens,
+        .epoch = (double)r->state.step / (double)s24_batches_per_epoch(r->batches),
+        .loss = loss,
+        .rate = rate,
+        .norm = norm,
+        .seconds = r->state.seconds,
+        .held_out = NAN,
+        .sparse_layers = r->t->machine.two_four,
+        .mask_hash = r->share.masks,
+        .optimizer_bytes = 2 * r->optimiser.own.count * (int64_t)sizeof(float)};
     s24i_method_report(&report, &r->optimiser);
     return report;
 }
@@ -154,7 +155,7 @@ static s24_status prepare(runner *r)
                                       .bucket = o->bucket,
                                       .seed = o->seed,
                                       .keep_rest = source->count < o->batch};
-    TRY(s24i_optimiser_create(&r->optimiser, r->t, r->ctx, o));
+    TRY(s24i_optimiser_create(&r->optimiser, r->t, r->ctx, o, s24i_share_owned(&r->share, r->t)));
     TRY(s24i_examples_create(&r->examples, r->t, r->ctx, source,
                              s24i_min(o->batch, source->count)));
     r->examples.ready = (s24i_ready){s24i_share_ready, &r->share};
@@ -221,8 +222,10 @@ static s24_status run(s24i_sums *sums, runner *r, const s24i_examples *examples,
     r->now = s24i_seconds() - r->started;
     if (stride) status = s24i_share_gradients(&r->share, t, r->ctx, status, &r->now);
     TRY(status);
-    if (stride && m->status == S24_OK)
+    if (stride && m->status == S24_OK) {
         TRY(s24i_optimiser_step(&r->optimiser, t, r->ctx, &r->opts, stride));
+        TRY(s24i_share_weights(&r->share, t, r->ctx, &r->optimiser));
+    }
     m->ops->download(m, sums, t->at.sums, sizeof *sums);
     return m->status;
 }
@@ -344,16 +347,25 @@ static int is_over(const runner *r)
 }
 
 /* A disk that is full takes nothing from the run: the checkpoint before stays, and it goes on. */
-static void checkpoint(runner *r)
+static void write_checkpoint(runner *r)
 {
     const char *path = r->opts.checkpoint;
-    r->checkpointed = r->state.seconds;
-    if (!path || r->share.rank) return;
     if (s24i_checkpoint_write(r->t, r->ctx, &r->optimiser, &r->state, path) == S24_OK)
         r->has_checkpoint = 1;
     else
         s24_ctx_log(r->ctx, S24_LOG_WARNING, "no checkpoint at step %lld: %s",
                     (long long)r->state.step, s24_ctx_error(r->ctx));
+}
+
+static s24_status checkpoint(runner *r)
+{
+    r->checkpointed = r->state.seconds;
+    if (!r->opts.checkpoint) return S24_OK;
+    const s24_status status = s24i_share_collect(&r->share, r->t, r->ctx, &r->optimiser);
+    if (status == S24_OK && !r->share.rank) write_checkpoint(r);
+    s24_ctx_free(r->ctx, r->optimiser.whole);
+    r->optimiser.whole = NULL;
+    return status;
 }
 
 static int is_due(const runner *r)
@@ -398,7 +410,7 @@ static s24_status loop(runner *r)
         const int stops = status == S24_ERROR_INTERRUPTED;
         if (status != S24_OK && !stops) return status;
         r->t->machine.status = S24_OK;
-        if (stops || is_over(r) || is_due(r)) checkpoint(r);
+        if (stops || is_over(r) || is_due(r)) TRY(checkpoint(r));
         if (stops)
             return s24_ctx_fail(r->ctx, S24_ERROR_INTERRUPTED,
                                 "stopped while training, at step %lld of %lld",
@@ -410,9 +422,10 @@ static s24_status loop(runner *r)
 /* All ranks are here, each with its status, and have the same run before them. */
 static s24_status meet(runner *r, s24_status mine)
 {
+    const int64_t shared[] = {r->opts.shard_optimizer, r->opts.sum_bytes, !r->opts.checkpoint};
     const s24i_share_run run = {.examples = &r->examples,
                                 .teacher = r->opts.objective.teacher,
-                                .options = r->state.run,
+                                .options = mix(r->state.run, shared, sizeof shared),
                                 .step = r->has_checkpoint ? r->state.step : -1};
     return s24i_share_meet(&r->share, r->t, r->ctx, &run, mine);
 }

@@ -46,8 +46,13 @@ enum {
     S24I_REMEMBERS_FIXED = S24I_REMEMBERS_SCORES + 8
 };
 
+/* A part of the arena; both are multiples of 16. */
+typedef struct s24i_range {
+    int64_t first, count;
+} s24i_range;
+
 typedef struct s24i_optimiser {
-    float *m, *v;   /* in the machine's memory, laid out as the weights */
+    float *m, *v;   /* in the machine's memory, laid out as the weights of `own` */
     uint16_t *mask; /* likewise, a bit a weight; NULL: all may be anything */
     float *latent;  /* the weights before they are masked, where masks change; else NULL */
     const s24i_method *method;
@@ -67,8 +72,13 @@ typedef struct s24i_optimiser {
     float *extra;
     int64_t extra_count;
     double *extra_squares;
-    s24i_layer_rule rule; /* of the layers that the method is for */
-    uint16_t *taken;      /* STEP's: in the machine, the bits of those layers */
+    s24i_layer_rule rule;   /* of the layers that the method is for */
+    uint16_t *taken;        /* STEP's: in the machine, the bits of those layers */
+    s24i_range own;         /* the weights that are moved here: all, or a rank's */
+    s24i_segment *segments; /* of these, from own.first on */
+    int64_t segment_count;
+    float
+        *whole; /* while rank 0 writes a checkpoint of several ranks' moments: both, on the host */
 } s24i_optimiser;
 
 /* Where a run stands: before this step, 0 … 1. */
@@ -78,7 +88,7 @@ typedef struct s24i_moment {
 } s24i_moment;
 
 s24_status s24i_optimiser_create(s24i_optimiser *o, s24_transformer *t, s24_ctx *ctx,
-                                 const s24_train_opts *opts);
+                                 const s24_train_opts *opts, s24i_range own);
 /* Where masks stay for some steps: 2:4 layers are multiplied as such from now on. */
 s24_status s24i_optimiser_fix(const s24i_optimiser *o, s24_transformer *t, s24_ctx *ctx,
                               int64_t *plan);

@@ -80,6 +80,7 @@ s24_status s24i_share_create(s24i_share *s, const s24_transformer *t, s24_ctx *c
             "nccl carries sums between GPUs; on the CPU mpi does");
     if (t->machine.gpu && !s24_comm_is_on_device(comm))
         TRY(s24i_alloc_elems(&s->stage, ctx, t->elems, sizeof *s->stage, "gradients to be summed"));
+    if (opts->shard_optimizer) TRY(s24i_share_deal(s, t, ctx));
     return lay_out_pieces(s, t, ctx, opts->sum_bytes / (int64_t)sizeof(float));
 }
 
@@ -88,6 +89,8 @@ void s24i_share_free(s24i_share *s, s24_ctx *ctx)
     s24_ctx_free(ctx, s->table);
     s24_ctx_free(ctx, s->blocks);
     s24_ctx_free(ctx, s->stage);
+    s24_ctx_free(ctx, s->owned);
+    s24_ctx_free(ctx, s->piece);
 }
 
 static int64_t length_of(const s24i_step_examples *of, int64_t i)

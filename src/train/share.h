@@ -34,6 +34,10 @@ typedef struct s24i_share {
     s24_status status;     /* of sums that were begun in the midst of a pass */
     float *stage;          /* host memory, for a transport that does not reach the device's */
     uint64_t masks, proof; /* of the masks that were chosen last, and of the weights */
+    /* Where moments are dealt out: [world + 1], rank r's are those of the weights from owned[r] to
+       owned[r + 1]; NULL: each has all. */
+    int64_t *owned;
+    float *piece; /* what of a moment is handed round at once */
 } s24i_share;
 
 /* Room, and the pieces. ARGUMENT, MEMORY. */
@@ -94,5 +98,19 @@ void s24i_share_ready(void *user, s24_ctx *ctx, s24_transformer *t, int64_t bloc
    time that all go by from here, rank 0's. */
 s24_status s24i_share_gradients(s24i_share *share, s24_transformer *t, s24_ctx *ctx,
                                 s24_status mine, double *now);
+
+/* ---- moments in parts (share_state.c) -------------------------------------------------------- */
+
+/* Which rank keeps what, where opts->shard_optimizer asks for it. MEMORY. */
+s24_status s24i_share_deal(s24i_share *share, const s24_transformer *t, s24_ctx *ctx);
+/* This rank's part; all of the arena where moments are not dealt out. */
+s24i_range s24i_share_owned(const s24i_share *share, const s24_transformer *t);
+/* After the optimiser's step: each rank's weights to all, and no gradient is left. */
+s24_status s24i_share_weights(s24i_share *share, s24_transformer *t, s24_ctx *ctx,
+                              const s24i_optimiser *o);
+/* All ranks' moments into o->whole of rank 0, which the caller frees; it stays NULL where each has
+   all, and where rank 0 has no memory for them. */
+s24_status s24i_share_collect(s24i_share *share, s24_transformer *t, s24_ctx *ctx,
+                              s24i_optimiser *o);
 
 #endif

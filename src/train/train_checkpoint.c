@@ -28,6 +28,18 @@ static s24_status write_arena(s24_writer *writer, s24_transformer *t, s24_ctx *c
     return write_floats(writer, t, ctx, name, arena, t->elems);
 }
 
+/* Where ranks have parts of the moments, they were collected. */
+static s24_status write_moments(s24_writer *writer, s24_transformer *t, s24_ctx *ctx,
+                                const s24i_optimiser *o)
+{
+    if (!o->whole) {
+        TRY(write_arena(writer, t, ctx, "m", o->m));
+        return write_arena(writer, t, ctx, "v", o->v);
+    }
+    TRY(s24_writer_write(writer, "m", o->whole));
+    return s24_writer_write(writer, "v", o->whole + t->elems);
+}
+
 /* Masks are of weights as they were when these were last looked at. */
 static s24_status write_latent(s24_writer *writer, s24_transformer *t, s24_ctx *ctx,
                                const s24i_optimiser *o)
@@ -77,8 +89,7 @@ static s24_status write_all(s24_writer *writer, s24_transformer *t, s24_ctx *ctx
     TRY(declare_method(writer, o));
     TRY(s24_writer_write(writer, "state", numbers));
     TRY(write_arena(writer, t, ctx, "weights", t->weights));
-    TRY(write_arena(writer, t, ctx, "m", o->m));
-    TRY(write_arena(writer, t, ctx, "v", o->v));
+    TRY(write_moments(writer, t, ctx, o));
     if (o->latent) TRY(write_latent(writer, t, ctx, o));
     TRY(s24_writer_write(writer, "method", o->memory));
     if (o->extra) TRY(write_floats(writer, t, ctx, "extra", o->extra, 3 * o->extra_count));
@@ -94,6 +105,8 @@ s24_status s24i_checkpoint_write(s24_transformer *t, s24_ctx *ctx, const s24i_op
     s24_writer *writer;
     const s24_ctx_opts calm_opts = {.size = sizeof calm_opts, .threads = 1};
     const s24_writer_opts opts = {.size = sizeof opts, .force = 1};
+    REQUIRE(ctx, o->whole || o->own.count == t->elems, S24_ERROR_MEMORY,
+            "out of memory for all ranks' %lld moments", 2 * (long long)t->elems);
     REQUIRE(ctx, s24_ctx_create(&calm, &calm_opts) == S24_OK, S24_ERROR_MEMORY,
             "out of memory for a checkpoint");
     s24_status status = s24_writer_create(&writer, calm, path, &opts);
@@ -119,6 +132,13 @@ static s24_status find(const s24_tensor **out, s24_ctx *ctx, const s24_checkpoin
             "%s: tensor '%s' has %lld numbers; %lld were expected for this model", path, name,
             (long long)tensor->shape[0], (long long)count);
     return S24_OK;
+}
+
+static void upload_moment(s24i_machine *machine, const s24i_optimiser *o, float *to,
+                          const s24_tensor *from)
+{
+    const size_t bytes = (size_t)o->own.count * sizeof(float);
+    if (bytes) machine->ops->upload(machine, to, (const float *)from->data + o->own.first, bytes);
 }
 
 static s24_status read_all(s24i_train_state *state, s24_transformer *t, s24_ctx *ctx,
@@ -159,8 +179,8 @@ static s24_status read_all(s24i_train_state *state, s24_transformer *t, s24_ctx 
             S24_ERROR_FORMAT, "%s: step %lld after %g seconds, %lld left out, scale %g", path,
             (long long)state->step, state->seconds, (long long)state->left_out, state->scale);
     machine->ops->upload(machine, t->weights, w->data, bytes);
-    machine->ops->upload(machine, o->m, m->data, bytes);
-    machine->ops->upload(machine, o->v, v->data, bytes);
+    upload_moment(machine, o, o->m, m);
+    upload_moment(machine, o, o->v, v);
     if (latent) {
         machine->ops->upload(machine, o->latent, latent->data, bytes);
         machine->ops->upload(machine, o->mask, mask->data, (size_t)t->elems / 8);

@@ -53,9 +53,11 @@ class Ranks(Scratch):
         words = ("--comm", "mpi", "--json", "--held-out", "6", *SHORT)
         done = self.shared(2, "train", "student", "two", *words, "--metrics", "m2")
         found = one_object(done.stdout)
-        self.shared(2, "train", "student", "again", *words)
+        parts = one_object(self.shared(2, "train", "student", "again", *words,
+                                       "--shard-optimizer").stdout)
         self.assertEqual(found["step"], 12)
         self.assertRegex(found["mask_hash"], "^[0-9a-f]{16}$")
+        self.assertLess(parts["optimizer_bytes"], 0.7 * found["optimizer_bytes"])
         one, two = self.losses("m1"), self.losses("m2")
         self.assertEqual(len(two), 12, "rank 0 alone writes")
         for a, b in zip(one, two):
@@ -137,6 +139,7 @@ class Ranks(Scratch):
                     **{rank: "1", size: "2"})
         refused("RANK is '2' in the environment; 0 to 1", 2, RANK="2", WORLD_SIZE="2")
         refused("WORLD_SIZE is 'x' in the environment; 1 to", 2, RANK="0", WORLD_SIZE="x")
+        refused("option --shard-optimizer is for --comm", 2, "--shard-optimizer")
         refused("--comm nccl is for GPUs, with --device cuda", 2, "--comm", "nccl")
         refused("option --comm: 'tcp' is not one of none", 2, "--comm", "tcp")
 

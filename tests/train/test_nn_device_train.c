@@ -215,7 +215,8 @@ static outcome pruned_outcome(const golden *g, s24_dtype dtype, int both, int64_
     const s24_objective labels = {.size = sizeof labels, .labels = 1};
     s24_transformer *t = make(g->folder, &(how){.dtype = dtype, .train = 1});
     prune(t, both);
-    OK(ctx, s24i_optimiser_create(&optimiser, t, ctx, &(s24_train_opts){.fixed = 1}));
+    const s24i_range all = {0, t->elems};
+    OK(ctx, s24i_optimiser_create(&optimiser, t, ctx, &(s24_train_opts){.fixed = 1}, all));
     OK(ctx, s24i_optimiser_fix(&optimiser, t, ctx, &plan));
     if (dtype) assert_int_equal(t->machine.two_four, plan ? 4 * t->shape.layers : 0);
     OK(ctx, s24_transformer_gradients(&o.loss, t, ctx, &g->examples, &labels));

@@ -11,29 +11,40 @@ enum { WORLD = 3, PORT = 29417 };
 
 static s24_train_source examples;
 
+typedef struct how {
+    int on_the_cpu, parts;
+} how;
+
 static void train_rank(rank_work *w)
 {
+    const how *h = w->job;
     watch seen = {0};
     s24_train_opts opts = options(0, &seen);
-    there = w->job ? NULL : w->device;
+    there = h->on_the_cpu ? NULL : w->device;
     s24_transformer *t = draw(w->ctx, model, 5);
     opts.objective.dropout = 0;
     opts.numbers = NULL;
     opts.steps = 4;
     opts.sum_bytes = 1;
     opts.comm = w->comm;
+    opts.shard_optimizer = h->parts;
     w->status = s24_train(NULL, t, w->ctx, &examples, &opts);
     w->count = seen.last.step == 4 && seen.last.tokens == 4 * 6 * LENGTH && seen.last.loss > 0;
     s24_transformer_destroy(t);
 }
 
+/* Moments on each rank, or in parts. */
 static void all_train(const rank_work *common)
 {
-    rank_work all[MOST_RANKS];
-    run_ranks_as(all, WORLD, common);
-    for (int r = 0; r < WORLD; r++) {
-        if (all[r].status != S24_OK) fail_msg("rank %d: %s", r, all[r].error);
-        assert_true(all[r].count);
+    rank_work all[MOST_RANKS], as = *common;
+    for (int parts = 0; parts < 2; parts++) {
+        const how h = {0, parts};
+        as.job = &h;
+        run_ranks_as(all, WORLD, &as);
+        for (int r = 0; r < WORLD; r++) {
+            if (all[r].status != S24_OK) fail_msg("rank %d: %s", r, all[r].error);
+            assert_true(all[r].count);
+        }
     }
 }
 
@@ -59,7 +70,7 @@ static void through_the_host(void **state)
 static void nccl_is_for_devices(void **state)
 {
     rank_work all[MOST_RANKS];
-    const int on_the_cpu = 1;
+    const how on_the_cpu = {1, 0};
     const rank_work common = {.kind = "nccl",
                               .library = S24_FAKE_NCCL_LIBRARY,
                               .plugin = S24_FAKE_PLUGIN,

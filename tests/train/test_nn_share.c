@@ -22,6 +22,7 @@ typedef struct losses {
     int64_t steps, stop_at;
     double loss[STEPS], held_out;
     uint64_t masks;
+    int64_t moments; /* bytes */
     float *weights;
 } losses;
 
@@ -32,6 +33,7 @@ static int on_loss(void *user, const s24_train_report *report)
     l->loss[report->step - 1] = report->loss;
     l->held_out = report->held_out;
     l->masks = report->mask_hash;
+    l->moments = report->optimizer_bytes;
     return report->step == l->stop_at;
 }
 
@@ -68,6 +70,7 @@ static void train_rank(rank_work *w)
     opts.user = l;
     opts.comm = w->comm;
     if (differs(w, "options")) opts.rate *= 2;
+    if (differs(w, "parts")) opts.shard_optimizer = 1;
     if (differs(w, "examples")) source.write = write_other;
     if (differs(w, "fails")) source = (s24_train_source){EXAMPLES, lengths, fail_at, &left};
     if (differs(w, "model")) {
@@ -149,8 +152,19 @@ static void losses_of_one_process(void **state)
         near_one_process(row_named(exact[i]));
 }
 
+/* Each rank has a part of the moments, and together they have all. */
+static void parts_are_whole(const rank_work *parts, const rank_work *all)
+{
+    int64_t sum = 0;
+    for (int r = 0; r < 3; r++) {
+        assert_true(of(&parts[r])->moments < of(all)->moments * 2 / 3);
+        sum += of(&parts[r])->moments;
+    }
+    assert_true(sum == of(all)->moments);
+}
+
 /* Every method, some of which take tokens together: each rank ends with the same bits, and a second
-   run with those again. In pieces or in one. */
+   run with those again. Gradients in pieces or in one, moments on each rank or in parts. */
 static void every_method_has_its_bits(void **state)
 {
     rank_work all[MOST_RANKS], again[MOST_RANKS];
@@ -162,8 +176,10 @@ static void every_method_has_its_bits(void **state)
         run_ranks(all, 3, train_rank, &task);
         all_are_ok(all, 3);
         task.opts.sum_bytes = 0;
+        task.opts.shard_optimizer = strcmp(rows[row].name, "step") != 0;
         run_ranks(again, 3, train_rank, &task);
         all_are_ok(again, 3);
+        if (task.opts.shard_optimizer) parts_are_whole(again, all);
         for (int r = 0; r < 3; r++) {
             if (memcmp(of(&all[r])->weights, of(again)->weights,
                        (size_t)all->count * sizeof(float)))
@@ -207,6 +223,58 @@ static void a_checkpoint_is_for_any_world(void **state)
     drop_results(one, 1);
 }
 
+static void same_weights(const rank_work *a, const rank_work *b, const char *what)
+{
+    if (memcmp(of(a)->weights, of(b)->weights, (size_t)a->count * sizeof(float)))
+        fail_msg("%s: other weights", what);
+}
+
+/* A run of two that stops, with moments in parts or not, goes on the other way round with the same
+   bits, and in worlds of one and of four. */
+static void checkpoints_of_parts(void **state)
+{
+    rank_job task = make_task(row_named("sr-ste"));
+    rank_work whole[MOST_RANKS], all[MOST_RANKS];
+    (void)state;
+    run_ranks(whole, 2, train_rank, &task);
+    task.opts.checkpoint = path;
+    task.opts.resume = 1;
+    for (int i = 0; i < 4; i++) {
+        const int world = i < 2 ? 2 : i < 3 ? 1 : 4;
+        task.opts.shard_optimizer = i != 1;
+        task.odd = 1;
+        task.differs = "stops";
+        remove(path);
+        run_ranks(all, 2, train_rank, &task);
+        assert_int_equal(all->status, S24_ERROR_INTERRUPTED);
+        drop_results(all, 2);
+        task.odd = -1;
+        task.opts.shard_optimizer = i != 0;
+        run_ranks(all, world, train_rank, &task);
+        all_are_ok(all, world);
+        assert_true(of(all)->loss[4] == 0);
+        if (world == 2) same_weights(all, whole, i ? "whole, then parts" : "parts, then whole");
+        for (int k = 5; k < STEPS; k++)
+            assert_true(fabs(of(all)->loss[k] - of(whole)->loss[k]) < 1e-3 * of(whole)->loss[k]);
+        drop_results(all, world);
+    }
+    drop_results(whole, 2);
+}
+
+static void step_keeps_its_moments(void **state)
+{
+    rank_work all[MOST_RANKS];
+    rank_job task = make_task(row_named("step"));
+    (void)state;
+    task.opts.shard_optimizer = 1;
+    run_ranks(all, 2, train_rank, &task);
+    for (int r = 0; r < 2; r++) {
+        assert_int_equal(all[r].status, S24_ERROR_UNSUPPORTED);
+        assert_non_null(strstr(all[r].error, "watches the variance of all weights"));
+    }
+    drop_results(all, 2);
+}
+
 /* More ranks than examples of a step: some have nothing to do and take part. */
 static void a_rank_without_examples(void **state)
 {
@@ -225,7 +293,7 @@ static void a_rank_without_examples(void **state)
 
 static void ranks_that_differ(void **state)
 {
-    static const char *const in[] = {"options", "examples", "model"};
+    static const char *const in[] = {"options", "parts", "examples", "model"};
     rank_work all[MOST_RANKS];
     (void)state;
     for (size_t i = 0; i < sizeof in / sizeof *in; i++) {
@@ -234,7 +302,7 @@ static void ranks_that_differ(void **state)
         task.odd = 2;
         task.differs = in[i];
         snprintf(sentence, sizeof sentence, "rank 2 has %s %s than rank 0",
-                 i < 2 ? "other" : "another", in[i]);
+                 i < 3 ? "other" : "another", i == 1 ? "options" : in[i]);
         run_ranks(all, 3, train_rank, &task);
         for (int r = 0; r < 3; r++) {
             assert_int_equal(all[r].status, S24_ERROR_ARGUMENT);
@@ -266,10 +334,11 @@ static void a_rank_that_fails(void **state)
 static void a_wire_that_is_cut(void **state)
 {
     rank_work all[MOST_RANKS];
-    const rank_job task = make_task(row_named("ste"));
+    rank_job task = make_task(row_named("ste"));
     (void)state;
-    for (int after = 0; after < 20; after++) {
-        cut_wire(1, after);
+    for (int after = 0; after < 40; after++) {
+        task.opts.shard_optimizer = after % 2;
+        cut_wire(1, after / 2);
         run_ranks(all, 2, train_rank, &task);
         assert_non_null(strstr(all[1].error, "the wire of rank 1 is cut"));
         assert_int_equal(all[0].status, S24_ERROR_IO);
@@ -293,6 +362,8 @@ int main(void)
         cmocka_unit_test(losses_of_one_process),
         cmocka_unit_test(every_method_has_its_bits),
         cmocka_unit_test(a_checkpoint_is_for_any_world),
+        cmocka_unit_test(checkpoints_of_parts),
+        cmocka_unit_test(step_keeps_its_moments),
         cmocka_unit_test(a_rank_without_examples),
         cmocka_unit_test(ranks_that_differ),
         cmocka_unit_test(a_rank_that_fails),
