@@ -26,6 +26,7 @@ if _typing.TYPE_CHECKING:
     from .encoder import Encoder, nearest, retrieval_accuracy
     from .evaluation import (Answers, Questions, evaluate_lm, evaluate_qa, evaluate_retrieval,
                              plan)
+    from .generator import Generator
     from .language_model import Chat, Token, generate
     from .masks import (BadGroup, apply_mask, check, magnitude_mask, mask_flips, masked_decay,
                         mvue24, soft_threshold, soft_threshold_scale, tile_mask)
@@ -48,6 +49,7 @@ _HOMES = {
     "encoder": ("Encoder", "nearest", "retrieval_accuracy"),
     "evaluation": ("Answers", "Questions", "evaluate_lm", "evaluate_qa", "evaluate_retrieval",
                    "plan"),
+    "generator": ("Generator",),
     "language_model": ("Chat", "Token", "generate"),
     "masks": ("BadGroup", "apply_mask", "check", "magnitude_mask", "mask_flips", "masked_decay",
               "mvue24", "soft_threshold", "soft_threshold_scale", "tile_mask"),

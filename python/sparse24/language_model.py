@@ -51,7 +51,7 @@ class Chat:
             for row in rows))
 
 
-class _Decoder:
+class Decoder:
     """Tokens of one text to pieces of text, whole characters alone."""
 
     def __init__(self, tokenizer):
@@ -88,7 +88,7 @@ def generate(model: Model, prompts: str | typing.Sequence[typing.Any], *, max_ne
         stops = model.end_ids
     options = (max_new, repeat_penalty, temperature, top_k, top_p, min_p, seed, likeliest)
     room = int(min(np.diff(offsets).max(initial=1) + max_new, model.info["positions"]))
-    decoders = [_Decoder(model.tokenizer) if words else None for _ in rows]
+    decoders = [Decoder(model.tokenizer) if words else None for _ in rows]
     for row in _stream(model, (offsets, flat, np.asarray(stops, np.int32), options), room):
         prompt, index, token, log_probability, end, others = row
         decoder = decoders[prompt]
