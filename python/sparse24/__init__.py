@@ -24,19 +24,20 @@ if _typing.TYPE_CHECKING:
     from .conversion import (Converted, Exported, convert, convert_gguf, export_onnx, forms,
                              scheme_of)
     from .encoder import Encoder, nearest, retrieval_accuracy
-    from .evaluation import (Answers, Questions, evaluate_lm, evaluate_qa, evaluate_retrieval,
-                             plan)
+    from .evaluation import Answers, Questions, evaluate_lm, evaluate_qa, evaluate_retrieval
     from .generator import Generator
     from .language_model import Chat, Token, generate
     from .masks import (BadGroup, apply_mask, check, magnitude_mask, mask_flips, masked_decay,
                         mvue24, soft_threshold, soft_threshold_scale, tile_mask)
     from .matrix import Matrix, Plan, addmm, linear, mm
     from .model import Model
+    from .program import bench, command, plan, propose, run
     from .pruning import (Layer, Pruned, ScoreInputs, Stats, WeightGradients, criteria, patterns,
                           prune, prune_model, prune_scores, refinements, round_matrix, sensitivity)
     from .sparse import SparseMatrix
     from .tokenizer import Encoding, Tokenizer
     from .training import Method, Step, distil, gradients, method, methods, train
+    from .vectors import Hit, Index, search
 
 __version__ = _version()
 
@@ -47,20 +48,21 @@ _HOMES = {
     "conversion": ("Converted", "Exported", "convert", "convert_gguf", "export_onnx", "forms",
                    "scheme_of"),
     "encoder": ("Encoder", "nearest", "retrieval_accuracy"),
-    "evaluation": ("Answers", "Questions", "evaluate_lm", "evaluate_qa", "evaluate_retrieval",
-                   "plan"),
+    "evaluation": ("Answers", "Questions", "evaluate_lm", "evaluate_qa", "evaluate_retrieval"),
     "generator": ("Generator",),
     "language_model": ("Chat", "Token", "generate"),
     "masks": ("BadGroup", "apply_mask", "check", "magnitude_mask", "mask_flips", "masked_decay",
               "mvue24", "soft_threshold", "soft_threshold_scale", "tile_mask"),
     "matrix": ("Matrix", "Plan", "addmm", "linear", "mm"),
     "model": ("Model",),
+    "program": ("bench", "command", "plan", "propose", "run"),
     "pruning": ("Layer", "Pruned", "ScoreInputs", "Stats", "WeightGradients", "criteria",
                 "patterns", "prune", "prune_model", "prune_scores", "refinements",
                 "round_matrix", "sensitivity"),
     "sparse": ("SparseMatrix",),
     "tokenizer": ("Encoding", "Tokenizer"),
     "training": ("Method", "Step", "distil", "gradients", "method", "methods", "train"),
+    "vectors": ("Hit", "Index", "search"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

@@ -1,17 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a model is worth: answers to questions, perplexity, retrieval; and what a machine is: which
-of 2:4 and dense is faster on it."""
+"""What a model is worth: answers to questions, perplexity, retrieval."""
 from __future__ import annotations
 
-import json
 import os
-import subprocess
 import typing
 
 import numpy as np
 
 from . import _core
-from .__main__ import PROGRAM
 from .encoder import Encoder, Progress, retrieval_accuracy
 from .model import Model
 from .tokenizer import Tokenizer
@@ -72,16 +68,3 @@ def evaluate_retrieval(encoder: Encoder | str | os.PathLike, queries: typing.Seq
     encoder = encoder if isinstance(encoder, Encoder) else Encoder(encoder)
     return retrieval_accuracy(encoder.encode(queries, query_prompt),
                               encoder.encode(documents, document_prompt), gold, k)
-
-
-def plan(m: int, k: int, n: int, *, dtype: str = "f32", threads: int | None = None) -> dict:
-    """Is 2:4 or dense faster for a linear layer of k inputs and n outputs and m tokens on this
-    machine? What `sparse24 plan --json` says (docs/cli.md). The first call measures for some
-    seconds and keeps the result in the user's cache. Raises Error."""
-    command = [PROGRAM, "plan", str(m), str(k), str(n), "--dtype", dtype, "--json"]
-    if threads:
-        command += ["--threads", str(threads)]
-    result = subprocess.run(command, capture_output=True, text=True, check=False)
-    if result.returncode:
-        raise _core.Error(result.stderr.strip() or f"plan ended with {result.returncode}")
-    return json.loads(result.stdout)

@@ -214,6 +214,44 @@ PyObject *pyf_nearest(PyObject *module, PyObject *args)
     Py_RETURN_NONE;
 }
 
+PyObject *pyf_round_rows(PyObject *module, PyObject *args)
+{
+    OPERAND integers = {.name = "integers", .writable = 1},
+            scales = {.name = "scales", .writable = 1}, rows = {.name = "rows"};
+    py_call c = {.module = module};
+    if (!PyArg_ParseTuple(args, "O&O&O&", py_operand_take, &integers, py_operand_take, &scales,
+                          py_operand_take, &rows) ||
+        !py_operand_expect(&integers, S24_I8, rows.dense.rows * rows.dense.cols) ||
+        !py_operand_expect(&scales, S24_F32, rows.dense.rows))
+        return NULL;
+    if (!PY_RUN(c, s24_round_rows(integers.dense.data, scales.dense.data, c.ctx, &rows.dense)))
+        return NULL;
+    Py_RETURN_NONE;
+}
+
+PyObject *pyf_nearest_rounded(PyObject *module, PyObject *args)
+{
+    OPERAND indices = {.name = "indices", .writable = 1},
+            scores = {.name = "scores", .writable = 1}, queries = {.name = "queries"},
+            exact = {.name = "vectors"}, integers = {.name = "integers"},
+            scales = {.name = "scales"};
+    py_call c = {.module = module};
+    if (!PyArg_ParseTuple(args, "O&O&O&O&O&O&", py_operand_take, &indices, py_operand_take, &scores,
+                          py_operand_take, &queries, py_operand_take, &exact, py_operand_take,
+                          &integers, py_operand_take, &scales))
+        return NULL;
+    const int64_t k = indices.dense.cols, count = queries.dense.rows * k;
+    const s24_rounded documents = {exact.dense, integers.dense, scales.dense.data};
+    if (!py_operand_expect(&indices, S24_I64, count) ||
+        !py_operand_expect(&scores, S24_F32, count) ||
+        !py_operand_expect(&scales, S24_F32, exact.dense.rows))
+        return NULL;
+    if (!PY_RUN(c, s24_nearest_rounded(indices.dense.data, scores.dense.data, c.ctx, &queries.dense,
+                                       &documents, k)))
+        return NULL;
+    Py_RETURN_NONE;
+}
+
 PyObject *pyf_retrieval_accuracy(PyObject *module, PyObject *args)
 {
     OPERAND queries = {.name = "queries"}, documents = {.name = "documents"},
