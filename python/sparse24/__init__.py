@@ -19,7 +19,7 @@ from ._core import Error, machine, set_threads, threads
 from ._core import version as _version
 
 if _typing.TYPE_CHECKING:
-    from .checkpoint import Checkpoint, Tensor, save_checkpoint
+    from .checkpoint import Checkpoint, Tensor, Verified, save_checkpoint
     from .classifier import Classifier, Tag
     from .conversion import (Converted, Exported, convert, convert_gguf, export_onnx, forms,
                              scheme_of)
@@ -27,6 +27,7 @@ if _typing.TYPE_CHECKING:
     from .evaluation import Answers, Questions, evaluate_lm, evaluate_qa, evaluate_retrieval
     from .generator import Generator
     from .language_model import Chat, Token, generate
+    from .lifted import LiftedMatrix
     from .masks import (BadGroup, apply_mask, check, magnitude_mask, mask_flips, masked_decay,
                         mvue24, soft_threshold, soft_threshold_scale, tile_mask)
     from .matrix import Matrix, Plan, addmm, linear, mm
@@ -34,7 +35,7 @@ if _typing.TYPE_CHECKING:
     from .program import bench, command, plan, propose, run
     from .pruning import (Layer, Pruned, ScoreInputs, Stats, WeightGradients, criteria, patterns,
                           prune, prune_model, prune_scores, refinements, round_matrix, sensitivity)
-    from .sparse import SparseMatrix
+    from .sparse import SparseMatrix, sparse_kernels
     from .tokenizer import Encoding, Tokenizer
     from .training import Method, Step, distil, gradients, method, methods, train
     from .vectors import Hit, Index, search
@@ -43,7 +44,7 @@ __version__ = _version()
 
 # Where each name is made; the module is imported when the name is first asked for.
 _HOMES = {
-    "checkpoint": ("Checkpoint", "Tensor", "save_checkpoint"),
+    "checkpoint": ("Checkpoint", "Tensor", "Verified", "save_checkpoint"),
     "classifier": ("Classifier", "Tag"),
     "conversion": ("Converted", "Exported", "convert", "convert_gguf", "export_onnx", "forms",
                    "scheme_of"),
@@ -51,6 +52,7 @@ _HOMES = {
     "evaluation": ("Answers", "Questions", "evaluate_lm", "evaluate_qa", "evaluate_retrieval"),
     "generator": ("Generator",),
     "language_model": ("Chat", "Token", "generate"),
+    "lifted": ("LiftedMatrix",),
     "masks": ("BadGroup", "apply_mask", "check", "magnitude_mask", "mask_flips", "masked_decay",
               "mvue24", "soft_threshold", "soft_threshold_scale", "tile_mask"),
     "matrix": ("Matrix", "Plan", "addmm", "linear", "mm"),
@@ -59,7 +61,7 @@ _HOMES = {
     "pruning": ("Layer", "Pruned", "ScoreInputs", "Stats", "WeightGradients", "criteria",
                 "patterns", "prune", "prune_model", "prune_scores", "refinements",
                 "round_matrix", "sensitivity"),
-    "sparse": ("SparseMatrix",),
+    "sparse": ("SparseMatrix", "sparse_kernels"),
     "tokenizer": ("Encoding", "Tokenizer"),
     "training": ("Method", "Step", "distil", "gradients", "method", "methods", "train"),
     "vectors": ("Hit", "Index", "search"),

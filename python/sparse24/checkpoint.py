@@ -10,8 +10,12 @@ import numpy as np
 
 from . import _core
 from .arrays import BITS, NUMPY, bits_of, operand, tagged, view
+from .lifted import LiftedMatrix
 from .matrix import Array, Matrix
 from .sparse import SparseMatrix
+
+
+Progress = typing.Callable[[str, int, int], object]
 
 
 class Tensor(typing.NamedTuple):
@@ -28,6 +32,14 @@ class Tensor(typing.NamedTuple):
     file: str
     # "2:4", "integers" (dense ones), "sparse" (rows, columns, blocks), "lifted" (6:8)
     kind: str = "dense"
+    lift: int = 0  # of "lifted", M of M-2:M; else 0
+
+
+class Verified(typing.NamedTuple):
+    """What `Checkpoint.verify` held against its hash."""
+    tensors: int  # as they are stored: a packed one has several parts
+    files: int    # of the folder's others
+    bytes: int
 
 
 class Checkpoint(collections.abc.Mapping):
@@ -109,6 +121,21 @@ class Checkpoint(collections.abc.Mapping):
         KeyError, ValueError (it is not)."""
         return SparseMatrix(_core.checkpoint_sparse(self._handle, name))
 
+    def lifted(self, name: str) -> LiftedMatrix:
+        """A tensor of M-2:M, such as 6:8, that is stored as 2:4. Raises KeyError, ValueError (it is
+        not)."""
+        lift = self.info(name).lift
+        if not lift:
+            raise ValueError(f"{name} is not lifted")
+        matrix = Matrix(_core.checkpoint_matrix(self._handle, name))
+        return LiftedMatrix.of(matrix, f"{lift - 2}:{lift}")
+
+    def verify(self, whole: bool = True, *, progress: Progress | None = None) -> Verified:
+        """Reads everything and holds it against the hashes in its metadata; whole: all must have
+        them, and the folder's other files are held against theirs, too. Raises Error (file, tensor,
+        both hashes; or that there is none), OSError, KeyboardInterrupt."""
+        return Verified(*_core.checkpoint_verify(self._handle, whole, progress))
+
     def metadata(self, key: str) -> str | None:
         """The value of a key in the first file's __metadata__."""
         return _core.checkpoint_metadata(self._handle, key)
@@ -119,7 +146,7 @@ class Checkpoint(collections.abc.Mapping):
 
 
 def save_checkpoint(path: str | os.PathLike,
-                    tensors: typing.Mapping[str, Matrix | SparseMatrix | Array], *,
+                    tensors: typing.Mapping[str, Matrix | LiftedMatrix | SparseMatrix | Array], *,
                     model: Checkpoint | None = None, force: bool = False) -> None:
     """Writes tensors, arrays as they are and matrices packed or in their sparse format, to a
     .safetensors file, or to a folder if `model` is one, whose side files and metadata go along.
@@ -128,6 +155,8 @@ def save_checkpoint(path: str | os.PathLike,
     for name, data in tensors.items():
         if isinstance(data, Matrix):
             rows.append((name, data._handle, ()))
+        elif isinstance(data, LiftedMatrix):
+            rows.append(data._row(name))
         elif isinstance(data, SparseMatrix):
             rows.append((name, data._handle, None))
         else:

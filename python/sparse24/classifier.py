@@ -27,9 +27,10 @@ class Classifier:
 
     def __init__(self, folder: str | os.PathLike, *, dtype: str | None = None, dense: bool = False,
                  sparse: bool = False, all_sparse: bool = False, max_tokens: int = 0,
-                 batch_tokens: int = 0, progress: Progress | None = None):
+                 batch_tokens: int = 0, verify: bool = False,
+                 progress: Progress | None = None):
         """Options as Encoder's. Raises OSError, ValueError, Error (no head that classifies)."""
-        options = (dtype, dense, sparse, None, None, all_sparse, None, None, None)
+        options = (dtype, dense, sparse, None, None, all_sparse, None, None, None, verify, None)
         self._handle = _core.encoder_open(folder, options, None, max_tokens, batch_tokens, False,
                                           True, None, 0, progress)
         self._threads, self._lock = _core.session_threads(), threading.Lock()

@@ -42,18 +42,20 @@ class Model:
     def __init__(self, folder: str | os.PathLike, *, dtype: str | None = None, dense: bool = False,
                  sparse: bool = False, include: str | None = None, exclude: str | None = None,
                  all_sparse: bool = False, max_tokens: int = 4096, quantize: str | None = None,
-                 quantize_head: str | None = None, device: str | None = None,
+                 quantize_head: str | None = None, layer_dtypes: str | None = None,
+                 verify: bool = False, device: str | None = None,
                  progress: Progress | None = None):
         """dtype: "f32", "bf16" or "i8"; on a GPU "f16", "bf16", "i8" or "e4m3". sparse: pack dense
         weights that are 2:4 already, of the layers that include and exclude (globs) leave.
         max_tokens: the most of one pass. quantize, quantize_head: a scheme of Matrix.quantize, to
         which the blocks' weights and a language model's head are rounded as they are loaded (on the
-        CPU). device: "cuda", "cuda:1"; the CPU by default.
+        CPU). layer_dtypes: "GLOB=i8,GLOB=bf16": which layers run in 8 bits. verify:
+        Checkpoint.verify comes first. device: "cuda", "cuda:1"; the CPU by default.
         Raises OSError, ValueError, TypeError, Error (a model type or a part that is not carried
         out, by its name)."""
         checkpoint = Checkpoint(folder)
         options = (dtype, dense, sparse, include, exclude, all_sparse, quantize, quantize_head,
-                   open_device(device))
+                   layer_dtypes, verify, open_device(device))
         self._handle = _core.model_load(checkpoint._handle, options, progress)
         self._checkpoint = checkpoint
         self._lock = threading.Lock()

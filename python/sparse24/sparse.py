@@ -11,6 +11,11 @@ from .arrays import NUMPY, bits_of, operand, tagged, view
 from .matrix import Array, Plan
 
 
+def sparse_kernels() -> list[str]:
+    """The kernels of this build that `SparseMatrix.plan` and plan_integers may be told."""
+    return _core.names("sparse kernels")
+
+
 class SparseMatrix:
     """An immutable matrix [n, k] in a format "coo", "csr", "csc" or "bsr" of f32, f16, bf16, i8,
     e4m3 or e5m2. Made by `from_dense` or `from_parts`; any number of threads may use one."""
@@ -92,6 +97,12 @@ class SparseMatrix:
     def plan(self, kernel: str | None = None) -> Plan:
         """A Plan for x · wᵀ in f32: "bsr" of square blocks as it is, all else by rows."""
         return Plan.of(_core.sparse_plan(self._handle, kernel), self.shape)
+
+    def plan_integers(self, scales: Array | None = None, kernel: str | None = None) -> Plan:
+        """A Plan with integers throughout, of i8 whose rows are a multiple of four, multiplied as
+        blocks of 4x1: each row of x becomes integers as it comes; scales [n] of f32 (ones) multiply
+        the exact sums. Raises TypeError (not i8), ValueError, Error."""
+        return Plan.of(_core.sparse_plan_integers(self._handle, scales, kernel), self.shape)
 
     def linear(self, x: Array, bias: Array | None = None) -> np.ndarray:
         """x [m, k] times w transposed, and bias [n]: [m, n]. What is multiplied often is a plan."""

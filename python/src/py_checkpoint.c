@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Checkpoints: what they hold, where it lies, and new ones.
-#include "py_operand.h"
+#include "py_model.h"
 
 PyObject *pyf_checkpoint_open(PyObject *module, PyObject *args)
 {
@@ -54,11 +54,11 @@ PyObject *pyf_checkpoint_tensor(PyObject *module, PyObject *args)
     PyObject *shape = PyTuple_New(t->rank);
     for (int d = 0; shape && d < t->rank; d++)
         PyTuple_SetItem(shape, d, PyLong_FromLongLong(t->shape[d]));
-    return Py_BuildValue("{sssNsNsOsisLszsisnssss}", "dtype", s24_dtype_name(t->dtype), "shape",
-                         shape, "data", address(t->data), "packed",
-                         t->packed == 1 ? Py_True : Py_False, "bits", t->bits, "group",
-                         (long long)t->group, "layout", t->layout, "transposed", t->transposed,
-                         "bytes", (Py_ssize_t)t->bytes, "file", t->file, "kind", kinds[t->packed]);
+    return Py_BuildValue(
+        "{sssNsNsOsisLszsisnsssssi}", "dtype", s24_dtype_name(t->dtype), "shape", shape, "data",
+        address(t->data), "packed", t->packed == 1 ? Py_True : Py_False, "bits", t->bits, "group",
+        (long long)t->group, "layout", t->layout, "transposed", t->transposed, "bytes",
+        (Py_ssize_t)t->bytes, "file", t->file, "kind", kinds[t->packed], "lift", t->lift);
 }
 
 PyObject *pyf_checkpoint_info(PyObject *module, PyObject *args)
@@ -77,6 +77,21 @@ PyObject *pyf_checkpoint_metadata(PyObject *module, PyObject *args)
     const char *key;
     if (!PyArg_ParseTuple(args, "O&s", py_checkpoint, &checkpoint, &key)) return NULL;
     return Py_BuildValue("z", s24_checkpoint_metadata(checkpoint, key));
+}
+
+PyObject *pyf_checkpoint_verify(PyObject *module, PyObject *args)
+{
+    py_call c = {.module = module};
+    s24_checkpoint *checkpoint;
+    int whole;
+    PyObject *progress;
+    s24_verified v = {0};
+    if (!PyArg_ParseTuple(args, "O&pO", py_checkpoint, &checkpoint, &whole, &progress) ||
+        !py_begin(&c))
+        return NULL;
+    py_call_progress(&c, py_callable(progress));
+    if (!py_end(&c, s24_checkpoint_verify(&v, c.ctx, checkpoint, whole))) return NULL;
+    return Py_BuildValue("(LLL)", (long long)v.tensors, (long long)v.files, (long long)v.bytes);
 }
 
 /* The tensor of a name, or NULL and KeyError. */
@@ -144,6 +159,7 @@ PyObject *pyf_checkpoint_selects(PyObject *module, PyObject *args)
 typedef struct item {
     const char *name;
     s24_matrix *matrix;
+    int lift; /* of it, if it is a lifted one */
     s24_sparse *sparse;
     s24_sparse_parts parts; /* of it */
     py_operand data;
@@ -164,6 +180,10 @@ static int describe_matrix(item *it)
                               .transposed = turned,
                               .bits = s24_matrix_bits(m),
                               .group = s24_matrix_group(m)};
+    if (!it->lift) return 1;
+    it->tensor.packed = S24_PACKED_LIFTED;
+    it->tensor.lift = it->lift;
+    it->tensor.shape[1] = cols / (2 * (it->lift - 2)) * it->lift;
     return 1;
 }
 
@@ -198,7 +218,8 @@ static int describe_sparse(item *it)
     return 1;
 }
 
-/* One of (name, array or matrix, shape); the shape of a matrix in a sparse format is None. */
+/* One of (name, array or matrix, shape); the shape of a matrix in a sparse format is None, of a
+   lifted one its M. */
 static int item_take(item *it, PyObject *tuple)
 {
     PyObject *data;
@@ -209,6 +230,10 @@ static int item_take(item *it, PyObject *tuple)
     }
     if (!PyArg_ParseTuple(tuple, "sOO", &it->name, &data, &it->shape)) return 0;
     if (it->shape == Py_None) return py_sparse(data, &it->sparse) && describe_sparse(it);
+    if (PyLong_Check(it->shape)) {
+        it->lift = (int)PyLong_AsLong(it->shape);
+        return py_matrix(data, &it->matrix) && describe_matrix(it);
+    }
     if (!PyTuple_Check(it->shape)) {
         PyErr_SetString(PyExc_TypeError, "expected a tuple as a shape");
         return 0;

@@ -5,9 +5,10 @@
 int py_model_options(s24_model_opts *opts, PyObject **owner, PyObject *tuple)
 {
     *opts = (s24_model_opts){.size = sizeof *opts};
-    if (!PyArg_ParseTuple(tuple, "O&ppzzpzzO;model options", py_dtype, &opts->dtype, &opts->dense,
+    if (!PyArg_ParseTuple(tuple, "O&ppzzpzzzpO;model options", py_dtype, &opts->dtype, &opts->dense,
                           &opts->sparse, &opts->include, &opts->exclude, &opts->all_sparse,
-                          &opts->quantize, &opts->quantize_head, owner))
+                          &opts->quantize, &opts->quantize_head, &opts->layer_dtypes, &opts->verify,
+                          owner))
         return 0;
     *owner = py_callable(*owner);
     return !*owner || py_device(*owner, &opts->device);

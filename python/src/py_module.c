@@ -49,11 +49,16 @@ static const char *kernel(int index)
     return s24_kernel_name(index, NULL, NULL);
 }
 
+static const char *sparse_kernel(int index)
+{
+    return s24_sparse_kernel_name(index, NULL, NULL);
+}
+
 PyObject *pyf_names(PyObject *module, PyObject *args)
 {
-    static const char *const lists[] = {"criteria", "schemes",  "layouts",     "kernels",
-                                        "presets",  "patterns", "refinements", "train methods",
-                                        "poolings", "forms",    NULL};
+    static const char *const lists[] = {"criteria", "schemes",  "layouts",        "kernels",
+                                        "presets",  "patterns", "refinements",    "train methods",
+                                        "poolings", "forms",    "sparse kernels", NULL};
     static const char *(*const name_of[])(int) = {s24_criterion_name,
                                                   scheme,
                                                   layout,
@@ -63,7 +68,8 @@ PyObject *pyf_names(PyObject *module, PyObject *args)
                                                   s24_refinement_name,
                                                   s24_train_method_name,
                                                   s24_encoder_pooling_name,
-                                                  s24_convert_target};
+                                                  s24_convert_target,
+                                                  sparse_kernel};
     (void)module;
     py_choice list = {"list", lists, 0};
     if (!PyArg_ParseTuple(args, "O&", py_choose, &list)) return NULL;

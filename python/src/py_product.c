@@ -47,7 +47,8 @@ PyObject *pyf_plan_create(PyObject *module, PyObject *args)
     s24_plan_opts opts = {.size = sizeof opts};
     s24_matrix *w;
     s24_plan *plan = NULL;
-    if (!PyArg_ParseTuple(args, "O&zO&", py_matrix, &w, &opts.kernel, py_dtype, &opts.activations))
+    if (!PyArg_ParseTuple(args, "O&zO&|i", py_matrix, &w, &opts.kernel, py_dtype, &opts.activations,
+                          &opts.lift))
         return NULL;
     if (!PY_RUN(c, s24_plan_create(&plan, c.ctx, w, &opts))) return NULL;
     return py_handle_new(plan, "plan", NULL);

@@ -126,3 +126,19 @@ PyObject *pyf_sparse_plan(PyObject *module, PyObject *args)
     if (!PY_RUN(c, s24_sparse_plan(&plan, c.ctx, sparse, kernel))) return NULL;
     return py_handle_new(plan, "plan", NULL);
 }
+
+PyObject *pyf_sparse_plan_integers(PyObject *module, PyObject *args)
+{
+    OPERAND scales = {.name = "scales"};
+    py_call c = {.module = module};
+    s24_sparse *sparse;
+    const char *kernel;
+    s24_plan *plan = NULL;
+    if (!PyArg_ParseTuple(args, "O&O&z", py_sparse, &sparse, py_operand_take_or_none, &scales,
+                          &kernel) ||
+        !py_operand_expect(&scales, S24_F32, s24_sparse_get(sparse).rows))
+        return NULL;
+    if (!PY_RUN(c, s24_sparse_plan_integers(&plan, c.ctx, sparse, scales.dense.data, kernel)))
+        return NULL;
+    return py_handle_new(plan, "plan", NULL);
+}
