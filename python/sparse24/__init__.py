@@ -35,6 +35,7 @@ if _typing.TYPE_CHECKING:
     from .program import bench, command, plan, propose, run
     from .pruning import (Layer, Pruned, ScoreInputs, Stats, WeightGradients, criteria, patterns,
                           prune, prune_model, prune_scores, refinements, round_matrix, sensitivity)
+    from .ranks import Comm, comm_kinds
     from .sparse import SparseMatrix, sparse_kernels
     from .tokenizer import Encoding, Tokenizer
     from .training import Method, Step, distil, gradients, method, methods, train
@@ -61,6 +62,7 @@ _HOMES = {
     "pruning": ("Layer", "Pruned", "ScoreInputs", "Stats", "WeightGradients", "criteria",
                 "patterns", "prune", "prune_model", "prune_scores", "refinements",
                 "round_matrix", "sensitivity"),
+    "ranks": ("Comm", "comm_kinds"),
     "sparse": ("SparseMatrix", "sparse_kernels"),
     "tokenizer": ("Encoding", "Tokenizer"),
     "training": ("Method", "Step", "distil", "gradients", "method", "methods", "train"),

@@ -13,6 +13,7 @@ from .checkpoint import Checkpoint
 from .encoder import Progress
 from .evaluation import Questions
 from .model import lay, open_device
+from .ranks import Comm
 from .tokenizer import Tokenizer
 
 HEADS = ("none", "qa", "lm", "classes")
@@ -36,6 +37,7 @@ class Step(typing.NamedTuple):
     beta: float = 1.0    # the mean scale of soft thresholds; NaN without
     mask_age: int = -1   # steps since masks were chosen; −1: there are none
     sparse: bool = False  # did this step run in 2:4?
+    mask_hash: int = 0    # of several ranks: of the masks, which all have compared
 
 
 class Method(typing.NamedTuple):
@@ -147,6 +149,7 @@ def train(model: Path, out: Path, *, texts: typing.Iterable[str] | None = None,
           dtype: str | None = None, max_tokens: int = 0, tokens: int = 4096, seed: int = 1,
           recompute: bool = False,
           checkpoint: Path | None = None, resume: bool = False, force: bool = False,
+          comm: Comm | None = None,
           report: typing.Callable[[Step], object] | None = None,
           progress: Progress | None = None) -> Step:
     """Trains the model of a folder and writes it to `out`; returns the last step.  One of texts,
@@ -159,9 +162,10 @@ def train(model: Path, out: Path, *, texts: typing.Iterable[str] | None = None,
     and exclude (globs) leave; without one, fixed: zeros of 2:4 layers stay zeros, if there are such
     layers; refresh: new masks every so many steps. from_scratch: weights are drawn anew from seed.
     device: "cuda", with dtype "bf16" or "f16" between layers. checkpoint: a file to go on from,
-    with resume. report is called with each Step, progress with (stage, done, total); something true
-    that they return, or Ctrl-C, stops the run with KeyboardInterrupt. Raises ValueError, OSError,
-    Error.
+    with resume. comm: the ranks that train together, all of which make this call; batch is a
+    step's examples on all of them, and rank 0 writes. report is called with each Step, progress
+    with (stage, done, total); something true that they return, or Ctrl-C, stops the run with
+    KeyboardInterrupt. Raises ValueError, OSError, Error.
     """
     if not force and os.path.lexists(out):
         raise FileExistsError(f"{os.fspath(out)} exists and may not be replaced without force")
@@ -188,17 +192,20 @@ def train(model: Path, out: Path, *, texts: typing.Iterable[str] | None = None,
            clip, not method and fixed and (refresh > 0 or _has_two_four(source)), refresh,
            refresh_until, path, 0, 30.0, resume, 200, method,
            ",".join(f"{key}={value!r}" for key, value in (numbers or {}).items()) or None, include,
-           exclude)
+           exclude, None if comm is None else comm._handle)
     objective = (terms["labels"], terms["logits"], temperature, terms["hidden"], terms["cosine"],
                  *drop, master)
     last = _core.train(student, examples, held, objective, run,
                        (lambda row: report(_step(row))) if report else None, progress)
-    _core.transformer_save(student, source._handle, out, force)
+    if comm is None or comm.rank == 0:
+        _core.transformer_save(student, source._handle, out, force)
+    if comm is not None:
+        comm.barrier()  # none goes on before the model is there
     return _step(last)
 
 
 def _step(row: tuple) -> Step:
-    return Step(*row[:-1], bool(row[-1]))
+    return Step(*row[:-2], bool(row[-2]), row[-1])
 
 
 def _has_two_four(source: Checkpoint) -> bool:

@@ -58,7 +58,8 @@ PyObject *pyf_names(PyObject *module, PyObject *args)
 {
     static const char *const lists[] = {"criteria", "schemes",  "layouts",        "kernels",
                                         "presets",  "patterns", "refinements",    "train methods",
-                                        "poolings", "forms",    "sparse kernels", NULL};
+                                        "poolings", "forms",    "sparse kernels", "comm kinds",
+                                        NULL};
     static const char *(*const name_of[])(int) = {s24_criterion_name,
                                                   scheme,
                                                   layout,
@@ -69,7 +70,8 @@ PyObject *pyf_names(PyObject *module, PyObject *args)
                                                   s24_train_method_name,
                                                   s24_encoder_pooling_name,
                                                   s24_convert_target,
-                                                  sparse_kernel};
+                                                  sparse_kernel,
+                                                  s24_comm_kind_name};
     (void)module;
     py_choice list = {"list", lists, 0};
     if (!PyArg_ParseTuple(args, "O&", py_choose, &list)) return NULL;

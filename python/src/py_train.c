@@ -123,11 +123,12 @@ static int examples_take(examples *e, PyObject *tuple)
 /* ---- runs ------------------------------------------------------------------------------------ */
 
 /* A report's fields as Py_BuildValue takes them. */
-#define REPORT_FORMAT "(LLLddddddLdddLi)"
+#define REPORT_FORMAT "(LLLddddddLdddLiK)"
 #define REPORT_OF(r)                                                                               \
     (long long)(r)->step, (long long)(r)->steps, (long long)(r)->tokens, (r)->epoch, (r)->loss,    \
         (r)->rate, (r)->norm, (r)->seconds, (r)->held_out, (long long)(r)->sparse_layers,          \
-        (r)->flips, (r)->kept, (r)->beta, (long long)(r)->mask_age, (r)->sparse
+        (r)->flips, (r)->kept, (r)->beta, (long long)(r)->mask_age, (r)->sparse,                   \
+        (unsigned long long)(r)->mask_hash
 
 static int on_step(void *user, const s24_train_report *r)
 {
@@ -148,12 +149,12 @@ static int take_run(s24_train_opts *o, PyObject *tuple)
     py_choice schedule = {"schedule", schedules, 0};
     long long steps, batch, bucket, refresh, checkpoint_steps, held_out_steps;
     unsigned long long seed;
-    if (!PyArg_ParseTuple(tuple, "dLdLLKddO&dddddpLdzLdpLzzzz;run", &o->epochs, &steps, &o->seconds,
-                          &batch, &bucket, &seed, &o->rate, &o->warmup, py_choose, &schedule,
-                          &o->decay, &o->beta1, &o->beta2, &o->eps, &o->clip, &o->fixed, &refresh,
-                          &o->refresh_until, &o->checkpoint, &checkpoint_steps,
+    if (!PyArg_ParseTuple(tuple, "dLdLLKddO&dddddpLdzLdpLzzzzO&;run", &o->epochs, &steps,
+                          &o->seconds, &batch, &bucket, &seed, &o->rate, &o->warmup, py_choose,
+                          &schedule, &o->decay, &o->beta1, &o->beta2, &o->eps, &o->clip, &o->fixed,
+                          &refresh, &o->refresh_until, &o->checkpoint, &checkpoint_steps,
                           &o->checkpoint_seconds, &o->resume, &held_out_steps, &o->method,
-                          &o->numbers, &o->include, &o->exclude))
+                          &o->numbers, &o->include, &o->exclude, py_comm_or_none, &o->comm))
         return 0;
     o->steps = steps;
     o->batch = batch;

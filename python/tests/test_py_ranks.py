@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Several processes that train one model, as mpirun starts them; a world of one needs nobody."""
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import numpy as np
+import sparse24
+from py_support import TREE, tiny_bert
+
+PLUGIN = TREE / "build/release/libsparse24-mpi.so.0"
+MISSING = None if PLUGIN.exists() and shutil.which("mpirun") else "no mpirun, or no plugin for MPI"
+MPIRUN = ("mpirun -n 2 --allow-run-as-root --oversubscribe --bind-to none --mca btl self,vader "
+          "--mca oob_tcp_if_include lo").split()
+PROGRAM = """\
+import sys, numpy as np, sparse24, tiny_bert
+sparse24.set_threads(1)
+with sparse24.Comm("mpi", library=sys.argv[1], patience=60) as comm:
+    assert comm.world == 2
+    one = comm.sum(np.full(3, comm.rank + 1.0, np.float32))
+    other = comm.broadcast(np.full(2, comm.rank, np.int64), root=1)
+    assert list(one) == [3, 3, 3] and list(other) == [1, 1], (one, other)
+    if sys.argv[4] == "fails" and comm.rank == 1:
+        raise RuntimeError("rank 1 cannot go on")
+    last = sparse24.train(sys.argv[2], sys.argv[3], texts=tiny_bert.sentences(24), steps=6, batch=8,
+                          teacher=sys.argv[2], comm=comm)
+    print(comm.rank, repr(last.loss), last.mask_hash != 0)
+"""
+
+
+class Ranks(unittest.TestCase):
+    def setUp(self):
+        place = tempfile.TemporaryDirectory()
+        self.addCleanup(place.cleanup)
+        self.root = pathlib.Path(place.name)
+        dense = tiny_bert.write(self.root / "dense")
+        sparse24.prune_model(dense, self.root / "model")
+
+    def shared(self, ends):
+        paths = os.pathsep.join(p for p in sys.path if p)
+        return subprocess.run([*MPIRUN, sys.executable, "-c", PROGRAM, str(PLUGIN),
+                               self.root / "model", self.root / "two", ends], capture_output=True,
+                              text=True, timeout=120, check=False,
+                              env={**os.environ, "PYTHONPATH": paths})
+
+    @unittest.skipIf(MISSING, MISSING)
+    def test_two_give_what_one_gives(self):
+        done = self.shared("well")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        (_, loss, masks), (_, same, _) = sorted(line.split() for line in done.stdout.splitlines())
+        self.assertEqual((loss, masks), (same, "True"))
+        alone = sparse24.train(self.root / "model", self.root / "one", steps=6, batch=8,
+                               texts=tiny_bert.sentences(24), teacher=self.root / "model")
+        self.assertAlmostEqual(float(loss), alone.loss, delta=1e-5)
+        one, two = (sparse24.Checkpoint(self.root / name) for name in ("one", "two"))
+        for name in one:
+            np.testing.assert_allclose(one.array(name), two.array(name), atol=1e-4)
+
+    @unittest.skipIf(MISSING, MISSING)
+    def test_one_that_cannot_go_on_ends_all(self):
+        done = self.shared("fails")
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn("rank 1 cannot go on", done.stderr)
+        self.assertFalse((self.root / "two").exists())
+
+    def test_a_world_of_one(self):
+        self.assertIn("mpi", sparse24.comm_kinds())
+        with sparse24.Comm("none") as comm:
+            self.assertEqual((comm.rank, comm.world), (0, 1))
+            np.testing.assert_array_equal(comm.sum(np.ones(2)), [1, 1])
+            comm.barrier()
+            sparse24.train(self.root / "model", self.root / "one", steps=1, batch=4,
+                           texts=tiny_bert.sentences(8), teacher=self.root / "model", comm=comm)
+        with self.assertRaises(ZeroDivisionError), sparse24.Comm("none"):
+            _ = 1 // 0
+        with self.assertRaisesRegex(ValueError, "pigeons"):
+            sparse24.Comm("pigeons")
+        with self.assertRaisesRegex(sparse24.Error, "nothing.so"):
+            sparse24.Comm("mpi", library="/nothing.so")
+
+
+if __name__ == "__main__":
+    unittest.main()
