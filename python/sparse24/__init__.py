@@ -34,7 +34,8 @@ if _typing.TYPE_CHECKING:
     from .model import Model
     from .program import bench, command, plan, propose, run
     from .pruning import (Layer, Pruned, ScoreInputs, Stats, WeightGradients, criteria, patterns,
-                          prune, prune_model, prune_scores, refinements, round_matrix, sensitivity)
+                          permute_model, prune, prune_model, prune_scores, refinements,
+                          round_matrix, sensitivity)
     from .ranks import Comm, comm_kinds
     from .sparse import SparseMatrix, sparse_kernels
     from .tokenizer import Encoding, Tokenizer
@@ -60,8 +61,8 @@ _HOMES = {
     "model": ("Model",),
     "program": ("bench", "command", "plan", "propose", "run"),
     "pruning": ("Layer", "Pruned", "ScoreInputs", "Stats", "WeightGradients", "criteria",
-                "patterns", "prune", "prune_model", "prune_scores", "refinements",
-                "round_matrix", "sensitivity"),
+                "patterns", "permute_model", "prune", "prune_model", "prune_scores",
+                "refinements", "round_matrix", "sensitivity"),
     "ranks": ("Comm", "comm_kinds"),
     "sparse": ("SparseMatrix", "sparse_kernels"),
     "tokenizer": ("Encoding", "Tokenizer"),

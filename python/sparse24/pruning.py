@@ -216,6 +216,18 @@ def prune_model(model: Path, out: Path, criterion: Criterion = "magnitude", *,
     return layers
 
 
+def permute_model(model: Path, out: Path, *, texts: Passages = (), include: str | None = None,
+                  exclude: str | None = None, force: bool = False, max_tokens: int = 0,
+                  progress: Progress | None = None) -> None:
+    """Writes a folder's model with channels between its layers in another order, one in which 2:4
+    keeps more |w|, with texts (str or token ids) times the norm of its input. It gives the same but
+    for the order of sums, and is what `prune_model` then takes. include, exclude: globs of the
+    layers whose columns move. Raises ValueError, FileExistsError unless force, OSError, Error,
+    KeyboardInterrupt."""
+    _core.model_permute(_core.checkpoint_open(model), out, _passages(texts), max_tokens, include,
+                        exclude, force, progress)
+
+
 def sensitivity(model: Path, texts: Passages, patterns: typing.Sequence[str] = ("2:4",),
                 criterion: Criterion = "sparsegpt", *, refine: str | None = None,
                 include: str | None = None, exclude: str | None = None, max_tokens: int = 0,

@@ -243,6 +243,29 @@ PyObject *pyf_model_prune(PyObject *module, PyObject *args)
     Py_RETURN_NONE;
 }
 
+PyObject *pyf_model_permute(PyObject *module, PyObject *args)
+{
+    PASSAGES seen = {0};
+    REFERENCE *out = NULL;
+    py_call c = {.module = module};
+    s24_checkpoint *in;
+    PyObject *texts, *progress;
+    long long max_tokens;
+    s24_model_prune_opts shown = {0};
+    s24_model_permute_opts o = {.size = sizeof o};
+    if (!PyArg_ParseTuple(args, "O&O&O!LzzpO", py_checkpoint, &in, py_path, &out, &PyTuple_Type,
+                          &texts, &max_tokens, &o.include, &o.exclude, &o.force, &progress) ||
+        !take_passages(&shown, &seen, texts) || !py_begin(&c))
+        return NULL;
+    o.texts = shown.texts;
+    o.text_count = shown.text_count;
+    o.ids = shown.ids;
+    o.max_tokens = max_tokens;
+    py_call_progress(&c, py_callable(progress));
+    if (!py_end(&c, s24_model_permute(c.ctx, in, py_path_text(out), &o))) return NULL;
+    Py_RETURN_NONE;
+}
+
 PyObject *pyf_model_sensitivity(PyObject *module, PyObject *args)
 {
     enum { MOST = 64 };

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Memory of other packages, threads, references, signals, and what `import sparse24` brings."""
+import ast
 import gc
 import logging
 import os
@@ -113,6 +114,8 @@ class References(unittest.TestCase):
     def test_memory_stays_flat(self):
         w, x = random(8, 16), random(1, 16)
         m, out = Matrix.magnitude(w), np.empty((1, 8), np.float32)
+        lifted = sparse24.prune(w, pattern="6:8").weight
+        index, comm = sparse24.Index(random(9, 16)), sparse24.Comm("none")
 
         def refused(call):
             try:
@@ -133,6 +136,9 @@ class References(unittest.TestCase):
             lambda: refused(lambda: sparse24.prune(w, lambda seen: seen.w[0])),
             lambda: sparse24.SparseMatrix.from_dense(w).plan()(x),
             lambda: sparse24.SparseMatrix.from_dense(w, "coo").to("csc").starts,
+            lambda: sparse24.LiftedMatrix(lifted).linear(x), lambda: index.nearest(x, 2),
+            lambda: refused(lambda: sparse24.LiftedMatrix(w)), lambda: comm.sum(out),
+            lambda: refused(lambda: comm.sum(w[:, ::2])), lambda: sparse24.Comm("none").barrier(),
         ]
         for call in calls:
             for _ in range(300):
@@ -204,6 +210,32 @@ class Imports(unittest.TestCase):
         stub = (TREE / "python/sparse24/_core.pyi").read_text(encoding="utf-8")
         named = set(re.findall(r"^(?:def|class) (\w+)", stub, re.M))
         self.assertEqual(named, {n for n in dir(_core) if not n.startswith("__")})
+
+    def test_stubs_take_what_the_module_takes(self):
+        stub = ast.parse((TREE / "python/sparse24/_core.pyi").read_text(encoding="utf-8"))
+        for function in (node for node in stub.body if isinstance(node, ast.FunctionDef)):
+            takes, least = function.args.posonlyargs, len(function.args.defaults)
+            names = [argument.arg for argument in takes]
+            told = re.match(r"\w+ ?\(([^)]*)\)", getattr(_core, function.name).__doc__)
+            with self.subTest(function.name):
+                words = [word.partition("=")[0] for word in told[1].split(", ") if word]
+                if "…" in words:
+                    names, words = names[:words.index("…")], words[:words.index("…")]
+                self.assertEqual(names, words)
+                if len(takes) == least:
+                    continue
+                with self.assertRaisesRegex(TypeError, "function takes|at least") as caught:
+                    getattr(_core, function.name)()
+                self.assertEqual(int(re.search(r" (\d+) arg", str(caught.exception))[1]),
+                                 len(takes) - least)
+
+    def test_all_names_are_documented(self):
+        for name in sparse24.__all__:
+            value = getattr(sparse24, name)
+            self.assertTrue(value.__doc__, name)
+            for each, member in vars(value).items() if isinstance(value, type) else ():
+                if callable(member) and not each.startswith("_"):
+                    self.assertTrue(member.__doc__, f"{name}.{each}")
 
     def test_the_program(self):
         result = subprocess.run([sys.executable, "-m", "sparse24", "--version"],

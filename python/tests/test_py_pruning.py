@@ -172,6 +172,20 @@ class Models(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "scope 'wide'"):
             sparse24.prune_model(self.model, self.root / "no", scope="wide")
 
+    def test_permutation_changes_no_output(self):
+        out, texts = self.root / "permuted", list(self.texts)
+        sparse24.permute_model(self.model, out, texts=texts, max_tokens=32)
+        before, after = (sparse24.Encoder(path).encode(texts[:4]) for path in (self.model, out))
+        np.testing.assert_allclose(after, before, atol=1e-4)
+
+        def kept(path, name):
+            return sum(layer.kept_l1 for layer in sparse24.prune_model(path, self.root / name))
+        self.assertGreater(kept(out, "after"), kept(self.model, "before"))
+        with self.assertRaises(FileExistsError):
+            sparse24.permute_model(self.model, out)
+        with self.assertRaises(KeyboardInterrupt):
+            sparse24.permute_model(self.model, self.root / "no", progress=lambda *_: True)
+
     def test_sensitivity(self):
         layers = sparse24.sensitivity(self.model, self.texts, ("2:4", "4:8"), "wanda")
         self.assertEqual(len(layers), 24)
