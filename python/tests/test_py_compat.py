@@ -160,13 +160,54 @@ class Ao(unittest.TestCase):
             compat.sparsify_(torch.nn.Sequential(torch.nn.Linear(24, 24)),
                              compat.block_sparse_weight(12))
 
-    def test_what_comes_later_says_its_name(self):
-        with self.assertRaisesRegex(NotImplementedError, "compat.SupermaskLinear"):
-            compat.SupermaskLinear()
+    def test_what_is_not_made_says_its_name(self):
         with self.assertRaisesRegex(NotImplementedError, "group_size=32"):
             compat.int4_weight_only(32, layout=compat.MarlinSparseLayout())
+        with self.assertRaisesRegex(NotImplementedError, "bitwidth=2"):
+            compat.SupermaskLinear(0.5, False, False, 2, None, None, 8, 8)
         for name in compat.__all__:
             self.assertTrue(hasattr(compat, name), name)
+
+    def test_a_pattern_like_another(self):
+        pattern = compat.semi_sparse_sparsify(torch.randn(16, 32))
+        for like in (pattern, compat.to_sparse_semi_structured(pattern)):
+            for kind in compat.GRADIENT_TYPE:
+                x = torch.randn(16, 32, requires_grad=True)
+                y = compat.semi_structured_sparsify_like(x, like, kind)
+                self.assertTrue(torch.equal(y, x * (pattern != 0)))
+                y.sum().backward()
+                ones = torch.ones_like(x) if kind.name == "STE" else (pattern != 0).float()
+                self.assertTrue(torch.equal(x.grad, ones))
+        with self.assertRaisesRegex(ValueError, "16, 32"):
+            compat.semi_structured_sparsify_like(torch.randn(8, 8), pattern)
+
+    def test_supermasks(self):
+        dense = torch.nn.Linear(40, 24)
+        layer = compat.SupermaskLinear.from_linear(dense, 0.5, blocksize=16, inference=False)
+        self.assertEqual(list(layer.scores.shape), [2, 3])
+        mask, x = layer.get_mask().detach(), torch.randn(5, 40)
+        self.assertEqual(int(mask[::16, ::16].sum()), 4)  # of six: what the median keeps
+        layer(x).sum().backward()
+        self.assertTrue(bool((layer.scores.grad != 0).all()))
+        torch.testing.assert_close(layer.weight.grad[0], x.sum(0))
+        before = layer(x)
+        layer.sparsify_offline()
+        torch.testing.assert_close(layer(x), before)
+        torch.testing.assert_close(layer.weight.detach(), dense.weight.detach() * mask)
+        most = compat.SupermaskLinear.from_linear(dense, 1.0, blocksize=64)
+        self.assertEqual(most.sparsity, 0)
+
+    def test_inputs_of_8_bits(self):
+        dense = torch.nn.Linear(64, 32, bias=False)
+        x = torch.randn(3, 4, 64)
+        layer = compat.FP8SemiSparseActivationLinear.from_dense(dense)
+        rows = torch.relu(x.reshape(-1, 64)).square()
+        expected = (compat.sparse24(rows)[0] @ dense.weight.t()).reshape(3, 4, 32)
+        error = (layer(x) - expected).detach()
+        self.assertLess(float(error.norm() / expected.detach().norm()), 0.05)
+        self.assertEqual(layer(x.bfloat16()).dtype, torch.bfloat16)
+        with self.assertRaisesRegex(ValueError, "no bias"):
+            compat.FP8SemiSparseActivationLinear.from_dense(torch.nn.Linear(8, 8))
 
 
 class Pretrain(unittest.TestCase):
@@ -187,6 +228,18 @@ class Pretrain(unittest.TestCase):
         score = f16.float().abs()
         self.assertAlmostEqual(float((score * mask).sum()),
                                float((score * data["transposable.f16.mask"]).sum()), places=1)
+
+    def test_signed_tiles(self):
+        x = torch.randn(24, 16)
+        sparse, mask = compat.TransposableSparse(abs=False)(x)
+        self.assertTrue(torch.equal(sparse, x * mask))
+        tiles = mask.reshape(6, 4, 4, 4).float()
+        self.assertTrue(bool((tiles.sum(1) == 2).all() and (tiles.sum(3) == 2).all()))
+        positive = compat.TransposableSparse(abs=True)(x.abs())[1]
+        self.assertTrue(torch.equal(compat.TransposableSparse(abs=False)(x.abs())[1],
+                                    positive.bool()))
+        with self.assertRaises(ValueError):
+            compat.TransposableSparse(abs=False)(torch.randn(6, 8))
 
     def test_to_sparse(self):
         w = torch.randn(64, 64)

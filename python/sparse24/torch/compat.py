@@ -7,16 +7,14 @@
     import sparse  # 2by4-pretrain
 
 each become `from sparse24.torch.compat import …`.
-
-What is not made yet raises NotImplementedError with its name when it is called.
 """
 from .adamw_step import AdamW_STEP
 from .compat_layers import (BlockSparseWeightConfig, MarlinSparseLayout,
-                            SemiSparseActivationLinear, SemiSparseLayout,
-                            SemiSparseLinear, SemiSparseWeightConfig, SparseSemiStructuredTensor,
-                            SparseSemiStructuredTensorCUSPARSELT, SparseSemiStructuredTensorCUTLASS,
-                            TransposableSparse, apply_fake_sparsity, block_sparse_weight,
-                            int4_weight_only,
+                            SemiSparseActivationLinear, SemiSparseLayout, SemiSparseLinear,
+                            SemiSparseWeightConfig, SparseSemiStructuredTensor,
+                            SparseSemiStructuredTensorCUSPARSELT,
+                            SparseSemiStructuredTensorCUTLASS, apply_fake_sparsity,
+                            block_sparse_weight, int4_weight_only,
                             int8_dynamic_activation_int8_semi_sparse_weight,
                             int8_dynamic_activation_int8_weight, masked_add_, quantize_,
                             semi_sparse_sparsify, semi_sparse_weight, semi_structured_sparsify,
@@ -24,33 +22,23 @@ from .compat_layers import (BlockSparseWeightConfig, MarlinSparseLayout,
                             sparse24, sparse24_torch, sparse24_triton, sparsify_,
                             swap_linear_with_semi_sparse_linear,
                             swap_semi_sparse_linear_with_linear, to_sparse_semi_structured)
+from .compat_masks import (GRADIENT_TYPE, FP8SemiSparseActivationLinear, SupermaskLinear,
+                           TransposableSparse, semi_structured_sparsify_like)
 from .torch_quantized import ScaledSparseLinear as FP8SparseLinear
 from .weight_norm import (BaseSparsifier, FakeSparsity, NearlyDiagonalSparsifier,
                           WandaSparsifier, WeightNormSparsifier)
 
-_LATER = ("FP8SemiSparseActivationLinear", "semi_structured_sparsify_like",
-          "SupermaskLinear")
-
-
-def _later(name):
-    def refuse(*_, **__):
-        raise NotImplementedError(f"sparse24.torch.compat.{name}")
-    refuse.__name__ = name
-    return refuse
-
-
-globals().update({name: _later(name) for name in _LATER})
-
-__all__ = ["AdamW_STEP", "BaseSparsifier", "BlockSparseWeightConfig", "FP8SparseLinear",
-           "FakeSparsity", "MarlinSparseLayout", "NearlyDiagonalSparsifier",
-           "SemiSparseActivationLinear", "SemiSparseLayout", "SemiSparseLinear",
-           "SemiSparseWeightConfig", "SparseSemiStructuredTensor",
-           "SparseSemiStructuredTensorCUSPARSELT", "SparseSemiStructuredTensorCUTLASS",
-           "TransposableSparse", "WandaSparsifier", "WeightNormSparsifier", "apply_fake_sparsity",
-           "block_sparse_weight", "int4_weight_only",
-           "int8_dynamic_activation_int8_semi_sparse_weight",
+__all__ = ["AdamW_STEP", "BaseSparsifier", "BlockSparseWeightConfig",
+           "FP8SemiSparseActivationLinear", "FP8SparseLinear", "FakeSparsity", "GRADIENT_TYPE",
+           "MarlinSparseLayout", "NearlyDiagonalSparsifier", "SemiSparseActivationLinear",
+           "SemiSparseLayout", "SemiSparseLinear", "SemiSparseWeightConfig",
+           "SparseSemiStructuredTensor", "SparseSemiStructuredTensorCUSPARSELT",
+           "SparseSemiStructuredTensorCUTLASS", "SupermaskLinear", "TransposableSparse",
+           "WandaSparsifier", "WeightNormSparsifier", "apply_fake_sparsity", "block_sparse_weight",
+           "int4_weight_only", "int8_dynamic_activation_int8_semi_sparse_weight",
            "int8_dynamic_activation_int8_weight", "masked_add_", "quantize_",
            "semi_sparse_sparsify", "semi_sparse_weight", "semi_structured_sparsify",
-           "soft_threshold24", "soft_threshold24_torch", "soft_threshold24_triton", "sparse24",
-           "sparse24_torch", "sparse24_triton", "sparsify_", "swap_linear_with_semi_sparse_linear",
-           "swap_semi_sparse_linear_with_linear", "to_sparse_semi_structured", *_LATER]
+           "semi_structured_sparsify_like", "soft_threshold24", "soft_threshold24_torch",
+           "soft_threshold24_triton", "sparse24", "sparse24_torch", "sparse24_triton", "sparsify_",
+           "swap_linear_with_semi_sparse_linear", "swap_semi_sparse_linear_with_linear",
+           "to_sparse_semi_structured"]

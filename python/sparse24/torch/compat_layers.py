@@ -248,18 +248,6 @@ def apply_fake_sparsity(model: torch.nn.Module, filter_fn=None, **options) -> No
 
 # ---- 2by4-pretrain's
 
-class TransposableSparse:
-    """The best of the 90 patterns of each 4x4 tile: called with x it gives (sparse, mask)."""
-
-    def __init__(self, abs: bool = True):  # pylint: disable=redefined-builtin
-        if not abs:
-            raise NotImplementedError("TransposableSparse(abs=False)")
-
-    def __call__(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        mask = select_mask(x, "tile-best")
-        return x.detach() * mask, mask
-
-
 def sparse24(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """(sparse, mask): the two largest of each four."""
     mask = select_mask(x, "magnitude")
