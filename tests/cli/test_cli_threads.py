@@ -52,6 +52,20 @@ class Threads(cli_case.Scratch):
         self.assertEqual((self.folder / "all.safetensors").read_bytes(),
                          (self.folder / "few.safetensors").read_bytes())
 
+    def test_exactly_as_many_as_asked_for(self):
+        if os.environ.get("S24_SANITIZE"):
+            self.skipTest("a sanitizer has a thread of its own")
+        for count in (1, 2, 5):
+            with self.subTest(count), subprocess.Popen(
+                    [cli_case.PROGRAM, "embed", "pruned", "--stream", "--quiet", "--sparse",
+                     "--threads", str(count)], cwd=self.folder, text=True,
+                    env=cli_case.clean_environment(), stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE) as child:
+                child.stdin.write("a b c\n")
+                child.stdin.flush()
+                child.stdout.readline()
+                self.assertEqual(len(os.listdir(f"/proc/{child.pid}/task")), count)
+
     def test_busy_cores(self):
         words = ["bench", "--model", "pruned", "--batch", "1", "--seq", "4", "--threads", "1,2",
                  "--rounds", "2", "--min-ms", "1"]
