@@ -80,7 +80,9 @@ static int label(int32_t *start, int32_t *end, const s24_token *window, int32_t 
     for (i = count - 1; i >= 0 && window[i].end >= answer->end;)
         i--;
     *end = i + 1;
-    return 1;
+    if (*start <= *end) return 1;
+    *start = *end = 0; /* no characters, between two tokens: none of them is the answer */
+    return 0;
 }
 
 /* Adds the features of a question; with f->features NULL they are only counted. */
