@@ -62,15 +62,15 @@ def read(path):
 
 def described(metadata):
     """The packed matrices {name: [n, k], [n, k, bits, group], [n, k, bits, group, "dense"],
-    [n, k, layout], [n, k, format], [n, k, "bsr", rows, columns] or of a lifted one [n, k, "6:8"]
-    or [n, k, bits, group, "6:8"]} of the metadata, and the names of those that stand for their
-    transpose."""
+    [n, k, layout], [n, k, format], [n, k, "bsr", rows, columns], these two also with 8, k before
+    the format, or of a lifted one [n, k, "6:8"] or [n, k, bits, group, "6:8"]} of the metadata,
+    and the names of those that stand for their transpose."""
     require((VERSION in metadata) == (PACKED in metadata), f"one of {VERSION} and {PACKED} alone")
     if VERSION not in metadata:
         return {}, set()
     version = metadata[VERSION]
-    require(version in "1234567" and len(version) == 1,
-            f"{VERSION} is {version!r}; expected 1 to 7")
+    require(version in "12345678" and len(version) == 1,
+            f"{VERSION} is {version!r}; expected 1 to 8")
     sizes = (2,) if version == "1" else (2, 4)
     packed = json.loads(metadata[PACKED], object_pairs_hook=once)
     require(isinstance(packed, dict), f"{PACKED} is not an object")
@@ -81,7 +81,7 @@ def described(metadata):
     for name, described in packed.items():
         shape = described
         require(isinstance(shape, list), f"{PACKED} says {described} of {name!r}")
-        if version > "5" and is_sparse(shape):
+        if version > ("7" if is_scaled(shape) else "5") and is_sparse(shape):
             check_sparse(name, shape)
             continue
         if version > "6" and lift_of(shape):
@@ -144,12 +144,27 @@ def lowered(name, shape, *parts):
     return dtype, [n, k], bytes(dense)
 
 
+def is_scaled(shape):
+    """Whether a description may be of integers in a sparse format: its name comes fifth."""
+    return len(shape) > 4 and isinstance(shape[4], str) and shape[4] in SPARSE
+
+
+def form_of(shape):
+    """A sparse description without bits and group."""
+    return shape[:2] + shape[4:] if is_scaled(shape) else shape
+
+
 def is_sparse(shape):
+    shape = form_of(shape)
     return len(shape) > 2 and isinstance(shape[2], str) and shape[2] in SPARSE
 
 
 def check_sparse(name, shape):
-    """That a format's description has sides, and blocks that divide them."""
+    """That a format's description has sides, and blocks that divide them; of integers 8 bits and a
+    scale a row."""
+    require(not is_scaled(shape) or shape[2:4] == [8, shape[1]] and shape[1] % 4 == 0,
+            f"{PACKED} says {shape} of {name!r}")
+    shape = form_of(shape)
     numbers, block = shape[:2] + shape[3:], shape[3:] if shape[2] == "bsr" else [1, 1]
     require(name and len(shape) == (5 if shape[2] == "bsr" else 3)
             and all(type(size) is int for size in numbers)
@@ -157,6 +172,13 @@ def check_sparse(name, shape):
             and block in [*BLOCKS, [1, 1]][:None if shape[2] != "bsr" else -1]
             and shape[0] % block[0] == 0 and shape[1] % block[1] == 0,
             f"{PACKED} says {shape} of {name!r}")
+
+
+def scaled(name, shape, *parts):
+    """The dense floats of integers in a sparse format, their rows' scales last."""
+    dtype, sides, data = scattered(name, *shape, *parts[:-1])
+    require(dtype == "I8", f"{name}{VALUES} is {dtype}, expected I8")
+    return widened(name, *sides, 8, sides[1], DENSE, (dtype, sides, data), parts[-1])
 
 
 def scattered(name, n, k, form, *more):
@@ -300,6 +322,8 @@ def transpose(dtype, shape, data):
 
 
 def suffixes_of(described):
+    if is_scaled(described):
+        return (*SPARSE[described[4]], SCALES)
     if is_sparse(described):
         return SPARSE[described[2]]
     described = described[:-1] if lift_of(described) else described
@@ -324,6 +348,8 @@ def unpack(tensors, metadata):
         parts = [tensors[name + suffix] for suffix in suffixes]
         if lift_of(shape):
             dense[name] = lowered(name, shape, *parts)
+        elif is_scaled(shape):
+            dense[name] = scaled(name, form_of(shape), *parts)
         else:
             dense[name] = (scattered if is_sparse(shape) else kinds[len(shape)])(
                 name, *shape, *parts)
@@ -380,7 +406,8 @@ def main(arguments):
                     5: f" of {shape[2:][0]} bits by {shape[-2]}, dense"}
             stored = "x".join(map(str, dense[name][1]))
             order = " transposed" if name in turned else ""
-            print(f"{name} {dense[name][0]} {stored}{form[len(shape)]}"
+            text = f" in {form_of(shape)[2]}" if is_sparse(shape) else form[len(shape)]
+            print(f"{name} {dense[name][0]} {stored}{text}"
                   f"{' ' * bool(lifted)}{lifted}{order}")
     return 0
 

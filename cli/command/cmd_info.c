@@ -73,9 +73,12 @@ static void sparse_form(char text[FORM_BYTES / 2], const s24_tensor *tensor)
 static const char *form_of(char text[FORM_BYTES], const s24_tensor *tensor)
 {
     const char *scheme = cli_scheme(tensor);
-    char sparse[FORM_BYTES / 2] = "";
+    char sparse[FORM_BYTES] = "";
     sparse_form(sparse, tensor);
-    const char *form = scheme ? scheme : tensor->layout ? tensor->layout : sparse;
+    if (scheme && tensor->sparse) snprintf(sparse + strlen(sparse), 16, " %s", scheme);
+    const char *form = scheme && !tensor->sparse ? scheme
+                       : tensor->layout          ? tensor->layout
+                                                 : sparse;
     snprintf(text, FORM_BYTES, "%s", form);
     if (cli_tensor_is_turned(tensor))
         snprintf(text, FORM_BYTES, "%s%sas [%lld, %lld]", form, *form ? " " : "",

@@ -54,12 +54,18 @@ int pack_read_format(pack_job *j);
 /* Makes the numbers [n, k] of a tensor in its own dtype: where they lie, or in memory of their own,
    which is the caller's. */
 s24_status pack_numbers(s24_dense *out, void **own, pack_job *j, const s24_tensor *tensor);
-/* Makes a tensor [n, k] of the job's format. */
-s24_status pack_make_sparse(s24_sparse **out, pack_job *j, const s24_tensor *tensor);
+/* Holds a matrix in a sparse format, and of integers their rows' scales. */
+typedef struct pack_sparse {
+    s24_sparse *matrix;
+    float *scales;
+} pack_sparse;
+/* Makes a tensor [n, k] of the job's format; freed unless that fails. */
+s24_status pack_make_sparse(pack_sparse *out, pack_job *j, const s24_tensor *tensor);
+void pack_free_sparse(pack_sparse *sparse);
 /* Writes a tensor in it. */
 s24_status pack_write_sparse(pack_job *j, const s24_tensor *tensor, size_t *bytes);
-/* Gives the bytes that such parts take in a file. */
-size_t pack_sparse_bytes(const s24_sparse_parts *parts);
+/* Gives the bytes that such parts take in a file, with scales of rows or without. */
+size_t pack_sparse_bytes(const s24_sparse_parts *parts, int scaled);
 /* Gives n and k of the matrix that the tensor is packed into, or is. */
 s24_dense pack_shape(const s24_tensor *tensor);
 /* Adds the tensor's name to a failure's sentence: the library speaks of a matrix, and which one is

@@ -60,7 +60,7 @@ static int changes(const pack_job *j, const s24_tensor *tensor)
     int is_left = tensor->packed;
     if (is_head(j, tensor)) return !tensor->bits;
     if (j->packing && j->format.format)
-        is_left = has_other_format(j, tensor);
+        is_left = has_other_format(j, tensor) || (j->scheme.name && !tensor->bits);
     else if (j->packing)
         is_left =
             !tensor->packed || (j->scheme.name && !tensor->bits) || has_other_layout(j, tensor);
@@ -123,7 +123,7 @@ static int check_shape(const pack_job *j, const s24_tensor *tensor)
     if (status != S24_OK) return cli_status(j->cli, status);
     const s24_dense matrix = pack_shape(tensor);
     const int group = lift_of(j, tensor) ? lift_of(j, tensor) : 4;
-    if (!j->format.format && matrix.cols % group != 0)
+    if ((!j->format.format || j->scheme.name) && matrix.cols % group != 0)
         return cli_fail(j->cli, CLI_FORMAT,
                         "tensor %s: k = %lld is no multiple of %d; leave it out with --exclude",
                         tensor->name, (long long)matrix.cols, group);
@@ -145,13 +145,13 @@ static int is_dense(pack_job *j, const s24_tensor *tensor)
 static int settle_sparse(pack_job *j, int64_t index)
 {
     const s24_tensor *tensor = s24_checkpoint_tensor(j->checkpoint, index);
-    s24_sparse *matrix;
-    const s24_status status = pack_make_sparse(&matrix, j, tensor);
+    pack_sparse sparse;
+    const s24_status status = pack_make_sparse(&sparse, j, tensor);
     if (status != S24_OK) return cli_status(j->cli, status);
-    j->sparse[index] = s24_sparse_get(matrix);
+    j->sparse[index] = s24_sparse_get(sparse.matrix);
     j->fates[index] = SPARSE;
-    const size_t bytes = pack_sparse_bytes(&j->sparse[index]);
-    s24_sparse_destroy(matrix);
+    const size_t bytes = pack_sparse_bytes(&j->sparse[index], sparse.scales != NULL);
+    pack_free_sparse(&sparse);
     if (bytes < tensor->bytes) return CLI_OK;
     cli_note(j->cli, "%s stays as it is: %zu bytes, and as %s %zu", tensor->name, tensor->bytes,
              j->options->format, bytes);

@@ -28,10 +28,10 @@ extern "C" {
  * indices are its canonical form. A quantised one has dtype i8, bits 8 or 4, and scales, as in
  * s24_quantized; a dense one of integers is packed, too, but as S24_PACKED_DENSE and without
  * indices; one in rows, columns, blocks or coordinates is S24_PACKED_SPARSE, and `sparse` has its
- * parts; one such as 6:8 is S24_PACKED_LIFTED, and what is said of values, indices and groups of
- * columns is of the lifted matrix (s24_matrix_lift). All pointers live as long as the checkpoint
- * does and are aligned for the dtype; they lead into the mapped file (a tensor that the file does
- * not align is copied).
+ * parts, and of integers (bits 8, a scale a row) scales; one such as 6:8 is S24_PACKED_LIFTED, and
+ * what is said of values, indices and groups of columns is of the lifted matrix (s24_matrix_lift).
+ * All pointers live as long as the checkpoint does and are aligned for the dtype; they lead into
+ * the mapped file (a tensor that the file does not align is copied).
  */
 typedef struct s24_tensor {
     const char *name;
@@ -176,7 +176,8 @@ S24_API s24_status s24_writer_create(s24_writer **out, s24_ctx *ctx, const char 
                                      const s24_writer_opts *opts);
 /* Only name, dtype, rank, shape, packed, bits, group, layout, transposed of a packed one, and file
    (NULL: the first file) of the tensor are used; packed is 1, or S24_PACKED_DENSE of integers, or
-   S24_PACKED_SPARSE, and then `sparse` says format, block sides and how much is stored, or
+   S24_PACKED_SPARSE, and then `sparse` says format, block sides and how much is stored (of
+   integers bits is 8 and group all columns, a multiple of 4), or
    S24_PACKED_LIFTED, with lift, and shape [n, k] as before it was lifted; bits
    makes a packed tensor a quantised one, layout (of its dtype) one that is stored in that,
    transposed = 1 one that stands for [k, n], where shape is [n, k].
@@ -199,7 +200,8 @@ S24_API s24_status s24_writer_write_packed(s24_writer *writer, const char *name,
 S24_API s24_status s24_writer_write_quantized(s24_writer *writer, const char *name,
                                               const void *values, const uint8_t *indices,
                                               const float *scales);
-/* The same for one in a sparse format: parts as declared. Also what s24_sparse_check refuses. */
+/* The same for one in a sparse format: parts as declared; one of integers is given with its scales
+   to s24_writer_copy. Also what s24_sparse_check refuses. */
 S24_API s24_status s24_writer_write_sparse(s24_writer *writer, const char *name,
                                            const s24_sparse_parts *parts);
 /* Gives the data of a tensor that was declared as it stands in a checkpoint, packed or not. Errors:

@@ -126,6 +126,9 @@ PyObject *pyf_checkpoint_sparse(PyObject *module, PyObject *args)
     if (!tensor) return NULL;
     if (!tensor->sparse)
         return PyErr_Format(PyExc_ValueError, "%s is not in a sparse format", name);
+    if (tensor->bits)
+        return PyErr_Format(PyExc_ValueError,
+                            "%s is of integers with scales; its numbers are read dense", name);
     if (!PY_RUN(c, s24_sparse_from_parts(&sparse, c.ctx, tensor->sparse))) return NULL;
     return py_handle_new(sparse, "sparse", NULL);
 }

@@ -410,6 +410,7 @@ typedef struct s24i_source {
     s24_matrix *matrix;
     int lift; /* of a lifted matrix, whose tokens have fewer columns; else 0 */
     s24_sparse *sparse;
+    const float *scales; /* of its rows, where it is integers that meet tokens in integers */
     s24_laid_out laid_out;
     s24_quantized integers;           /* values NULL: none */
     const s24_checkpoint *checkpoint; /* of laid_out or integers, or in whose file dense lies */

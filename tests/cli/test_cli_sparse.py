@@ -53,6 +53,38 @@ class Sparse(zeros_case.Zeros):
                     self.assertEqual(read(decoded)[0], read(floats / "model.safetensors")[0])
                     self.assertAlmostEqual(self.loss(str(out)), self.loss(str(floats)), places=5)
 
+    def test_integers(self):
+        """Integers come back as scale times integer, and models run them with tokens of 8 bits."""
+        for name in ("gpt2", "llama"):
+            self.good("prune", name, name + "-4x1", "--pattern", "block:4x1:0.75")
+            for form in ("bsr:4x1", "csr", "coo", "csc", "bsr:16x16"):
+                with self.subTest(name + form):
+                    out = self.scratch() / "packed"
+                    floats, decoded = out.with_name("floats"), out.with_name("decoded")
+                    found = self.json("pack", name + "-4x1", str(out), "--format", form,
+                                      "--quantize", "int8")
+                    self.assertLess(found["bytes_out"], 0.7 * found["bytes_in"])
+                    told = [t for t in self.json("info", str(out))["tensors"] if "format" in t]
+                    self.assertEqual({(t["format"], t["quantized"]) for t in told},
+                                     {(form, "int8")})
+                    metadata = read(out / "model.safetensors")[1]
+                    self.assertEqual(metadata["sparse24.version"], "8")
+                    described = json.loads(metadata["sparse24.packed"]).values()
+                    self.assertEqual({(d[2], d[3] == d[1], d[4]) for d in described},
+                                     {(8, True, form.split(":")[0])})
+                    self.good("unpack", str(out), str(floats))
+                    subprocess.run([sys.executable, SOURCE / "tools/decode_s24.py",
+                                    out / "model.safetensors", decoded], check=True)
+                    self.assertEqual(read(decoded)[0], read(floats / "model.safetensors")[0])
+                    loss = self.loss(str(floats))
+                    self.assertAlmostEqual(self.loss(str(out)), loss, places=4)
+                    self.assertAlmostEqual(self.loss(str(out), "--dense"), loss, places=4)
+                    for dtype in ("bf16", "i8"):
+                        self.assertLess(abs(self.loss(str(out), "--dtype", dtype) / loss - 1), 0.05)
+            self.good("convert", str(out), str(out) + "-same")
+            self.assertEqual(*(read(self.folder / p / "model.safetensors")
+                               for p in (out, str(out) + "-same")))
+
     def test_text_and_vectors(self):
         self.good("pack", "llama-blocks", "llama-bsr", "--format", "bsr:16x16")
         words = ("--prompt", "ab", "--max-new", "8")
@@ -103,8 +135,12 @@ class Sparse(zeros_case.Zeros):
             ("zero", ("pack", "llama", "x", "--format", "bsr:0x0"), 2, "'bsr:0x0' is none"),
             ("large block", ("pack", "llama", "x", "--format", "bsr:128x128"), 4,
              layer + ": blocks of 128x128 do not divide"),
-            ("integers", ("pack", "llama", "x", "--format", "csr", "--quantize", "int8"), 2,
-             "is of floats as they are"),
+            ("groups", ("pack", "llama", "x", "--format", "csr", "--quantize", "int8-g64"), 2,
+             "is of floats, or of integers of int8, not of --quantize int8-g64"),
+            ("rounded", ("pack", "llama", "x", "--format", "csr", "--quantize", "int8",
+                         "--calibration", "text"), 2, "--calibration rounds 2:4 alone"),
+            ("dense", ("pack", "llama", "x", "--format", "csr", "--quantize", "int8", "--dense"), 2,
+             "is of every tensor, none of which --dense leaves"),
         ))
 
     def test_sparse_ones_are_refused(self):

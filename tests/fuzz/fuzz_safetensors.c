@@ -86,10 +86,11 @@ static void check_sparse(s24_ctx *ctx, const s24_tensor *tensor)
     static const s24_sparse_parts ways[] = {{.format = S24_FORMAT_CSR}, {.format = S24_FORMAT_CSC}};
     s24_sparse *one, *other;
     s24_dense dense, again;
-    CHECK(tensor->rank == 2 && !tensor->data && !tensor->indices && !tensor->bits);
+    CHECK(tensor->rank == 2 && !tensor->data && !tensor->indices);
+    CHECK(!tensor->bits == !tensor->scales);
     CHECK(s24_sparse_check(ctx, tensor->sparse) == S24_OK);
     char *numbers = widened(ctx, tensor, &dense);
-    for (int i = 0; numbers && i < 2; i++) {
+    for (int i = 0; numbers && !tensor->bits && i < 2; i++) {
         const size_t bytes = (size_t)(dense.rows * dense.cols) * s24_dtype_bytes(dense.dtype);
         again = dense;
         again.data = malloc(bytes);

@@ -85,6 +85,14 @@ static const struct {
     {SAYS("6", "[3,3,\\\"bsr\\\",1,4]"), S24_ERROR_FORMAT, "has rank 1, expected 3"},
     {SAYS("6", "[0,3,\\\"csr\\\"]"), S24_ERROR_SHAPE, "sides of 1 to 2^31 - 1"},
     {SAYS("6", "[3,2147483648,\\\"csr\\\"]"), S24_ERROR_SHAPE, "sides of 1 to 2^31 - 1"},
+    {SAYS("7", "[3,4,8,4,\\\"csr\\\"]"), S24_ERROR_FORMAT, FORMS},
+    {SAYS("8", "[3,4,8,\\\"csr\\\"]"), S24_ERROR_FORMAT, FORMS},
+    {SAYS("8", "[3,4,8,4,\\\"bsr\\\",4]"), S24_ERROR_FORMAT, FORMS},
+    {SAYS("8", "[3,4,8,4,\\\"ell\\\"]"), S24_ERROR_FORMAT, FORMS},
+    {SAYS("8", "[3,3,8,3,\\\"csr\\\"]"), S24_ERROR_FORMAT, "columns a multiple of 4"},
+    {SAYS("8", "[3,4,4,4,\\\"csr\\\"]"), S24_ERROR_FORMAT, "has integers of 4 bits"},
+    {SAYS("8", "[3,128,8,64,\\\"csr\\\"]"), S24_ERROR_FORMAT, "a scale for 64 of 128 columns"},
+    {SAYS("8", "[3,4,8,4,\\\"csr\\\"]"), S24_ERROR_FORMAT, "lacks its part \"w.s24_scales\""},
     {SAYS("6", "[4,3,\\\"csr\\\"]"), S24_ERROR_FORMAT, "has shape [4], expected [5]"},
     {SAYS("6", "[3,2,\\\"csr\\\"]"), S24_ERROR_FORMAT, "index[2] is 2, expected 0 to 1"},
     {SAYS("6", "[3,3,\\\"coo\\\"]"), S24_ERROR_FORMAT, "lacks its part \"w.s24_rows\""},
@@ -230,6 +238,11 @@ static void writer_refuses(void **state)
     assert_int_equal(s24_writer_declare(writer, &w), S24_ERROR_SHAPE);
     assert_non_null(strstr(s24_ctx_error(env.ctx), "a block of 0x0"));
     w.sparse = &good;
+    w.bits = 8;
+    w.group = 3;
+    assert_int_equal(s24_writer_declare(writer, &w), S24_ERROR_DTYPE);
+    assert_non_null(strstr(s24_ctx_error(env.ctx), "columns a multiple of 4"));
+    w.bits = 0;
     w.name = "x.s24_index";
     assert_int_equal(s24_writer_declare(writer, &w), S24_ERROR_ARGUMENT);
     w.name = "w";

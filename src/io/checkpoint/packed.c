@@ -6,7 +6,6 @@
  */
 #include "io/checkpoint/packed.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,13 +13,14 @@
 /* The description of every packed matrix, or *out = NULL when the file has none. From version 2 on
    there may be quantised ones, from version 3 on ones in a layout, from version 4 on transposed
    ones, from version 5 on dense ones of integers, from version 6 on ones in sparse formats, from
-   version 7 on lifted ones. */
+   version 7 on lifted ones, from version 8 on integers in sparse formats. */
 static s24_status read_description(s24i_json **out, int *number, const s24i_header *header,
                                    s24_ctx *ctx, const char *path)
 {
-    static const char *const versions[] = {
-        S24I_PACKED_VERSION, S24I_QUANTIZED_VERSION, S24I_LAYOUT_VERSION, S24I_TRANSPOSED_VERSION,
-        S24I_DENSE_VERSION,  S24I_SPARSE_VERSION,    S24I_LIFTED_VERSION};
+    static const char *const versions[] = {S24I_PACKED_VERSION, S24I_QUANTIZED_VERSION,
+                                           S24I_LAYOUT_VERSION, S24I_TRANSPOSED_VERSION,
+                                           S24I_DENSE_VERSION,  S24I_SPARSE_VERSION,
+                                           S24I_LIFTED_VERSION, S24I_SPARSE_INTEGERS_VERSION};
     enum { VERSIONS = sizeof versions / sizeof *versions };
     const char *version = s24i_json_string(s24i_json_get(header->metadata, S24I_VERSION_KEY));
     const char *packed = s24i_json_string(s24i_json_get(header->metadata, S24I_PACKED_KEY));
@@ -85,6 +85,18 @@ static s24_status check_layout(const s24i_described *matrix, s24_ctx *ctx, const
     return S24_OK;
 }
 
+/* A sparse format's name, after the sides or after bits and group. Returns whether there is one. */
+static int read_format(s24i_described *matrix, const s24i_json *shape, size_t count, int version)
+{
+    for (size_t at = 2; at < count && at <= (version > 7 ? 4 : 2) && version > 5; at += 2) {
+        const char *name = s24i_json_string(s24i_json_at(shape, at));
+        matrix->format = name ? s24_format_parse(name) : 0;
+        matrix->format_at = at;
+        if (name) return matrix->format != 0;
+    }
+    return 0;
+}
+
 /* The words that a description ends with. Returns how many members come before them. */
 static size_t read_words(s24i_described *matrix, const s24i_json *shape, int version)
 {
@@ -99,9 +111,7 @@ static size_t read_words(s24i_described *matrix, const s24i_json *shape, int ver
         matrix->dense = 1;
         count--;
     }
-    const char *third = count > 2 ? s24i_json_string(s24i_json_at(shape, 2)) : NULL;
-    if (version > 5 && third) matrix->format = s24_format_parse(third);
-    if (matrix->format) return count;
+    if (read_format(matrix, shape, count, version)) return count;
     if (version > 6 && count % 2 == 1 && last) matrix->lift = s24_pattern_lift(last);
     if (matrix->lift) return count - 1;
     if (version > 2 && count == 3) matrix->layout = s24i_json_string(s24i_json_at(shape, 2));
@@ -125,18 +135,44 @@ static s24_status read_members(size_t *count, s24i_described *matrix, const s24i
         "\"" S24I_TRANSPOSED "\" after them",
         ", or these and bits and group, with or without \"" S24I_DENSE
         "\" or a pattern such as \"6:8\", or that pattern alone, or a layout's or a format's name, "
-        "bsr with two integers, with or without \"" S24I_TRANSPOSED "\" after them"};
+        "bsr with two integers, with or without \"" S24I_TRANSPOSED "\" after them",
+        ", or these and bits and group, with or without \"" S24I_DENSE
+        "\" or a pattern such as \"6:8\" or a format's name, or that pattern alone, or a layout's "
+        "or a format's name, bsr with two integers, with or without \"" S24I_TRANSPOSED
+        "\" after them"};
     const size_t numbers = read_words(matrix, shape, version);
-    const size_t sparse = matrix->format == S24_FORMAT_BSR ? 5 : 3;
+    const size_t sparse = matrix->format_at + (matrix->format == S24_FORMAT_BSR ? 3 : 1);
     int fits = numbers == 2 || (version > 1 && numbers == 4);
     if (matrix->format) fits = numbers == sparse;
     for (size_t i = 0; i < numbers && fits; i++)
-        fits = (matrix->format && i == 2) ||
+        fits = (matrix->format && i == matrix->format_at) ||
                s24i_json_typeof(s24i_json_at(shape, i)) == S24I_JSON_INTEGER;
     REQUIRE(ctx, fits, S24_ERROR_FORMAT,
             "%s: \"%s\" does not give tensor \"%s\" a shape of two integers%s", path,
             S24I_PACKED_KEY, s24i_show(matrix->name).text, others[version - 1]);
     *count = numbers;
+    return S24_OK;
+}
+
+/* Block, bits and group of a matrix in a sparse format; s24_sparse_check knows what its sides may
+   be. */
+static s24_status read_sparse(s24i_described *matrix, const s24i_json *shape, s24_ctx *ctx,
+                              const char *path)
+{
+    const size_t at = matrix->format_at;
+    matrix->stored_cols = matrix->cols;
+    if (matrix->format == S24_FORMAT_BSR) {
+        matrix->block_rows = s24i_json_integer(s24i_json_at(shape, at + 1));
+        matrix->block_cols = s24i_json_integer(s24i_json_at(shape, at + 2));
+    }
+    if (at == 2) return S24_OK;
+    TRY(read_scheme(matrix, shape, ctx, path));
+    REQUIRE(ctx, matrix->bits == 8 && matrix->group == matrix->cols && matrix->cols % 4 == 0,
+            S24_ERROR_FORMAT,
+            "%s: tensor \"%s\" in a sparse format has integers of %d bits with a scale for %lld of "
+            "%lld columns, expected 8 bits, a scale a row, and columns a multiple of 4",
+            path, s24i_show(matrix->name).text, matrix->bits, (long long)matrix->group,
+            (long long)matrix->cols);
     return S24_OK;
 }
 
@@ -150,9 +186,7 @@ static s24_status read_logical_shape(s24i_described *matrix, const s24i_json *sh
     TRY(read_members(&numbers, matrix, shape, version, ctx, path));
     matrix->rows = s24i_json_integer(s24i_json_at(shape, 0));
     matrix->cols = s24i_json_integer(s24i_json_at(shape, 1));
-    matrix->block_rows = numbers == 5 ? s24i_json_integer(s24i_json_at(shape, 3)) : 0;
-    matrix->block_cols = numbers == 5 ? s24i_json_integer(s24i_json_at(shape, 4)) : 0;
-    if (matrix->format) return S24_OK; /* s24_sparse_check knows what its sides may be */
+    if (matrix->format) return read_sparse(matrix, shape, ctx, path);
     REQUIRE(ctx,
             matrix->rows >= 1 && matrix->cols >= 4 && matrix->cols % 4 == 0 &&
                 !__builtin_mul_overflow(matrix->rows, matrix->cols, &elements),
@@ -204,42 +238,6 @@ s24_status s24i_check_codes(s24_ctx *ctx, const char *path, const char *name,
                 path, s24i_show(name).text, indices[row * stride + col / 8], (long long)row,
                 (long long)col);
     }
-    return S24_OK;
-}
-
-s24_status s24i_check_scales(s24_ctx *ctx, const char *path, const char *name, const void *scales,
-                             int64_t rows, int64_t cols, int64_t group)
-{
-    const int64_t stride = (cols + group - 1) / group;
-    for (int64_t i = 0; i < rows * stride; i++) {
-        float scale;
-        memcpy(&scale, (const char *)scales + (size_t)i * sizeof scale, sizeof scale);
-        REQUIRE(ctx, isfinite(scale) && scale >= 0, S24_ERROR_FORMAT,
-                "%s: quantised tensor \"%s\": the scale at row %lld, column %lld is %g (expected a "
-                "finite number that is not negative)",
-                path, s24i_show(name).text, (long long)(i / stride),
-                (long long)(i % stride * group), (double)scale);
-    }
-    return S24_OK;
-}
-
-/* The third part of a quantised matrix. `name` has room for its name. */
-static s24_status join_scales(s24_tensor *values, s24i_header *header, s24_ctx *ctx,
-                              const char *path, const s24i_described *matrix, char *name)
-{
-    s24_tensor *scales;
-    const int64_t groups = (matrix->stored_cols + matrix->group - 1) / matrix->group;
-    const s24_tensor expected = {.name = name, .shape = {matrix->rows, groups}, .dtype = S24_F32};
-    strcpy(name + strlen(matrix->name), S24I_SCALES_SUFFIX);
-    TRY(s24i_find_part(&scales, header, ctx, path, &expected));
-    TRY(s24i_check_scales(ctx, path, matrix->name, scales->data, matrix->rows, matrix->stored_cols,
-                          matrix->group));
-    values->dtype = S24_I8;
-    values->bits = matrix->bits;
-    values->group = matrix->group;
-    values->scales = scales->data;
-    values->bytes += scales->bytes;
-    scales->packed = -1;
     return S24_OK;
 }
 
@@ -316,7 +314,7 @@ static s24_status join_parts(s24i_header *header, s24_ctx *ctx, const char *path
     TRY(s24i_find_part(&values, header, ctx, path, &expected));
     if (!matrix->dense) TRY(join_indices(values, header, ctx, path, matrix, name));
     TRY(s24i_check_not_plain(header, ctx, path, matrix->name));
-    if (matrix->bits) TRY(join_scales(values, header, ctx, path, matrix, name));
+    if (matrix->bits) TRY(s24i_join_scales(values, header, ctx, path, matrix, name));
     values->packed = matrix->dense ? S24_PACKED_DENSE : matrix->lift ? S24_PACKED_LIFTED : 1;
     values->lift = matrix->lift;
     values->transposed = matrix->transposed;
@@ -424,6 +422,33 @@ s24_status s24_tensor_matrix(s24_matrix **out, s24_ctx *ctx, const s24_tensor *t
     return s24_matrix_from_quantized(out, ctx, &from);
 }
 
+/* Of integers by way of all of them. */
+static s24_status sparse_to_dense(s24_ctx *ctx, const s24_dense *dst, const s24_tensor *tensor)
+{
+    const int64_t rows = tensor->shape[0], cols = tensor->shape[1];
+    s24_sparse *sparse;
+    void *all = NULL;
+    TRY(s24_sparse_from_parts(&sparse, ctx, tensor->sparse));
+    s24_status status = S24_OK;
+    if (!tensor->bits) {
+        status = s24_sparse_to_dense(ctx, dst, sparse);
+    } else {
+        status = s24i_alloc_elems(&all, ctx, rows * cols, 1, "integers");
+        const s24_dense integers = {all, S24_I8, rows, cols, 0};
+        const s24_quantized from = {.rows = rows,
+                                    .cols = cols,
+                                    .bits = 8,
+                                    .group = cols,
+                                    .values = all,
+                                    .scales = tensor->scales};
+        if (status == S24_OK) status = s24_sparse_to_dense(ctx, &integers, sparse);
+        if (status == S24_OK) status = s24_dense_from_quantized(ctx, dst, &from);
+    }
+    s24_sparse_destroy(sparse);
+    s24_ctx_free(ctx, all);
+    return status;
+}
+
 s24_status s24_tensor_to_dense(s24_ctx *ctx, const s24_dense *dst, const s24_tensor *tensor)
 {
     s24_matrix *matrix;
@@ -432,13 +457,7 @@ s24_status s24_tensor_to_dense(s24_ctx *ctx, const s24_dense *dst, const s24_ten
         const s24_quantized from = s24i_tensor_quantized(tensor);
         return s24_dense_from_quantized(ctx, dst, &from);
     }
-    if (tensor && tensor->packed == S24_PACKED_SPARSE) {
-        s24_sparse *sparse;
-        TRY(s24_sparse_from_parts(&sparse, ctx, tensor->sparse));
-        const s24_status done = s24_sparse_to_dense(ctx, dst, sparse);
-        s24_sparse_destroy(sparse);
-        return done;
-    }
+    if (tensor && tensor->packed == S24_PACKED_SPARSE) return sparse_to_dense(ctx, dst, tensor);
     TRY(s24_tensor_matrix(&matrix, ctx, tensor));
     const s24_status status = tensor->lift ? s24_lifted_to_dense(ctx, dst, matrix, tensor->lift)
                                            : s24_matrix_to_dense(ctx, dst, matrix);

@@ -18,6 +18,7 @@ typedef struct s24i_described {
     int dense;          /* of integers, all of them: there are no indices */
     int transposed;     /* the tensor that it stands for is its transpose */
     s24_format format;  /* of a sparse one that is not 2:4; else 0 */
+    size_t format_at;   /* which member of its description names it, after the integers */
     int64_t block_rows, block_cols;
     int lift;            /* of a lifted one; else 0 */
     int64_t stored_cols; /* of the 2:4 matrix: cols, or those of the lifted one */
@@ -33,6 +34,10 @@ s24_status s24i_check_not_plain(const s24i_header *header, s24_ctx *ctx, const c
 /* Makes the logical tensor out of the parts' entries of a sparse one. `name` has room for the names
    of its parts. FORMAT. */
 s24_status s24i_join_sparse(s24i_header *header, s24_ctx *ctx, const char *path,
+                            const s24i_described *matrix, char *name);
+/* The scales of a quantised matrix, which its values' entry gets. `name` has room for their name.
+   FORMAT. */
+s24_status s24i_join_scales(s24_tensor *values, s24i_header *header, s24_ctx *ctx, const char *path,
                             const s24i_described *matrix, char *name);
 /* Is this the name of a part that only sparse ones have? */
 int s24i_is_sparse_part(const char *name);

@@ -2,6 +2,7 @@
 /* Parts of packed matrices among the tensors of a file, found and checked by dtype and shape. */
 #include "io/checkpoint/packed.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -64,5 +65,42 @@ s24_status s24i_check_not_plain(const s24i_header *header, s24_ctx *ctx, const c
 {
     REQUIRE(ctx, !s24i_find_name(header->tensors, header->count, name), S24_ERROR_FORMAT,
             "%s: tensor \"%s\" is there packed and dense", path, s24i_show(name).text);
+    return S24_OK;
+}
+
+s24_status s24i_check_scales(s24_ctx *ctx, const char *path, const char *name, const void *scales,
+                             const s24_quantized *of)
+{
+    const int64_t group = of->group, stride = (of->cols + group - 1) / group;
+    for (int64_t i = 0; i < of->rows * stride; i++) {
+        float scale;
+        memcpy(&scale, (const char *)scales + (size_t)i * sizeof scale, sizeof scale);
+        REQUIRE(ctx, isfinite(scale) && scale >= 0, S24_ERROR_FORMAT,
+                "%s: quantised tensor \"%s\": the scale at row %lld, column %lld is %g (expected a "
+                "finite number that is not negative)",
+                path, s24i_show(name).text, (long long)(i / stride),
+                (long long)(i % stride * group), (double)scale);
+    }
+    return S24_OK;
+}
+
+s24_status s24i_join_scales(s24_tensor *values, s24i_header *header, s24_ctx *ctx, const char *path,
+                            const s24i_described *matrix, char *name)
+{
+    s24_tensor *scales;
+    const int64_t groups = (matrix->stored_cols + matrix->group - 1) / matrix->group;
+    const s24_tensor expected = {.name = name, .shape = {matrix->rows, groups}, .dtype = S24_F32};
+    strcpy(name, matrix->name);
+    strcat(name, S24I_SCALES_SUFFIX);
+    TRY(s24i_find_part(&scales, header, ctx, path, &expected));
+    const s24_quantized of = {
+        .rows = matrix->rows, .cols = matrix->stored_cols, .group = matrix->group};
+    TRY(s24i_check_scales(ctx, path, matrix->name, scales->data, &of));
+    values->dtype = S24_I8;
+    values->bits = matrix->bits;
+    values->group = matrix->group;
+    values->scales = scales->data;
+    values->bytes += scales->bytes;
+    scales->packed = -1;
     return S24_OK;
 }

@@ -60,7 +60,9 @@ static s24_status find_values(s24_tensor **out, const joining *j)
     const s24i_described *m = j->matrix;
     const int blocks = m->format == S24_FORMAT_BSR;
     return find(out, j, S24I_VALUES_SUFFIX,
-                (s24_tensor){.rank = blocks ? 3 : 1, .shape = {-1, m->block_rows, m->block_cols}});
+                (s24_tensor){.dtype = m->bits ? S24_I8 : S24_DTYPE_NONE,
+                             .rank = blocks ? 3 : 1,
+                             .shape = {-1, m->block_rows, m->block_cols}});
 }
 
 /* A part of numbers that goes with the values; their bytes are added to the values'. */
@@ -110,6 +112,7 @@ s24_status s24i_join_sparse(s24i_header *header, s24_ctx *ctx, const char *path,
     TRY(join_places(parts, values, &j));
     TRY(s24i_check_sparse(ctx, path, matrix->name, parts));
     TRY(s24i_check_not_plain(header, ctx, path, matrix->name));
+    if (matrix->bits) TRY(s24i_join_scales(values, header, ctx, path, matrix, name));
     values->packed = S24_PACKED_SPARSE;
     values->transposed = matrix->transposed;
     values->sparse = parts;

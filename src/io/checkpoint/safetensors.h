@@ -35,10 +35,11 @@ enum { S24I_MAX_MEMBERS = 1 << 20 };
 #define S24I_TRANSPOSED_VERSION "4"
 #define S24I_TRANSPOSED         "transposed"
 /* Of one that has a dense matrix of integers, and how it says so. */
-#define S24I_DENSE_VERSION  "5"
-#define S24I_DENSE          "dense"
-#define S24I_SPARSE_VERSION "6" /* of one that has a matrix in a sparse format */
-#define S24I_LIFTED_VERSION "7" /* of one that has a lifted matrix */
+#define S24I_DENSE_VERSION           "5"
+#define S24I_DENSE                   "dense"
+#define S24I_SPARSE_VERSION          "6" /* of one that has a matrix in a sparse format */
+#define S24I_LIFTED_VERSION          "7" /* of one that has a lifted matrix */
+#define S24I_SPARSE_INTEGERS_VERSION "8" /* of one of integers in a sparse format */
 
 /* What a header says. Everything in it has been checked against the file's size. */
 typedef struct s24i_header {
@@ -66,10 +67,10 @@ s24_status s24i_header_fold_packed(s24i_header *header, s24_ctx *ctx, const char
 s24_status s24i_check_codes(s24_ctx *ctx, const char *path, const char *name,
                             const uint8_t *indices, int64_t rows, int64_t cols);
 
-/* The scales of a quantised [rows, cols] must be finite and not negative; FORMAT names the
-   place. */
+/* The scales of a quantised matrix of these rows, cols and group must be finite and not negative;
+   FORMAT names the place. */
 s24_status s24i_check_scales(s24_ctx *ctx, const char *path, const char *name, const void *scales,
-                             int64_t rows, int64_t cols, int64_t group);
+                             const s24_quantized *of);
 
 /* The dtype of a layout's values; S24_DTYPE_NONE: no such layout. *name: as the library has it. */
 s24_dtype s24i_layout_dtype(const char **name);

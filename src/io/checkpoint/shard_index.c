@@ -100,8 +100,8 @@ static const char *part_suffix(const s24_tensor *tensor, int p)
     if (tensor->packed == S24_PACKED_SPARSE) {
         const int is_coo = tensor->sparse->format == S24_FORMAT_COO;
         const char *sparse[] = {S24I_VALUES_SUFFIX, S24I_INDEX_SUFFIX,
-                                is_coo ? S24I_ROWS_SUFFIX : S24I_STARTS_SUFFIX};
-        return p < 3 ? sparse[p] : NULL;
+                                is_coo ? S24I_ROWS_SUFFIX : S24I_STARTS_SUFFIX, S24I_SCALES_SUFFIX};
+        return p < (tensor->bits ? 4 : 3) ? sparse[p] : NULL;
     }
     return p < (tensor->bits ? 3 : 2) ? parts[p] : NULL;
 }

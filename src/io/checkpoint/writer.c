@@ -262,20 +262,28 @@ s24_status s24_writer_write_packed(s24_writer *writer, const char *name, const v
     return write_two_parts(writer, name, values, indices, 2);
 }
 
+static s24_status check_scales(const s24_writer *writer, const s24i_part *part, const char *name,
+                               const float *scales)
+{
+    const s24_quantized of = {.rows = rows_given(writer, part->rows),
+                              .cols =
+                                  part->lift ? s24_lifted_cols(part->cols, part->lift) : part->cols,
+                              .group = part->group};
+    return s24i_check_scales(writer->ctx, writer->path, name, scales, &of);
+}
+
 s24_status s24_writer_write_quantized(s24_writer *writer, const char *name, const void *values,
                                       const uint8_t *indices, const float *scales)
 {
     const s24i_part *part = writer ? s24i_writer_find_part(writer, name, S24I_VALUES_SUFFIX) : NULL;
     const int dense = part && part->dense;
     TRY(check_usable(writer, name, values && (indices || dense) && scales));
-    REQUIRE(writer->ctx, part && part->bits, S24_ERROR_ARGUMENT,
+    REQUIRE(writer->ctx, part && part->bits && !part->format, S24_ERROR_ARGUMENT,
             "tensor \"%s\" was not declared as a quantised one", s24i_show(name).text);
     REQUIRE(writer->ctx, !dense || !indices, S24_ERROR_ARGUMENT,
             "tensor \"%s\" was declared as a dense one, but is written with indices",
             s24i_show(name).text);
-    TRY(s24i_check_scales(writer->ctx, writer->path, name, scales, rows_given(writer, part->rows),
-                          part->lift ? s24_lifted_cols(part->cols, part->lift) : part->cols,
-                          part->group));
+    TRY(check_scales(writer, part, name, scales));
     if (dense) {
         TRY(s24i_writer_lay_out(writer));
         TRY(write_part(writer, name, S24I_VALUES_SUFFIX, values));
@@ -294,16 +302,18 @@ static int is_declared(const s24i_part *part, const s24_sparse_parts *p)
             (part->block_rows == p->block_rows && part->block_cols == p->block_cols));
 }
 
-s24_status s24_writer_write_sparse(s24_writer *writer, const char *name,
-                                   const s24_sparse_parts *parts)
+/* scales: of integers; else NULL. */
+static s24_status write_sparse(s24_writer *writer, const char *name, const s24_sparse_parts *parts,
+                               const float *scales)
 {
     TRY(check_usable(writer, name, parts != NULL));
-    REQUIRE(writer->ctx,
-            is_declared(s24i_writer_find_part(writer, name, S24I_VALUES_SUFFIX), parts),
-            S24_ERROR_ARGUMENT, "tensor \"%s\" was not declared as such a sparse one",
-            s24i_show(name).text);
+    const s24i_part *part = s24i_writer_find_part(writer, name, S24I_VALUES_SUFFIX);
+    REQUIRE(writer->ctx, is_declared(part, parts) && !part->bits == !scales, S24_ERROR_ARGUMENT,
+            "tensor \"%s\" was not declared as such a sparse one", s24i_show(name).text);
     TRY(s24i_check_sparse(writer->ctx, writer->path, name, parts));
+    if (scales) TRY(check_scales(writer, part, name, scales));
     TRY(s24i_writer_lay_out(writer));
+    if (scales) TRY(write_part(writer, name, S24I_SCALES_SUFFIX, scales));
     TRY(write_part(writer, name, S24I_VALUES_SUFFIX, parts->values));
     TRY(write_part(writer, name, S24I_INDEX_SUFFIX, parts->index));
     if (parts->format == S24_FORMAT_COO)
@@ -311,12 +321,18 @@ s24_status s24_writer_write_sparse(s24_writer *writer, const char *name,
     return write_part(writer, name, S24I_STARTS_SUFFIX, parts->starts);
 }
 
+s24_status s24_writer_write_sparse(s24_writer *writer, const char *name,
+                                   const s24_sparse_parts *parts)
+{
+    return write_sparse(writer, name, parts, NULL);
+}
+
 s24_status s24_writer_copy(s24_writer *writer, const s24_tensor *tensor)
 {
     if (!writer) return S24_ERROR_ARGUMENT;
     REQUIRE(writer->ctx, tensor, S24_ERROR_ARGUMENT, "tensor is NULL");
     if (tensor->packed == S24_PACKED_SPARSE)
-        return s24_writer_write_sparse(writer, tensor->name, tensor->sparse);
+        return write_sparse(writer, tensor->name, tensor->sparse, tensor->scales);
     if (tensor->layout) {
         const s24_laid_out weight = {tensor->layout, tensor->shape[0], tensor->shape[1],
                                      tensor->stream};

@@ -53,7 +53,8 @@ typedef struct s24i_out_file {
     const char *key, *value;   /* one more, or NULL */
     size_t packed;             /* how many packed tensors it has */
     int version;               /* 1; 2: some are quantised; 3: have a layout; 4: are transposed;
-                                  5: are dense; 6: are in a sparse format; 7: are lifted */
+                                  5: are dense; 6: are in a sparse format; 7: are lifted;
+                                  8: are integers in a sparse format */
     int has_streams;           /* some have a layout */
     int fd;                    /* −1: not open */
     int is_used;               /* has a tensor, or is the only file */

@@ -36,10 +36,18 @@ static s24_sparse_parts kind_of(const s24_tensor *tensor)
 static s24_status check_sparse(const s24_writer *writer, const s24_tensor *tensor)
 {
     s24_ctx *ctx = writer->ctx;
-    REQUIRE(ctx, tensor->sparse && tensor->rank == 2 && !tensor->bits && !tensor->layout,
-            S24_ERROR_ARGUMENT,
+    REQUIRE(ctx, tensor->sparse && tensor->rank == 2 && !tensor->layout, S24_ERROR_ARGUMENT,
             "packed tensor \"%s\" is no matrix of floats in a format that `sparse` names",
             s24i_show(tensor->name).text);
+    const int64_t cols = tensor->shape[1];
+    REQUIRE(ctx,
+            !tensor->bits || (tensor->bits == 8 && tensor->dtype == S24_I8 &&
+                              tensor->group == cols && cols % 4 == 0),
+            S24_ERROR_DTYPE,
+            "quantised tensor \"%s\" in a sparse format is %s of %d bits with a scale for %lld of "
+            "%lld columns, expected i8 of 8 bits, a scale a row, and columns a multiple of 4",
+            s24i_show(tensor->name).text, s24_dtype_name(tensor->dtype), tensor->bits,
+            (long long)tensor->group, (long long)cols);
     const s24_sparse_parts kind = kind_of(tensor);
     return s24i_check_sparse(ctx, writer->path, tensor->name, &kind);
 }
@@ -159,13 +167,14 @@ static void describe_packed(s24_writer *writer, const s24_tensor *tensor, int64_
     const int transposed = tensor->transposed == 1;
     const int dense = tensor->packed == S24_PACKED_DENSE;
     const int sparse = tensor->packed == S24_PACKED_SPARSE;
-    const int version = tensor->lift     ? 7
-                        : sparse         ? 6
-                        : dense          ? 5
-                        : transposed     ? 4
-                        : tensor->layout ? 3
-                        : tensor->bits   ? 2
-                                         : 1;
+    const int version = sparse && tensor->bits ? 8
+                        : tensor->lift         ? 7
+                        : sparse               ? 6
+                        : dense                ? 5
+                        : transposed           ? 4
+                        : tensor->layout       ? 3
+                        : tensor->bits         ? 2
+                                               : 1;
     part->rows = tensor->shape[0];
     part->cols = tensor->shape[1];
     part->bits = tensor->bits;
@@ -214,6 +223,7 @@ static s24_status add_sparse(s24_writer *writer, const s24_tensor *tensor)
     const int blocks = p.format == S24_FORMAT_BSR, is_coo = p.format == S24_FORMAT_COO;
     s24_tensor part = *tensor;
     part.rank = blocks ? 3 : 1;
+    if (tensor->bits) TRY(add_part(writer, tensor, S24I_SCALES_SUFFIX, S24_F32, 1));
     part.shape[0] = p.stored;
     part.shape[1] = p.block_rows;
     TRY(add_part(writer, &part, S24I_VALUES_SUFFIX, p.dtype, blocks ? p.block_cols : p.stored));
@@ -225,8 +235,8 @@ static s24_status add_sparse(s24_writer *writer, const s24_tensor *tensor)
 
 static s24_status add_packed(s24_writer *writer, const s24_tensor *tensor)
 {
-    const int64_t first = writer->count;
     const int sparse = tensor->packed == S24_PACKED_SPARSE;
+    const int64_t first = writer->count + (sparse && tensor->bits);
     TRY((sparse ? add_sparse : tensor->layout ? add_stream : add_canonical)(writer, tensor));
     describe_packed(writer, tensor, first);
     return S24_OK;

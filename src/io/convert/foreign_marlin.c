@@ -105,7 +105,8 @@ static s24_status read_scales(s24i_numbers *out, const s24i_foreign *w)
         for (int64_t i = 0; i < n; i++)
             scales[(groups > 2 ? i / 8 * 8 + order[i % 8] : i) * groups + g] = stored[g * n + i];
     out->scales = scales;
-    return s24i_check_scales(w->ctx, w->path, part->name, scales, n, out->cols, out->group);
+    const s24_quantized of = {.rows = n, .cols = out->cols, .group = out->group};
+    return s24i_check_scales(w->ctx, w->path, part->name, scales, &of);
 }
 
 static s24_status read(s24i_numbers *out, const s24i_foreign *w)

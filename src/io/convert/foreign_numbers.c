@@ -57,8 +57,8 @@ s24_status s24i_numbers_scales(s24i_numbers *out, const s24i_foreign *weight,
     for (int64_t i = 0; i < (given == 1 ? count : 1); i++)
         TRY(s24_convert(scales + i, S24_F32, part->data, part->dtype, given == 1 ? 1 : count));
     out->scales = scales;
-    return s24i_check_scales(weight->ctx, weight->path, part->name, scales, out->rows, out->cols,
-                             out->group);
+    const s24_quantized of = {.rows = out->rows, .cols = out->cols, .group = out->group};
+    return s24i_check_scales(weight->ctx, weight->path, part->name, scales, &of);
 }
 
 /* A row's stored elements, f32, 2:4 ones spread out. `packed` has room for half of a row. */

@@ -54,7 +54,6 @@ static void write_packed(s24i_json_text *text, const void *user)
         s24i_json_put_integer(text, part->rows);
         s24i_json_put(text, ",");
         s24i_json_put_integer(text, part->cols);
-        if (part->format) write_format(text, part);
         if (part->bits || part->layout) s24i_json_put(text, ",");
         if (part->layout) s24i_json_put_string(text, part->layout, strlen(part->layout));
         if (part->bits) {
@@ -63,6 +62,7 @@ static void write_packed(s24i_json_text *text, const void *user)
             s24i_json_put_integer(text, part->group);
             if (part->dense) s24i_json_put(text, ",\"" S24I_DENSE "\"");
         }
+        if (part->format) write_format(text, part);
         if (part->lift) write_pattern(text, part->lift);
         if (part->transposed) s24i_json_put(text, ",\"" S24I_TRANSPOSED "\"");
         s24i_json_put(text, "]");
@@ -173,8 +173,9 @@ int s24i_is_own_key(const char *key)
 static void write_metadata(s24i_json_text *text, const header *h)
 {
     static const char *const versions[] = {
-        S24I_PACKED_VERSION,     S24I_PACKED_VERSION, S24I_QUANTIZED_VERSION, S24I_LAYOUT_VERSION,
-        S24I_TRANSPOSED_VERSION, S24I_DENSE_VERSION,  S24I_SPARSE_VERSION,    S24I_LIFTED_VERSION};
+        S24I_PACKED_VERSION, S24I_PACKED_VERSION,     S24I_QUANTIZED_VERSION,
+        S24I_LAYOUT_VERSION, S24I_TRANSPOSED_VERSION, S24I_DENSE_VERSION,
+        S24I_SPARSE_VERSION, S24I_LIFTED_VERSION,     S24I_SPARSE_INTEGERS_VERSION};
     int count = 0;
     const char *key;
     write_member(text, &count, S24I_HASH_KEY, h->hashes);

@@ -176,6 +176,22 @@ static s24_status source_integers(s24i_loader *l, int slot, const s24_tensor *te
     return S24_OK;
 }
 
+/* Integers in a sparse format: as they are where tokens become integers, too, and else as floats in
+   the same format. */
+static s24_status source_sparse_integers(s24i_loader *l, int slot, const s24_tensor *tensor)
+{
+    s24i_source *source = &l->sources[slot];
+    s24_dense dense;
+    if (l->dtype == S24_I8 && tensor->shape[0] % 4 == 0 && !source->wide) {
+        source->scales = tensor->scales;
+        return s24_sparse_from_parts(&source->sparse, l->ctx, tensor->sparse);
+    }
+    TRY(buffer(l, slot, &dense, tensor));
+    dense.dtype = s24i_model_values(l->dtype);
+    TRY(s24_tensor_to_dense(l->ctx, &dense, tensor));
+    return s24_sparse_create(&source->sparse, l->ctx, &dense, tensor->sparse);
+}
+
 /* A weight in a sparse format: with values as the model has them, or dense where no product is
    there for it. */
 static s24_status source_sparse(s24i_loader *l, int slot, const s24_tensor *tensor)
@@ -184,7 +200,9 @@ static s24_status source_sparse(s24i_loader *l, int slot, const s24_tensor *tens
     s24_sparse_parts parts = *tensor->sparse;
     const int64_t block = parts.format == S24_FORMAT_BSR ? parts.block_rows * parts.block_cols : 1;
     const int64_t count = parts.stored * block;
-    if (!l->opts.device && !l->opts.dense && !l->opts.quantize) {
+    const int runs = !l->opts.device && !l->opts.dense && !l->opts.quantize;
+    if (runs && tensor->bits) return source_sparse_integers(l, slot, tensor);
+    if (runs) {
         parts.dtype = s24i_model_values(l->dtype);
         TRY(s24i_alloc_elems(&l->buffers[slot], l->ctx, count, s24_dtype_bytes(parts.dtype),
                              "a weight"));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* A weight in a sparse format that is not 2:4, multiplied as its plan has it: square blocks as
-   blocks, everything else in rows, in f32. */
+   blocks, everything else in rows, in f32; or integers throughout. */
 #include "run/weight/weight_plan.h"
 
 static int takes(const s24_model *model, const s24i_source *source)
@@ -12,7 +12,10 @@ static s24_status make(s24i_weight *weight, const s24_model *model, s24_ctx *ctx
                        const s24i_source *source)
 {
     (void)model;
-    return s24_sparse_plan(&((s24i_planned_weight *)weight)->plan, ctx, source->sparse, NULL);
+    s24_plan **plan = &((s24i_planned_weight *)weight)->plan;
+    return source->scales
+               ? s24_sparse_plan_integers(plan, ctx, source->sparse, source->scales, NULL)
+               : s24_sparse_plan(plan, ctx, source->sparse, NULL);
 }
 
 const s24i_weight_kind s24i_weight_sparse = {S24I_PLANNED_WEIGHT, .name = "sparse", .takes = takes,
