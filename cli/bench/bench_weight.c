@@ -91,11 +91,6 @@ static s24_status narrow(void *to, bench_weight *w)
 
 static s24_status make_sparse(bench_weight *w, s24_ctx *ctx)
 {
-    s24_sparse_parts kind = w->kind.format.as;
-    kind.dtype = w->kind.dtype;
-    kind.rows = w->kind.n;
-    kind.cols = w->kind.k;
-    if (s24_sparse_check(ctx, &kind) != S24_OK) return S24_ERROR_SHAPE;
     const size_t count = (size_t)(w->kind.n * w->kind.k);
     void *numbers = s24_ctx_alloc(ctx, count * s24_dtype_bytes(w->kind.dtype));
     w->scales = s24_ctx_alloc(ctx, (size_t)w->kind.n * sizeof *w->scales);

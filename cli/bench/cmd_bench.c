@@ -447,6 +447,20 @@ static int read_format(cli_app *cli, bench_format *format, const struct bench_op
     return cli_fail(cli, CLI_USAGE, "--format: '%s' is none; expected " CLI_FORMATS, o->format);
 }
 
+/* Refuses shapes that the format's blocks do not divide. */
+static int check_blocks(cli_app *cli, const bench_plan *plan)
+{
+    s24_sparse_parts kind = plan->format.as;
+    s24_status status = S24_OK;
+    kind.dtype = S24_F32;
+    for (int i = 0; plan->format.name && i < plan->shape_count && status == S24_OK; i++) {
+        kind.rows = plan->shapes[i].n;
+        kind.cols = plan->shapes[i].k;
+        status = s24_sparse_check(cli->ctx, &kind);
+    }
+    return cli_status(cli, status);
+}
+
 static int run_products(cli_app *cli, const struct bench_options *o)
 {
     bench_plan *plan = calloc(1, sizeof *plan);
@@ -466,6 +480,7 @@ static int run_products(cli_app *cli, const struct bench_options *o)
     else if (code == CLI_OK)
         plan->shape_count =
             bench_set_shapes(plan->shapes, BENCH_MAX_SHAPES, o->set ? o->set : bench_set_name(0));
+    if (code == CLI_OK) code = check_blocks(cli, plan);
     if (code == CLI_OK && !cli_on_cpu(cli)) {
         code = bench_gpu_products(cli, &table, plan, o->peers);
         if (code == CLI_OK) code = report(cli, o, &table);
