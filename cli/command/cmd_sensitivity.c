@@ -23,13 +23,13 @@ static const cli_option options[] = {
                      "line."),
     {"budget", 0, CLI_TEXT, offsetof(struct sensitivity_options, budget),
      "bytes=SHARE|error=MEAN|speed=X|score=-X", NULL,
-     "Propose which layers are 2:4 and which stay dense: the least error within a share of the "
-     "layers' bytes, the fewest bytes within a mean output error, the least error with layers "
-     "that run X times as fast here, as plan predicts, or as many as cost at most X of --task's "
-     "score.",
+     "Propose which layers are 2:4, which are 6:8 or its kin and which stay dense: the least error "
+     "within a share of the layers' bytes, the fewest bytes within a mean output error, the least "
+     "error with which the model runs X times as fast here, as plan and a pass of it predict, or "
+     "the fewest bytes that cost at most X of --task's score.",
      NULL},
     {"tokens", 0, CLI_COUNT, offsetof(struct sensitivity_options, tokens), "N", "128",
-     "Of a speed: tokens of a pass.", NULL},
+     "Of a speed: tokens of a pass, one text.", NULL},
     {"task", 0, CLI_CHOICE, offsetof(struct sensitivity_options, task), NULL, NULL,
      "Of a score: what to measure with eval: top-1, F1, perplexity or top-1.", sensitivity_task},
     {"data", 0, CLI_TEXT, offsetof(struct sensitivity_options, data), "FILE", NULL,
@@ -65,13 +65,12 @@ static const cli_example examples[] = {
 static int read_patterns(sensitivity_job *j)
 {
     const char *list = j->options->patterns;
-    j->two_four = -1;
     while (j->pattern_count < MOST_PATTERNS &&
            cli_list_next(j->patterns[j->pattern_count], PATTERN_BYTES, &list)) {
         const char *pattern = j->patterns[j->pattern_count];
         if (!s24_pattern_group(pattern))
             return cli_fail(j->cli, CLI_USAGE, "--patterns: '%s' is no pattern", pattern);
-        if (!strcmp(pattern, "2:4")) j->two_four = j->pattern_count;
+        j->lifts[j->pattern_count] = strcmp(pattern, "2:4") ? s24_pattern_lift(pattern) : 4;
         j->list[j->pattern_count++] = pattern;
     }
     if (*list || !j->pattern_count)
@@ -80,22 +79,28 @@ static int read_patterns(sensitivity_job *j)
     return CLI_OK;
 }
 
+static sensitivity_layer new_layer(const sensitivity_job *j, const s24_tensor *tensor,
+                                   const s24_layer_report *report)
+{
+    const double rows = (double)report->rows, element = (double)s24_dtype_bytes(tensor->dtype);
+    sensitivity_layer l = {
+        .name = tensor->name, .rows = report->rows, .cols = report->cols, .chosen = DENSE};
+    for (int i = 0; i < MOST_PATTERNS; i++) {
+        const double cells = rows * sensitivity_columns(j, i, report->cols);
+        l.error[i] = l.kept[i] = NAN;
+        l.bytes[i] = cells * (element / 2 + 1.0 / 8);
+    }
+    l.bytes[DENSE] = rows * (double)report->cols * element;
+    return l;
+}
+
 /* A layer's patterns come one after another. */
 static void on_layer(void *user, const s24_layer_report *report)
 {
     sensitivity_job *j = user;
     const s24_tensor *tensor = s24_checkpoint_find(j->in, report->name);
     if (!j->count || j->layers[j->count - 1].name != tensor->name) {
-        const double cells = (double)report->rows * (double)report->cols;
-        const double element = (double)s24_dtype_bytes(tensor->dtype);
-        j->layers[j->count] =
-            (sensitivity_layer){.name = tensor->name,
-                                .rows = report->rows,
-                                .cols = report->cols,
-                                .bytes = {cells * element, cells * (element / 2 + 1.0 / 8)}};
-        for (int i = 0; i < MOST_PATTERNS; i++)
-            j->layers[j->count].error[i] = j->layers[j->count].kept[i] = NAN;
-        j->count++;
+        j->layers[j->count++] = new_layer(j, tensor, report);
     }
     for (int i = 0; i < j->pattern_count; i++)
         if (!strcmp(j->list[i], report->pattern)) {
@@ -157,9 +162,9 @@ const cli_command cmd_sensitivity = {
     .text =
         "Prunes every selected layer to each pattern, alone, on the inputs that the dense model "
         "gives it, and prints the squared error of its output relative to the output. Nothing "
-        "is written but what --recipe and --report name.\nA budget proposes which layers are 2:4: "
-        "those that lose least for each byte or second they save, or as many as a mean error "
-        "allows.",
+        "is written but what --recipe and --report name.\nA budget proposes what each layer "
+        "becomes, of the patterns tried that are stored packed: 2:4, 6:8 and its kin. Those come "
+        "first that lose least for each byte or second they save.",
     .examples = examples,
     .options = options,
     .rules = rules,

@@ -6,7 +6,8 @@
 
 #include "passages.h"
 
-enum { MOST_PATTERNS = 16, PATTERN_BYTES = 64 };
+/* DENSE stands next to the patterns' places: a layer that stays as it is. */
+enum { MOST_PATTERNS = 16, PATTERN_BYTES = 64, DENSE = MOST_PATTERNS, NAMES_BYTES = 12288 };
 
 struct sensitivity_options {
     cli_common common;
@@ -20,11 +21,10 @@ struct sensitivity_options {
 typedef struct sensitivity_layer {
     const char *name;
     int64_t rows, cols;
-    double bytes[2]; /* dense and packed, as are */
-    double cost[2];  /* bytes, or seconds of a pass: what the budget is of */
-    double error[MOST_PATTERNS], kept[MOST_PATTERNS];
-    double price;
-    int two_four; /* by the budget */
+    double bytes[DENSE + 1]; /* packed so, of patterns that are */
+    double cost[DENSE + 1];  /* bytes, or seconds of a pass: what the budget is of */
+    double error[DENSE + 1], kept[DENSE + 1];
+    int chosen; /* a pattern's place, by the budget */
 } sensitivity_layer;
 
 typedef struct sensitivity_job {
@@ -33,22 +33,34 @@ typedef struct sensitivity_job {
     const s24_checkpoint *in;
     char patterns[MOST_PATTERNS][PATTERN_BYTES];
     const char *list[MOST_PATTERNS];
-    int pattern_count, two_four; /* the latter's place among them; −1: none */
+    int lifts[MOST_PATTERNS]; /* M of a pattern M−2:M, which is packed; 0: it is another one */
+    int pattern_count;
     sensitivity_layer *layers;
     int64_t count;
     int by_speed, by_score;
     double share, mean, loss;  /* that the budget allows; the last of a score */
-    int64_t most;              /* layers that may be taken */
+    int64_t most;              /* steps that may be taken, see sensitivity_budget.c */
+    double rest;               /* of a speed: seconds of a pass outside the layers */
     double dense_score, score; /* of a budget of a score */
     double bytes, cost, error; /* of the proposal: shares of the dense layers', and the mean */
 } sensitivity_job;
 
 /* Refuses a budget that is none. */
 int sensitivity_read_budget(sensitivity_job *job);
-/* Chooses the layers that are 2:4; of a speed by what plan predicts. */
+/* Chooses the layers' patterns. */
 int sensitivity_propose(sensitivity_job *job);
+/* What a layer of that pattern has of k columns once it is packed as 2:4. */
+double sensitivity_columns(const sensitivity_job *job, int pattern, int64_t k);
+/* Fills in cost: bytes, or seconds as plan predicts them and a pass of the model says. */
+int sensitivity_find_costs(sensitivity_job *job);
+/* The number of layers that take a pattern, or stay dense. */
+int64_t sensitivity_chosen(const sensitivity_job *job, int pattern);
+/* The globs with which prune makes them so, separated by commas; an empty text: all layers. */
+int sensitivity_names(char names[NAMES_BYTES], const sensitivity_job *job, int pattern);
+/* The name of what is proposed for a layer. */
+const char *sensitivity_choice(const sensitivity_job *job, const sensitivity_layer *layer);
 
-/* Measures the model with the layers that are 2:4 so far; by --task, larger is better. */
+/* Measures the model with the patterns that are chosen so far; by --task, larger is better. */
 int sensitivity_score(sensitivity_job *job, double *score);
 /* The tasks that have one, by index; NULL past the end. */
 const char *sensitivity_task(int index);

@@ -1,20 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Proposes which layers are 2:4 for a budget of bytes, of error, or of time. */
+/*
+ * Proposes the layers' patterns for a budget of bytes, of error, of time or of score. All layers
+ * begin dense. A step takes one of them to a pattern that saves more, at the price of the error it
+ * adds for each byte or second saved; a layer's first step is its cheapest one, and so on, which is
+ * the lower convex hull of its patterns. The steps of all layers are taken by their prices.
+ */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "sensitivity.h"
-#include "stage.h"
 
-/* By error for each byte or second that is saved. */
+typedef struct step {
+    sensitivity_layer *layer;
+    int from, to;
+    double price;
+} step;
+
 static int by_price(const void *a, const void *b)
 {
-    const sensitivity_layer *x = *(const sensitivity_layer *const *)a;
-    const sensitivity_layer *y = *(const sensitivity_layer *const *)b;
-    return (x->price > y->price) - (x->price < y->price);
+    const double x = ((const step *)a)->price, y = ((const step *)b)->price;
+    return (x > y) - (x < y);
 }
+
+/* ---- the budget ------------------------------------------------------------------------------ */
 
 int sensitivity_read_budget(sensitivity_job *j)
 {
@@ -37,136 +46,112 @@ int sensitivity_read_budget(sensitivity_job *j)
                         budget);
     if (j->by_score != (j->options->task != NULL))
         return cli_fail(j->cli, CLI_USAGE, "--budget score=-X and --task need one another");
-    if (j->two_four < 0)
-        return cli_fail(j->cli, CLI_USAGE, "--budget proposes 2:4, which is not among --patterns");
-    return CLI_OK;
-}
-
-/* ---- seconds --------------------------------------------------------------------------------- */
-
-/* What plan predicts of a layer on this machine's threads, by the program's own plan. */
-static int predict(sensitivity_job *j, sensitivity_layer *l, s24_dtype dtype)
-{
-    stage_words words = {.count = 0};
-    json_t *plan;
-    const int64_t threads = s24_ctx_threads(j->cli->ctx);
-    stage_add(&words, "sparse24");
-    stage_add(&words, "plan");
-    stage_add(&words, "%lld", (long long)j->options->tokens);
-    stage_add(&words, "%lld", (long long)l->cols);
-    stage_add(&words, "%lld", (long long)l->rows);
-    stage_add(&words, "--threads=%lld", (long long)threads);
-    stage_add(&words, "--dtype=%s", dtype == S24_BF16 ? "bf16" : "f32");
-    if (j->cli->common->isa) stage_add(&words, "--isa=%s", j->cli->common->isa);
-    const int code = stage_child(j->cli, &plan, &words);
-    if (code != CLI_OK) return code;
-    const json_t *row = json_array_get(json_object_get(plan, "rows"), 0);
-    l->cost[0] = json_number_value(json_object_get(row, "dense_ms")) / 1e3;
-    l->cost[1] = json_number_value(json_object_get(row, "sparse_ms")) / 1e3;
-    json_decref(plan);
-    return CLI_OK;
-}
-
-/* Each shape is predicted once. */
-static int find_costs(sensitivity_job *j)
-{
-    int code = CLI_OK;
-    for (int64_t i = 0; i < j->count && code == CLI_OK; i++) {
-        sensitivity_layer *l = &j->layers[i];
-        int64_t same = 0;
-        while (same < i && (j->layers[same].rows != l->rows || j->layers[same].cols != l->cols))
-            same++;
-        memcpy(l->cost, j->by_speed ? j->layers[same].cost : l->bytes, sizeof l->cost);
-        if (j->by_speed && same == i)
-            code = predict(j, l, s24_checkpoint_find(j->in, l->name)->dtype);
-    }
-    return code;
+    for (int i = 0; i < j->pattern_count; i++)
+        if (j->lifts[i]) return CLI_OK;
+    return cli_fail(j->cli, CLI_USAGE,
+                    "--budget proposes 2:4, or 6:8 and its kin, none of which is among --patterns");
 }
 
 /* ---- choosing -------------------------------------------------------------------------------- */
 
-/* Takes layers in that order while there is something to save and room for their error. */
-static void take(sensitivity_job *j, sensitivity_layer **order, const double whole[2])
+/* The step from a pattern that adds least error for what it saves; 0: none saves. */
+static int next_step(step *best, const sensitivity_job *j, sensitivity_layer *l, int from)
 {
-    double cost = whole[1], bytes = whole[0];
-    j->error = 0;
-    for (int64_t i = 0; i < j->count; i++) {
-        sensitivity_layer *l = order[i];
-        l->two_four = 0;
-        if (i >= j->most) continue;
-        const double more = l->error[j->two_four] / (double)j->count;
-        if (l->cost[1] >= l->cost[0] || cost <= j->share * whole[1] || j->error + more > j->mean)
-            continue;
-        l->two_four = 1;
-        j->error += more;
-        cost -= l->cost[0] - l->cost[1];
-        bytes -= l->bytes[0] - l->bytes[1];
+    *best = (step){.layer = l, .from = from, .to = from, .price = HUGE_VAL};
+    for (int i = 0; i < j->pattern_count; i++) {
+        const double saved = l->cost[from] - l->cost[i];
+        if (!j->lifts[i] || isnan(l->error[i]) || saved <= 0) continue;
+        const double price = (l->error[i] - l->error[from]) / saved;
+        if (price >= best->price) continue;
+        best->price = price;
+        best->to = i;
     }
-    j->cost = cost / whole[1];
-    j->bytes = bytes / whole[0];
+    return best->to != from;
 }
 
-static int too_small(const sensitivity_job *j, double least)
+/* Takes steps in their order while there is something to save and room for their error. */
+static void take(sensitivity_job *j, const step *steps, int64_t count)
+{
+    double whole = j->rest, all = 0;
+    for (int64_t i = 0; i < j->count; i++) {
+        whole += j->layers[i].cost[DENSE];
+        all += j->layers[i].bytes[DENSE];
+        j->layers[i].chosen = DENSE;
+    }
+    double cost = whole, bytes = all;
+    j->error = 0;
+    for (int64_t i = 0; i < count && i < j->most; i++) {
+        sensitivity_layer *l = steps[i].layer;
+        const int from = steps[i].from, to = steps[i].to;
+        const double more = (l->error[to] - l->error[from]) / (double)j->count;
+        if (l->chosen != from || cost <= j->share * whole || j->error + more > j->mean) continue;
+        l->chosen = to;
+        j->error += more;
+        cost -= l->cost[from] - l->cost[to];
+        bytes -= l->bytes[from] - l->bytes[to];
+    }
+    j->cost = cost / whole;
+    j->bytes = bytes / all;
+}
+
+/* All steps were taken. */
+static int too_small(const sensitivity_job *j)
 {
     if (j->by_speed)
         return cli_fail(j->cli, CLI_USAGE,
-                        "--budget %s cannot be met: with every layer 2:4 that is faster so they "
-                        "run %.2f times as fast",
-                        j->options->budget, 1 / least);
+                        "--budget %s cannot be met: with every layer in the pattern that is "
+                        "fastest the model runs %.2f times as fast",
+                        j->options->budget, 1 / j->cost);
     return cli_fail(j->cli, CLI_USAGE,
-                    "--budget %s cannot be met: with every layer 2:4 the layers take %.3f of their "
-                    "bytes",
-                    j->options->budget, least);
+                    "--budget %s cannot be met: with every layer in the pattern that is smallest "
+                    "the layers take %.3f of their bytes",
+                    j->options->budget, j->cost);
 }
 
-/* The most layers whose loss of score stays within the budget, halving what is not known: that a
-   layer more costs no less is taken for granted. */
-static int fit_score(sensitivity_job *j, sensitivity_layer **order, const double whole[2])
+/* The most steps whose loss of score stays within the budget, halving what is not known: that a
+   step more costs no less is taken for granted. */
+static int fit_score(sensitivity_job *j, const step *steps, int64_t count)
 {
-    int64_t good = 0, bad = j->count + 1;
+    int64_t good = 0, bad = count + 1;
     j->most = 0;
-    take(j, order, whole);
+    take(j, steps, count);
     int code = sensitivity_score(j, &j->dense_score);
     j->score = j->dense_score;
     while (code == CLI_OK && bad - good > 1) {
         double score;
-        j->most = bad > j->count ? j->count : good + (bad - good) / 2;
-        take(j, order, whole);
+        j->most = bad > count ? count : good + (bad - good) / 2;
+        take(j, steps, count);
         code = sensitivity_score(j, &score);
-        cli_note(j->cli, "%lld layers 2:4: score %.2f", (long long)j->most, fabs(score));
+        cli_note(j->cli, "%.3f of the layers' bytes: score %.2f", j->bytes, fabs(score));
         if (score >= j->dense_score - j->loss) {
             good = j->most;
             j->score = score;
-            if (good == j->count) break;
+            if (good == count) break;
         } else {
             bad = j->most;
         }
     }
     j->most = good;
-    take(j, order, whole);
+    take(j, steps, count);
     return code;
 }
 
 int sensitivity_propose(sensitivity_job *j)
 {
-    double whole[2] = {0, 0}, least = 0; /* bytes, and what is counted */
     if (!j->options->budget) return CLI_OK;
-    int code = find_costs(j);
+    int code = sensitivity_find_costs(j);
     if (code != CLI_OK) return code;
-    sensitivity_layer **order = malloc(((size_t)j->count + 1) * sizeof *order);
-    if (!order) return cli_fail(j->cli, CLI_IO, "out of memory for layers");
-    for (int64_t i = 0; i < j->count; i++) {
-        sensitivity_layer *l = order[i] = &j->layers[i];
-        const double saved = l->cost[0] - l->cost[1];
-        l->price = saved > 0 ? l->error[j->two_four] / saved : HUGE_VAL;
-        whole[0] += l->bytes[0];
-        whole[1] += l->cost[0];
-        least += saved > 0 ? l->cost[1] : l->cost[0];
-    }
-    qsort(order, (size_t)j->count, sizeof *order, by_price);
-    take(j, order, whole);
-    if (j->by_score) code = fit_score(j, order, whole);
-    free(order);
+    const size_t most = (size_t)j->count * (size_t)j->pattern_count + 1;
+    step *steps = malloc(most * sizeof *steps);
+    if (!steps) return cli_fail(j->cli, CLI_IO, "out of memory for layers");
+    int64_t count = 0;
+    for (int64_t i = 0; i < j->count; i++)
+        for (int from = DENSE; next_step(&steps[count], j, &j->layers[i], from); count++)
+            from = steps[count].to;
+    qsort(steps, (size_t)count, sizeof *steps, by_price);
+    take(j, steps, count);
+    if (j->by_score) code = fit_score(j, steps, count);
+    free(steps);
     if (code != CLI_OK) return code;
-    return j->cost <= j->share || j->share == 0 ? CLI_OK : too_small(j, least / whole[1]);
+    return j->cost <= j->share || j->share == 0 ? CLI_OK : too_small(j);
 }

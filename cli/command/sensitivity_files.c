@@ -28,37 +28,43 @@ static void option(FILE *file, const char *name, const char *value)
     fputc('\n', file);
 }
 
+/* A stage of prune for the layers of a pattern. */
+static int write_stage(FILE *file, const sensitivity_job *j, int pattern)
+{
+    const struct sensitivity_options *o = j->options;
+    char names[NAMES_BYTES], name[NAMES_BYTES];
+    const int code = sensitivity_names(names, j, pattern);
+    if (code != CLI_OK) return code;
+    fprintf(file, "- prune:\n");
+    option(file, "pattern", j->list[pattern]);
+    option(file, "method", o->method);
+    option(file, "calibration", o->passages.path);
+    if (o->passages.ids) fprintf(file, "    ids: true\n");
+    fprintf(file, "    samples: %lld\n", (long long)o->passages.samples);
+    if (o->passages.max_tokens)
+        fprintf(file, "    max-tokens: %lld\n", (long long)o->passages.max_tokens);
+    option(file, "refine", o->refine);
+    if (*names) fprintf(file, "    include:\n");
+    for (const char *next = names; cli_list_next(name, sizeof name, &next);) {
+        fprintf(file, "    - ");
+        quoted(file, name);
+        fputc('\n', file);
+    }
+    fprintf(file, "    packed: true\n");
+    return CLI_OK;
+}
+
 int sensitivity_write_recipe(const sensitivity_job *j)
 {
     const struct sensitivity_options *o = j->options;
     cli_output output;
-    const char *head = "    exclude:\n";
-    const int code = cli_output_open(j->cli, &output, o->recipe);
+    int code = cli_output_open(j->cli, &output, o->recipe);
     if (code != CLI_OK) return code;
-    fprintf(output.file, "# %s: mean output error %.4f\nstages:\n- prune:\n", o->budget, j->error);
-    option(output.file, "method", o->method);
-    option(output.file, "calibration", o->passages.path);
-    if (o->passages.ids) fprintf(output.file, "    ids: true\n");
-    fprintf(output.file, "    samples: %lld\n", (long long)o->passages.samples);
-    if (o->passages.max_tokens)
-        fprintf(output.file, "    max-tokens: %lld\n", (long long)o->passages.max_tokens);
-    option(output.file, "refine", o->refine);
-    option(output.file, "include", o->include);
-    if (o->exclude) {
-        fprintf(output.file, "%s    - ", head);
-        quoted(output.file, o->exclude);
-        fputc('\n', output.file);
-        head = "";
-    }
-    for (int64_t i = 0; i < j->count; i++) {
-        if (j->layers[i].two_four) continue;
-        fprintf(output.file, "%s    - ", head);
-        quoted(output.file, j->layers[i].name);
-        fputc('\n', output.file);
-        head = "";
-    }
-    fprintf(output.file, "    packed: true\n");
-    return cli_output_commit(j->cli, &output);
+    fprintf(output.file, "# %s: mean output error %.4f\nstages:\n", o->budget, j->error);
+    for (int i = 0; i < j->pattern_count && code == CLI_OK; i++)
+        if (sensitivity_chosen(j, i)) code = write_stage(output.file, j, i);
+    const int done = cli_output_commit(j->cli, &output);
+    return code == CLI_OK ? done : code;
 }
 
 /* ---- the page -------------------------------------------------------------------------------- */
@@ -119,9 +125,7 @@ int sensitivity_write_page(const sensitivity_job *j)
         for (int k = 0; k < j->pattern_count; k++)
             write_cell(file, j->layers[i].error[k], most);
         fprintf(file, "<td>%s</td></tr>\n",
-                !j->options->budget     ? ""
-                : j->layers[i].two_four ? "2:4"
-                                        : "dense");
+                j->options->budget ? sensitivity_choice(j, &j->layers[i]) : "");
     }
     fprintf(file, "<tr><td>mean</td>");
     for (int k = 0; k < j->pattern_count; k++)

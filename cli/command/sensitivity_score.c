@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Measures the score of a model some of whose layers are 2:4, by the program's own prune and
+/* Measures the score of a model some of whose layers are pruned, by the program's own prune and
    eval. */
 #include <string.h>
 
@@ -54,24 +54,19 @@ static int evaluate(sensitivity_job *j, const char *model, double *score)
     return CLI_OK;
 }
 
-/* Writes the model with the layers that are 2:4 so far. */
-static int make(sensitivity_job *j, const char *path)
+/* Prunes the layers of a pattern; those before it are in `from` already. */
+static int make(sensitivity_job *j, const char *from, const char *to, int pattern)
 {
     const struct sensitivity_options *o = j->options;
     stage_words words = {.count = 0};
-    char exclude[12288] = "";
-    size_t used = 0;
+    char names[NAMES_BYTES];
     json_t *found;
-    if (o->exclude) used = (size_t)snprintf(exclude, sizeof exclude, "%s", o->exclude);
-    for (int64_t i = 0; i < j->count && used < sizeof exclude; i++)
-        if (!j->layers[i].two_four)
-            used += (size_t)snprintf(exclude + used, sizeof exclude - used, "%s%s", used ? "," : "",
-                                     j->layers[i].name);
-    if (used >= sizeof exclude)
-        return cli_fail(j->cli, CLI_USAGE, "the names of layers together are too long");
+    int code = sensitivity_names(names, j, pattern);
+    if (code != CLI_OK) return code;
     begin(&words, j, "prune");
-    stage_add(&words, "%s", j->cli->operands[0]);
-    stage_add(&words, "%s", path);
+    stage_add(&words, "%s", from);
+    stage_add(&words, "%s", to);
+    add(&words, "pattern", j->list[pattern]);
     add(&words, "method", o->method);
     add(&words, "refine", o->refine);
     add(&words, "calibration", o->passages.path);
@@ -79,26 +74,26 @@ static int make(sensitivity_job *j, const char *path)
     if (o->passages.max_tokens)
         stage_add(&words, "--max-tokens=%lld", (long long)o->passages.max_tokens);
     if (o->passages.ids) stage_add(&words, "--ids");
-    add(&words, "include", o->include);
-    if (*exclude) add(&words, "exclude", exclude);
-    const int code = stage_child(j->cli, &found, &words);
+    if (*names) add(&words, "include", names);
+    code = stage_child(j->cli, &found, &words);
     if (code == CLI_OK) json_decref(found);
     return code;
 }
 
 int sensitivity_score(sensitivity_job *j, double *score)
 {
-    char path[4200];
+    char from[4200], to[4200];
     s24_temporary *folder = NULL;
-    int64_t taken = 0;
-    for (int64_t i = 0; i < j->count; i++)
-        taken += j->layers[i].two_four;
-    if (!taken) return evaluate(j, j->cli->operands[0], score);
     int code = cli_temporary_create(j->cli, &folder);
     if (code != CLI_OK) return code;
-    snprintf(path, sizeof path, "%s/model", s24_temporary_path(folder));
-    code = make(j, path);
-    if (code == CLI_OK) code = evaluate(j, path, score);
+    snprintf(from, sizeof from, "%s", j->cli->operands[0]);
+    for (int i = 0; i < j->pattern_count && code == CLI_OK; i++) {
+        if (!sensitivity_chosen(j, i)) continue;
+        snprintf(to, sizeof to, "%s/%d", s24_temporary_path(folder), i);
+        code = make(j, from, to, i);
+        memcpy(from, to, sizeof from);
+    }
+    if (code == CLI_OK) code = evaluate(j, from, score);
     s24_temporary_destroy(folder);
     return code;
 }

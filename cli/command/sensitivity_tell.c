@@ -6,12 +6,15 @@
 
 #include "sensitivity.h"
 
-static json_t *names_json(const sensitivity_job *j, int two_four)
+/* The layers in a pattern M−2:M; with 0, those that stay dense; −1: of any M but 4. */
+static json_t *names_json(const sensitivity_job *j, int wanted)
 {
     json_t *names = json_array();
-    for (int64_t i = 0; i < j->count; i++)
-        if (j->layers[i].two_four == two_four)
+    for (int64_t i = 0; i < j->count; i++) {
+        const int chosen = j->layers[i].chosen, lift = chosen == DENSE ? 0 : j->lifts[chosen];
+        if (lift == wanted || (wanted < 0 && lift > 4))
             json_array_append_new(names, json_string(j->layers[i].name));
+    }
     return names;
 }
 
@@ -25,7 +28,8 @@ static json_t *proposal_json(const sensitivity_job *j)
     json_object_set_new(object, "score", j->by_score ? cli_real(fabs(j->score)) : json_null());
     json_object_set_new(object, "dense_score",
                         j->by_score ? cli_real(fabs(j->dense_score)) : json_null());
-    json_object_set_new(object, "two_four", names_json(j, 1));
+    json_object_set_new(object, "two_four", names_json(j, 4));
+    json_object_set_new(object, "lifted", names_json(j, -1));
     json_object_set_new(object, "dense", names_json(j, 0));
     return object;
 }
@@ -46,6 +50,8 @@ static json_t *layer_json(const void *user, int64_t index)
         json_array_append_new(patterns, pattern);
     }
     json_object_set_new(object, "patterns", patterns);
+    json_object_set_new(object, "proposed",
+                        j->options->budget ? json_string(sensitivity_choice(j, l)) : json_null());
     return object;
 }
 
@@ -61,35 +67,59 @@ static void print_row(const sensitivity_job *j, const char *name, const sensitiv
         else
             snprintf(cells + at, sizeof cells - at, "%9.4f", error);
     }
-    cli_print(j->cli, "%s  %s%s", cells, name, layer && layer->two_four ? "  2:4" : "");
+    const int taken = layer && layer->chosen != DENSE;
+    cli_print(j->cli, "%s  %s%s%s", cells, name, taken ? "  " : "",
+              taken ? sensitivity_choice(j, layer) : "");
 }
 
-static void print_proposal(const sensitivity_job *j)
+/* A line of prune for each pattern, each beginning with what the one before it wrote. */
+static int print_lines(const sensitivity_job *j)
 {
-    int64_t taken = 0;
-    if (!j->options->budget) return;
-    for (int64_t i = 0; i < j->count; i++)
-        taken += j->layers[i].two_four;
-    cli_print(j->cli,
-              "--budget %s: %lld of %lld layers 2:4, %.3f of their bytes, mean output error %.4f",
-              j->options->budget, (long long)taken, (long long)j->count, j->bytes, j->error);
+    char names[NAMES_BYTES];
+    int64_t left = j->count - sensitivity_chosen(j, DENSE);
+    for (int i = 0, line = 0; i < j->pattern_count && left; i++) {
+        if (!sensitivity_chosen(j, i)) continue;
+        const int code = sensitivity_names(names, j, i);
+        if (code != CLI_OK) return code;
+        left -= sensitivity_chosen(j, i);
+        printf("sparse24 prune ");
+        if (line++)
+            printf("OUT%d", line - 1);
+        else
+            printf("%s", j->cli->operands[0]);
+        printf(left ? " OUT%d" : " OUT", line);
+        printf(" --packed --pattern %s --method %s --calibration %s", j->list[i],
+               j->options->method, j->options->passages.path);
+        if (j->options->refine) printf(" --refine %s", j->options->refine);
+        if (*names) {
+            printf(" --include '");
+            cli_escaped(stdout, names, strlen(names));
+            printf("'");
+        }
+        printf("\n");
+    }
+    return CLI_OK;
+}
+
+static int print_proposal(const sensitivity_job *j)
+{
+    char shares[MOST_PATTERNS * (PATTERN_BYTES + 40)] = "";
+    if (!j->options->budget) return CLI_OK;
+    for (int i = 0; i < j->pattern_count; i++) {
+        const size_t at = strlen(shares);
+        if (sensitivity_chosen(j, i))
+            snprintf(shares + at, sizeof shares - at, "%lld of %lld layers %s, ",
+                     (long long)sensitivity_chosen(j, i), (long long)j->count, j->list[i]);
+    }
+    cli_print(j->cli, "--budget %s: %s%.3f of their bytes, mean output error %.4f",
+              j->options->budget, *shares ? shares : "every layer dense, ", j->bytes, j->error);
     if (j->by_speed)
-        cli_print(j->cli, "predicted: the layers run %.2f times as fast on %lld tokens",
+        cli_print(j->cli, "predicted: the model runs %.2f times as fast on %lld tokens",
                   1 / j->cost, (long long)j->options->tokens);
     if (j->by_score)
         cli_print(j->cli, "measured: %s score %.2f, dense %.2f", j->options->task, fabs(j->score),
                   fabs(j->dense_score));
-    const char *comma = "";
-    if (!taken) return;
-    printf("sparse24 prune %s OUT --method %s --calibration %s", j->cli->operands[0],
-           j->options->method, j->options->passages.path);
-    for (int64_t i = 0; i < j->count; i++) {
-        if (j->layers[i].two_four) continue;
-        printf("%s", *comma ? comma : " --exclude '");
-        cli_escaped(stdout, j->layers[i].name, strlen(j->layers[i].name));
-        comma = ",";
-    }
-    printf("%s\n", *comma ? "'" : "");
+    return print_lines(j);
 }
 
 int sensitivity_tell(const sensitivity_job *j)
@@ -111,6 +141,5 @@ int sensitivity_tell(const sensitivity_job *j)
     for (int64_t i = 0; i < j->count; i++)
         print_row(j, j->layers[i].name, &j->layers[i]);
     print_row(j, "mean", NULL);
-    print_proposal(j);
-    return CLI_OK;
+    return print_proposal(j);
 }

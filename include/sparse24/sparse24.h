@@ -476,10 +476,10 @@ S24_API int64_t s24_pattern_group(const char *pattern);
    sides[1] columns that go together, and 1; of any other pattern 0. */
 S24_API int s24_pattern_block(int64_t sides[2], const char *pattern, int64_t n, int64_t k);
 
-/* The refinements of this build, by index, in the order they run; the last name is "all"; NULL
-   past the end. "swaps": choose the two of each group once more, with their best values, until no
-   group is better chosen otherwise; "least-squares": what stays at its common optimum. Neither
-   makes the dampened output error larger. */
+/* The refinements of this build, by index, in the order they run; the last name is "all", what the
+   pattern takes; NULL past the end. "swaps", of 2:4: choose the two of each group once more,
+   with their best values, until no group is better chosen otherwise; "least-squares": what stays at
+   its common optimum. Neither makes the dampened output error larger. */
 S24_API const char *s24_refinement_name(int index);
 
 typedef struct s24_prune_report {

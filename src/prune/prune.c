@@ -94,8 +94,7 @@ static s24_status read_criterion(s24_ctx *ctx, settings *s)
             !(s->criterion->needs & S24I_NEEDS_GRADIENTS) || (g && g->mean && g->size && g->square),
             S24_ERROR_ARGUMENT, "the criterion \"%s\" needs gradients of the weight",
             s->criterion->name);
-    TRY(s24i_refinements_read(ctx, &s->refinements, o->refine));
-    return s24i_refinements_check(ctx, s->refinements, two_four);
+    return s24i_refinements_read(ctx, &s->refinements, o->refine, two_four);
 }
 
 static s24_status read_options(s24_ctx *ctx, settings *s, const s24_prune_opts *opts)

@@ -171,10 +171,9 @@ typedef struct s24i_refinement {
 } s24i_refinement;
 s24_status s24i_refine_swaps(s24_ctx *ctx, s24i_refit *refit);
 s24_status s24i_refine_least_squares(s24_ctx *ctx, s24i_refit *refit);
-/* The bits of the refinements that `names` has, separated by commas; NULL: none. */
-s24_status s24i_refinements_read(s24_ctx *ctx, unsigned *chosen, const char *names);
-/* Those that are of 2:4 alone are refused of other patterns. */
-s24_status s24i_refinements_check(s24_ctx *ctx, unsigned chosen, int two_four);
+/* The bits of the refinements that `names` has, separated by commas; NULL: none. Those that are of
+   2:4 alone are refused of other patterns, where "all" goes without them. */
+s24_status s24i_refinements_read(s24_ctx *ctx, unsigned *chosen, const char *names, int two_four);
 /* Runs job->refinements on job->w, whose target is `before` [n, k]. */
 s24_status s24i_prune_refine(s24_ctx *ctx, const s24i_prune_job *job, const float *before);
 

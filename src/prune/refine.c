@@ -20,7 +20,16 @@ const char *s24_refinement_name(int index)
     return index >= 0 && index < REFINEMENTS ? refinements[index].name : NULL;
 }
 
-s24_status s24i_refinements_read(s24_ctx *ctx, unsigned *chosen, const char *names)
+/* Those that the pattern takes. */
+static unsigned all_refinements(int two_four)
+{
+    unsigned all = 0;
+    for (int i = 0; i < REFINEMENTS; i++)
+        all |= (unsigned)(two_four || !refinements[i].two_four) << i;
+    return all;
+}
+
+s24_status s24i_refinements_read(s24_ctx *ctx, unsigned *chosen, const char *names, int two_four)
 {
     *chosen = 0;
     for (const char *name = names; name && *name;) {
@@ -33,18 +42,12 @@ s24_status s24i_refinements_read(s24_ctx *ctx, unsigned *chosen, const char *nam
                 "no refinement is named \"%.*s\"; expected some of s24_refinement_name(), "
                 "separated by commas",
                 (int)length, name);
-        *chosen |= found == REFINEMENTS ? (1u << REFINEMENTS) - 1 : 1u << found;
+        REQUIRE(ctx, found == REFINEMENTS || two_four || !refinements[found].two_four,
+                S24_ERROR_UNSUPPORTED, "the refinement \"%.*s\" is of the pattern 2:4 alone",
+                (int)length, name);
+        *chosen |= found == REFINEMENTS ? all_refinements(two_four) : 1u << found;
         name += length + (name[length] == ',');
     }
-    return S24_OK;
-}
-
-s24_status s24i_refinements_check(s24_ctx *ctx, unsigned chosen, int two_four)
-{
-    for (int i = 0; i < REFINEMENTS; i++)
-        REQUIRE(ctx, two_four || !refinements[i].two_four || !(chosen >> i & 1u),
-                S24_ERROR_UNSUPPORTED, "the refinement \"%s\" is of the pattern 2:4 alone",
-                refinements[i].name);
     return S24_OK;
 }
 

@@ -20,6 +20,12 @@ class Sensitivity(Scratch):
     def measured(self, *more):
         return self.json("sensitivity", "model", "--calibration", "texts", *more)
 
+    def holds(self, model, proposal):
+        tensors = self.json("info", model)["tensors"]
+        self.assertEqual({t["name"] for t in tensors if t["packed"]}, set(proposal["two_four"]))
+        self.assertEqual({t["name"] for t in tensors if t.get("format") == "6:8"},
+                         set(proposal["lifted"]))
+
     def test_each_pattern_of_each_layer_on_the_dense_inputs(self):
         before = listing(self.folder)
         found = self.measured("--method", "magnitude", "--patterns", "2:4,3:8,unstructured:0.25")
@@ -49,7 +55,7 @@ class Sensitivity(Scratch):
         self.assertRegex(shown, r"(?m)^ +0\.\d{4} +-  mean$")
 
     def test_a_budget_of_bytes_takes_the_layers_that_lose_least_for_each_byte(self):
-        plan = self.measured("--budget", "bytes=0.8")
+        plan = self.measured("--patterns", "2:4", "--budget", "bytes=0.8")
         proposal = plan["proposal"]
         self.assertLessEqual(proposal["bytes"], 0.8)
         self.assertEqual(len(proposal["two_four"]) + len(proposal["dense"]), LAYERS)
@@ -58,35 +64,71 @@ class Sensitivity(Scratch):
         self.assertLessEqual(max(price[name] for name in proposal["two_four"]),
                              min(price[name] for name in proposal["dense"]))
         all_of_them = self.measured("--budget", "bytes=0.54")["proposal"]
-        self.assertEqual(all_of_them["dense"], [])
+        self.assertEqual((all_of_them["lifted"], all_of_them["dense"]), ([], []))
+
+    def test_a_budget_takes_6_to_8_where_2_to_4_costs_more_for_each_byte(self):
+        mixed = self.measured("--budget", "bytes=0.8")
+        proposal, alone = mixed["proposal"], self.measured("--patterns", "2:4", "--budget",
+                                                           "bytes=0.8")["proposal"]
+        self.assertLessEqual(proposal["bytes"], 0.8)
+        self.assertTrue(proposal["lifted"])
+        self.assertLess(proposal["output_error"], alone["output_error"])
+        names = {kind: proposal[key] for kind, key in
+                 (("2:4", "two_four"), ("6:8", "lifted"), ("dense", "dense"))}
+        for kind, of_kind in names.items():
+            self.assertEqual([layer["name"] for layer in mixed["layers"]
+                              if layer["proposed"] == kind], of_kind)
+        # 6:8 as packed: 12 of 16 columns, half of them values of 4 bytes, a byte for 8 columns.
+        size = {"2:4": (2 + 1 / 8) / 4, "6:8": 1.5 * (2 + 1 / 8) / 4, "dense": 1}
+        cells = {layer["name"]: layer["rows"] * layer["cols"] for layer in mixed["layers"]}
+        self.assertAlmostEqual(
+            sum(size[kind] * cells[name] for kind in names for name in names[kind]),
+            proposal["bytes"] * sum(cells.values()), delta=1)
+
+    def test_all_refinements_are_those_that_a_pattern_takes(self):
+        found = self.measured("--refine", "all", "--include", "*.layer.0.*")
+        plain = self.measured("--include", "*.layer.0.*")
+        for better, layer in zip(found["layers"], plain["layers"]):
+            for after, before in zip(better["patterns"], layer["patterns"]):
+                self.assertLessEqual(after["output_error"], before["output_error"] * 1.01)
+        self.assertRegex(self.json("sensitivity", "model", "--calibration", "texts", "--refine",
+                                   "swaps", exit=5)["error"], r"swaps.* is of the pattern 2:4")
 
     def test_a_budget_of_error_keeps_the_mean(self):
         whole = self.measured("--budget", "error=1")["proposal"]
         self.assertEqual(whole["dense"], [])
-        part = self.measured("--budget", f"error={whole['output_error'] / 3}")["proposal"]
+        part = self.measured("--patterns", "2:4", "--budget",
+                             f"error={whole['output_error'] / 3}")["proposal"]
         self.assertTrue(0 < part["output_error"] <= whole["output_error"] / 3)
         self.assertTrue(part["dense"] and part["two_four"])
 
-    def test_the_proposal_is_a_line_that_runs(self):
+    def test_the_proposal_is_lines_that_run(self):
         shown = self.good("sensitivity", "model", "--calibration", "texts", "--budget",
                           "bytes=0.8").stdout.splitlines()
-        self.assertRegex(shown[-2], r"^--budget bytes=0\.8: \d+ of 12 layers 2:4, 0\.\d+ of")
-        words = shlex.split(shown[-1])
-        self.assertEqual(words[:2], ["sparse24", "prune"])
+        self.assertRegex(shown[-3], r"^--budget bytes=0\.8: \d+ of 12 layers 2:4, "
+                                    r"\d+ of 12 layers 6:8, 0\.\d+ of")
         proposal = self.measured("--budget", "bytes=0.8")["proposal"]
-        found = self.json(*["out" if word == "OUT" else word for word in words[1:]])
-        self.assertEqual([layer["name"] for layer in found["layers"]],
-                         [name for name in proposal["two_four"]])
+        for line, names in zip(shown[-2:], (proposal["two_four"], proposal["lifted"])):
+            words = shlex.split(line)
+            self.assertEqual(words[:2], ["sparse24", "prune"])
+            found = self.json(*words[1:])
+            self.assertEqual([layer["name"] for layer in found["layers"]], names)
+        self.holds("OUT", proposal)
+        # All layers in one pattern need no names.
+        shown = self.good("sensitivity", "model", "--calibration", "texts", "--budget",
+                          "bytes=0.54").stdout.splitlines()
+        self.assertNotIn("--include", shown[-1])
 
     def test_the_proposal_is_a_recipe_that_runs(self):
         found = self.measured("--budget", "bytes=0.8", "--exclude", "*layer.1.output*", "--recipe",
                               "r.yaml", "--report", "r.html")
         self.good("run", "r.yaml", "model", "out")
-        packed = {t["name"] for t in self.json("info", "out/model")["tensors"] if t["packed"]}
-        self.assertEqual(packed, set(found["proposal"]["two_four"]))
+        proposal = found["proposal"]
+        self.holds("out/model", proposal)
         page = (self.folder / "r.html").read_text(encoding="utf-8")
         self.assertEqual(page.count("<tr>"), LAYERS + 1)  # one less, a head and the mean
-        self.assertEqual(page.count("<td>2:4</td>"), len(packed))
+        self.assertEqual(page.count("<td>2:4</td>"), len(proposal["two_four"]))
+        self.assertEqual(page.count("<td>6:8</td>"), len(proposal["lifted"]))
         done = self.json("sensitivity", "model", "--calibration", "texts", "--budget", "error=1",
                          "--recipe", "r.yaml", exit=3)
         self.assertIn("r.yaml exists; --force replaces it", done["error"])
@@ -100,7 +142,7 @@ class Sensitivity(Scratch):
              2, r"--budget: 'fast=2' is not bytes=SHARE, error=MEAN, speed=X or score=-X"),
             ("a budget without 2:4", ["sensitivity", "model", "--calibration", "texts",
                                       "--patterns", "4:8", "--budget", "bytes=0.9"], 2,
-             r"--budget proposes 2:4, which is not among --patterns"),
+             r"--budget proposes 2:4, or 6:8 and its kin, none of which is among --patterns"),
             ("too small", ["sensitivity", "model", "--calibration", "texts", "--budget",
                            "bytes=0.3"], 2, r"bytes=0\.3 cannot be met.*0\.531 of their bytes"),
             ("a score of nothing", ["sensitivity", "model", "--calibration", "texts", "--budget",
@@ -137,8 +179,8 @@ class Speed(Scratch):
 
         self.craft(lambda m, k, n: dense(m, k, n) / 2, dense)
         whole = self.measured("--budget", "speed=1.9", "--tokens", "16")["proposal"]
-        self.assertEqual(whole["dense"], [])
-        part = self.measured("--budget", "speed=1.3", "--tokens", "16")
+        self.assertEqual((whole["lifted"], whole["dense"]), ([], []))
+        part = self.measured("--patterns", "2:4", "--budget", "speed=1.3", "--tokens", "16")
         proposal = part["proposal"]
         self.assertTrue(1.3 <= proposal["speed"] < 1.6 and proposal["dense"], proposal)
         price = {layer["name"]: layer["patterns"][0]["output_error"] / layer["rows"] / layer["cols"]
@@ -146,12 +188,24 @@ class Speed(Scratch):
         self.assertLessEqual(max(price[name] for name in proposal["two_four"]),
                              min(price[name] for name in proposal["dense"]))
         done = self.measured("--budget", "speed=3", "--tokens", "16", exit=2)
-        self.assertRegex(done["error"], r"speed=3 cannot be met: .* run 2\.00 times as fast")
+        self.assertRegex(done["error"], r"speed=3 cannot be met: .* runs 2\.00 times as fast")
+
+    def test_6_to_8_takes_the_time_of_a_2_to_4_layer_of_more_columns(self):
+        def dense(m, k, n):
+            return 2e-6 * m * k * n
+
+        self.craft(lambda m, k, n: dense(m, k, n) / 2, dense)
+        # Layers of 64 columns, of which 6:8 makes 96; kernels take whole 32.
+        lifted = ["--patterns", "6:8", "--tokens", "16", "--include", "*.layer.?.output.dense.*"]
+        whole = self.measured(*lifted, "--budget", "speed=1.3")["proposal"]
+        self.assertEqual((whole["two_four"], whole["dense"]), ([], []))
+        done = self.measured(*lifted, "--budget", "speed=1.4", exit=2)
+        self.assertRegex(done["error"], r"speed=1\.4 cannot be met: .* runs 1\.33 times as fast")
 
     def test_what_is_slower_2_to_4_stays_dense(self):
         self.craft(lambda m, k, n: 2e-6 * m * k * n, lambda m, k, n: 1e-6 * m * k * n)
         done = self.measured("--budget", "speed=1.1", exit=2)
-        self.assertRegex(done["error"], r"cannot be met: .* run 1\.00 times as fast")
+        self.assertRegex(done["error"], r"cannot be met: .* runs 1\.00 times as fast")
 
 
 class Score(Scratch):
