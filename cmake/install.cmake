@@ -5,8 +5,8 @@
 set(libraries sparse24)
 set_target_properties(sparse24 PROPERTIES EXPORT_NAME sparse24)
 install(FILES include/sparse24/sparse24.h include/sparse24/formats.h include/sparse24/integers.h
-  include/sparse24/layouts.h include/sparse24/lifted.h include/sparse24/masks.h
-  include/sparse24/notes.h
+  include/sparse24/layouts.h include/sparse24/lifted.h include/sparse24/low_rank.h
+  include/sparse24/masks.h include/sparse24/notes.h
   include/sparse24/device.h
   DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/sparse24 COMPONENT development)
 if(S24_NN)

@@ -550,6 +550,7 @@ S24_API s24_status s24_matrix_to_hopper(void *packed, s24_ctx *ctx, const s24_ma
 #include "sparse24/integers.h" /* quantised matrices */
 #include "sparse24/layouts.h"  /* weights in the kernels' orders */
 #include "sparse24/lifted.h"   /* 6:8 and its kin as 2:4 */
+#include "sparse24/low_rank.h" /* factors next to 2:4 matrices */
 #include "sparse24/masks.h"    /* masks and checks */
 #include "sparse24/notes.h"    /* what a context was told of its CPU */
 #endif

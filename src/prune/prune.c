@@ -112,14 +112,8 @@ static s24_status read_options(s24_ctx *ctx, settings *s, const s24_prune_opts *
     return S24_OK;
 }
 
-static s24_status check_stats(s24_ctx *ctx, const s24_stats *stats, const s24_dense *w,
-                              const s24i_criterion *criterion, unsigned refinements)
+s24_status s24i_stats_check(s24_ctx *ctx, const s24_stats *stats, const s24_dense *w)
 {
-    REQUIRE(ctx, stats || !(criterion->needs & S24I_NEEDS_STATS), S24_ERROR_ARGUMENT,
-            "the criterion \"%s\" needs statistics of the layer's inputs", criterion->name);
-    REQUIRE(ctx, stats || !refinements, S24_ERROR_ARGUMENT,
-            "to refine a weight needs statistics of the layer's inputs");
-    if (!stats) return S24_OK;
     REQUIRE(ctx, stats->k == w->cols, S24_ERROR_SHAPE,
             "the statistics are of inputs of width %lld; expected the weight's %lld columns",
             (long long)stats->k, (long long)w->cols);
@@ -138,8 +132,17 @@ static int has_gaps(const s24_dense *w)
     return w->ld > w->cols;
 }
 
-/* The weight as contiguous rows, every element finite. */
-static s24_status copy_weight(s24_ctx *ctx, float *copy, const s24_dense *w)
+static s24_status check_stats(s24_ctx *ctx, const s24_stats *stats, const s24_dense *w,
+                              const s24i_criterion *criterion, unsigned refinements)
+{
+    REQUIRE(ctx, stats || !(criterion->needs & S24I_NEEDS_STATS), S24_ERROR_ARGUMENT,
+            "the criterion \"%s\" needs statistics of the layer's inputs", criterion->name);
+    REQUIRE(ctx, stats || !refinements, S24_ERROR_ARGUMENT,
+            "to refine a weight needs statistics of the layer's inputs");
+    return stats ? s24i_stats_check(ctx, stats, w) : S24_OK;
+}
+
+s24_status s24i_prune_copy(s24_ctx *ctx, float *copy, const s24_dense *w)
 {
     int64_t ld = w->ld ? w->ld : w->cols;
     for (int64_t r = 0; r < w->rows; r++) {
@@ -157,7 +160,7 @@ static s24_status prune_copies(s24_prune_report *report, s24_ctx *ctx, const s24
                                const s24i_criterion *criterion, const s24i_prune_job *job)
 {
     const float *before = w->data;
-    TRY(copy_weight(ctx, job->w, w));
+    TRY(s24i_prune_copy(ctx, job->w, w));
     if (has_gaps(w)) {
         const size_t elements = (size_t)(job->n * job->k);
         before = memcpy(job->w + elements, job->w, elements * sizeof *job->w);
@@ -223,7 +226,7 @@ s24_status s24_prune_scores(double *scores, s24_ctx *ctx, const s24_dense *w,
     REQUIRE(ctx, ctx && w && scores, S24_ERROR_ARGUMENT,
             "s24_prune_scores: scores, ctx and w are required");
     TRY(begin(ctx, &known, &job, w, stats, opts));
-    s24_status status = copy_weight(ctx, job.w, w);
+    s24_status status = s24i_prune_copy(ctx, job.w, w);
     if (status == S24_OK && !job.score)
         status = s24_ctx_fail(ctx, S24_ERROR_UNSUPPORTED,
                               "the criterion \"%s\" chooses weights together and scores none",

@@ -86,6 +86,11 @@ static inline uint32_t s24i_keep_most(const double *score, int keep, int group)
     return bits;
 }
 
+/* copy [n, k] contiguous = w, every element finite. */
+s24_status s24i_prune_copy(s24_ctx *ctx, float *copy, const s24_dense *w);
+/* Are they of the weight's inputs, some, and finite? */
+s24_status s24i_stats_check(s24_ctx *ctx, const s24_stats *stats, const s24_dense *w);
+
 /* How much of `before` is left in `after`, both [n, k] contiguous; see s24_prune_report. */
 s24_status s24i_prune_measure(s24_prune_report *report, s24_ctx *ctx, const float *before,
                               const s24i_prune_job *after);
