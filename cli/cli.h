@@ -393,6 +393,8 @@ const char *cli_scheme(const s24_tensor *tensor);
 int cli_format_parse(cli_app *cli, s24_sparse_parts *as, const char *text);
 /* Gives the columns of a packed tensor's 2:4 matrix: k, or what k is lifted into. */
 int64_t cli_stored_cols(const s24_tensor *tensor);
+/* Is it stored as a 2:4 matrix of its own columns, with factors or without? */
+int cli_is_two_four(const s24_tensor *tensor);
 /* Writes the sparse format of a tensor, "bsr:64x64", or "6:8" of a lifted one; returns text, NULL:
    it is in none. */
 enum { CLI_FORMAT_BYTES = 32 };

@@ -140,6 +140,11 @@ int64_t cli_stored_cols(const s24_tensor *tensor)
     return tensor->lift ? s24_lifted_cols(tensor->shape[1], tensor->lift) : tensor->shape[1];
 }
 
+int cli_is_two_four(const s24_tensor *tensor)
+{
+    return tensor->packed == 1 || (tensor->packed == S24_PACKED_LOW_RANK && !tensor->lift);
+}
+
 const char *cli_scheme(const s24_tensor *tensor)
 {
     const char *name = NULL;

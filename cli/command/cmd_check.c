@@ -112,7 +112,7 @@ static s24_status look(finding *f, cli_app *cli, const look_how *how, const s24_
     *f = (finding){0};
     if (tensor->rank != 2 || !s24_dtype_can_be_two_four(tensor->dtype)) return S24_OK;
     if (tensor->shape[0] == 0 || tensor->shape[1] == 0) return S24_OK;
-    if (tensor->packed == 1 && !how->options->both && is_two_four(how->options)) {
+    if (cli_is_two_four(tensor) && !how->options->both && is_two_four(how->options)) {
         f->two_four = 1; /* the reader has checked every code */
         return S24_OK;
     }
@@ -208,10 +208,12 @@ static void finding_line(cli_app *cli, const s24_tensor *tensor, const finding *
     cli_print(cli, "%-3s  %s  [%lld, %lld] %s%s%s%s%s", is_good(f, o->both) ? "ok" : "no",
               tensor->name, (long long)stored.rows, (long long)stored.cols,
               s24_dtype_name(tensor->dtype),
-              tensor->packed == 1 ? " packed"
-              : format[1]         ? format
-              : tensor->bits      ? " integers"
-                                  : "",
+              tensor->packed == S24_PACKED_LOW_RANK  ? " packed with factors"
+              : tensor->packed == S24_PACKED_FACTORS ? " factors"
+              : tensor->packed == 1                  ? " packed"
+              : format[1]                            ? format
+              : tensor->bits                         ? " integers"
+                                                     : "",
               matrix, transposed ? " transposed" : "", reason);
 }
 

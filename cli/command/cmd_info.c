@@ -44,7 +44,7 @@ static json_t *tensor_json(const void *checkpoint, int64_t index)
     json_object_set_new(object, "name", json_string(tensor->name));
     json_object_set_new(object, "dtype", json_string(s24_dtype_name(tensor->dtype)));
     json_object_set_new(object, "shape", shape);
-    json_object_set_new(object, "packed", json_boolean(tensor->packed == 1));
+    json_object_set_new(object, "packed", json_boolean(cli_is_two_four(tensor)));
     const char *scheme = cli_scheme(tensor);
     json_object_set_new(object, "quantized", scheme ? json_string(scheme) : json_null());
     json_object_set_new(object, "layout",
@@ -54,6 +54,8 @@ static json_t *tensor_json(const void *checkpoint, int64_t index)
         json_object_set_new(object, "format", json_string(format));
         json_object_set_new(object, "stored", cli_real(cli_stored_share(tensor)));
     }
+    if (tensor->factors.rank)
+        json_object_set_new(object, "low_rank", json_integer(tensor->factors.rank));
     cli_transposed_json(object, tensor);
     return object;
 }
@@ -73,12 +75,16 @@ static void sparse_form(char text[FORM_BYTES / 2], const s24_tensor *tensor)
 static const char *form_of(char text[FORM_BYTES], const s24_tensor *tensor)
 {
     const char *scheme = cli_scheme(tensor);
-    char sparse[FORM_BYTES] = "";
+    char sparse[FORM_BYTES / 2] = "", ranked[FORM_BYTES / 2];
     sparse_form(sparse, tensor);
     if (scheme && tensor->sparse) snprintf(sparse + strlen(sparse), 16, " %s", scheme);
     const char *form = scheme && !tensor->sparse ? scheme
                        : tensor->layout          ? tensor->layout
                                                  : sparse;
+    if (tensor->factors.rank)
+        snprintf(ranked, sizeof ranked, "%s%srank %lld", form, *form ? " + " : "",
+                 (long long)tensor->factors.rank);
+    if (tensor->factors.rank) form = ranked;
     snprintf(text, FORM_BYTES, "%s", form);
     if (cli_tensor_is_turned(tensor))
         snprintf(text, FORM_BYTES, "%s%sas [%lld, %lld]", form, *form ? " " : "",
@@ -97,10 +103,11 @@ static void tensor_line(cli_app *cli, const s24_tensor *tensor, int width)
                                  (long long)stored_side(tensor, d));
     snprintf(shape + used, sizeof shape - used, "]");
     cli_print(cli, "%-5s %-18s %-5s %-*s %12zu  %s", s24_dtype_name(tensor->dtype), shape,
-              tensor->packed == 1 ? "2:4"
-              : tensor->sparse    ? s24_format_name(tensor->sparse->format)
-              : tensor->lift      ? cli_format(pattern, tensor)
-                                  : "dense",
+              cli_is_two_four(tensor)                ? "2:4"
+              : tensor->sparse                       ? s24_format_name(tensor->sparse->format)
+              : tensor->lift                         ? cli_format(pattern, tensor)
+              : tensor->packed == S24_PACKED_FACTORS ? "factors"
+                                                     : "dense",
               width, form_of(form, tensor), tensor->bytes, tensor->name);
 }
 
@@ -140,7 +147,7 @@ static int is_packed_shape(const s24_checkpoint *checkpoint, int64_t n, int64_t 
 {
     for (int64_t i = 0; i < s24_checkpoint_count(checkpoint); i++) {
         const s24_tensor *t = s24_checkpoint_tensor(checkpoint, i);
-        if (t->packed == 1 && t->shape[1] == k && (t->shape[0] == n || 3 * t->shape[0] == n))
+        if (cli_is_two_four(t) && t->shape[1] == k && (t->shape[0] == n || 3 * t->shape[0] == n))
             return 1;
     }
     return 0;
@@ -208,7 +215,7 @@ static int print_info(cli_app *cli, const s24_checkpoint *checkpoint)
     const char *scheme = s24_checkpoint_scheme(checkpoint);
     for (int64_t i = 0; i < sum.tensors; i++) {
         const s24_tensor *tensor = s24_checkpoint_tensor(checkpoint, i);
-        sum.packed += tensor->packed == 1;
+        sum.packed += cli_is_two_four(tensor);
         sum.parameters += elements(tensor);
         sum.bytes += (int64_t)tensor->bytes;
     }

@@ -25,7 +25,7 @@ static int lift_of(const pack_job *j, const s24_tensor *tensor)
 /* Names the layout that a tensor of floats is packed into; NULL: the canonical one. */
 static const char *layout_of(const pack_job *j, const s24_tensor *tensor)
 {
-    if (!pack_wants_layout(j) || tensor->bits || tensor->lift) return NULL;
+    if (!pack_wants_layout(j) || tensor->bits || tensor->lift || tensor->factors.rank) return NULL;
     return s24_layout_of(j->cli->ctx, tensor->dtype);
 }
 
@@ -84,6 +84,7 @@ void pack_declare(void *user, s24_tensor *tensor)
                      : lift         ? S24_PACKED_LIFTED
                                     : to == PACKED;
     tensor->lift = lift;
+    tensor->factors = (s24_factors){0};
     if (to == SPARSE) tensor->sparse = &j->sparse[index];
     tensor->dtype = stored.dtype;
     tensor->bits = by.bits;
@@ -114,6 +115,11 @@ static int check_shape(const pack_job *j, const s24_tensor *tensor)
                         scheme_of(j, tensor).name,
                         is_head(j, tensor) ? "that option out" : "it out with --exclude");
     if (!changes(j, tensor)) return CLI_OK;
+    if (j->packing && tensor->factors.rank && !j->format.format)
+        return cli_fail(j->cli, CLI_FORMAT,
+                        "tensor %s is stored with low-rank factors, which are made anew for what "
+                        "changes; unpack it first, or leave it out with --exclude",
+                        tensor->name);
     if (tensor->sparse && !j->format.format)
         return cli_fail(j->cli, CLI_FORMAT,
                         "tensor %s is stored as %s, which is neither 2:4 nor integers; unpack it "

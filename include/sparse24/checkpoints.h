@@ -21,6 +21,10 @@ extern "C" {
 #define S24_PACKED_SPARSE 3
 /* And of one such as 6:8, which is stored as the 2:4 matrix that it is lifted into. */
 #define S24_PACKED_LIFTED 4
+/* And of a 2:4 or a lifted one, of floats or integers, with low-rank factors added to it. */
+#define S24_PACKED_LOW_RANK 5
+/* And of factors alone. */
+#define S24_PACKED_FACTORS 6
 
 /*
  * One logical tensor of a checkpoint. A packed 2:4 weight (docs/format.md) appears as one tensor
@@ -30,8 +34,9 @@ extern "C" {
  * indices; one in rows, columns, blocks or coordinates is S24_PACKED_SPARSE, and `sparse` has its
  * parts, and of integers (bits 8, a scale a row) scales; one such as 6:8 is S24_PACKED_LIFTED, and
  * what is said of values, indices and groups of columns is of the lifted matrix (s24_matrix_lift).
- * All pointers live as long as the checkpoint does and are aligned for the dtype; they lead into
- * the mapped file (a tensor that the file does not align is copied).
+ * The sum of a 2:4 or lifted matrix and a product of factors is S24_PACKED_LOW_RANK, a product of
+ * factors S24_PACKED_FACTORS. All pointers live as long as the checkpoint does and are aligned for
+ * the dtype; they lead into the mapped file (a tensor that the file does not align is copied).
  */
 typedef struct s24_tensor {
     const char *name;
@@ -62,6 +67,8 @@ typedef struct s24_tensor {
     const s24_sparse_parts *sparse;
     /* Of a lifted one, which is [n, k] all the same, M of its pattern M−2 of M; else 0. */
     int lift;
+    /* Of S24_PACKED_LOW_RANK and S24_PACKED_FACTORS: left [n, rank] and right [rank, k]. */
+    s24_factors factors;
 } s24_tensor;
 
 typedef struct s24_checkpoint s24_checkpoint;
@@ -94,10 +101,11 @@ S24_API int64_t s24_checkpoint_count(const s24_checkpoint *checkpoint);
 /* Tensors in the order of their names. NULL past the end / when not found. */
 S24_API const s24_tensor *s24_checkpoint_tensor(const s24_checkpoint *checkpoint, int64_t index);
 S24_API const s24_tensor *s24_checkpoint_find(const s24_checkpoint *checkpoint, const char *name);
-/* The 2:4 matrix of a packed tensor, quantised or not, in a layout or not. Errors: ARGUMENT (it
-   is not packed, or dense, or in a sparse format), and those of s24_matrix_from_packed,
-   _from_quantized and _from_layout. Of a transposed one too it is [n, k]; s24_matrix_transpose
-   makes of it the tensor that it stands for. Of a lifted one it is the lifted matrix. */
+/* The 2:4 matrix of a packed tensor, quantised or not, in a layout or not. Errors: ARGUMENT (it is
+   not packed, or dense, or in a sparse format, or factors alone), and those of
+   s24_matrix_from_packed, _from_quantized and _from_layout. Of a transposed one too it is [n, k];
+   s24_matrix_transpose makes of it the tensor that it stands for. Of a lifted one it is the lifted
+   matrix, and of one with factors what they are added to. */
 S24_API s24_status s24_tensor_matrix(s24_matrix **out, s24_ctx *ctx, const s24_tensor *tensor);
 /* dst [n, k] = the numbers of a packed tensor, of whatever kind, in dst's dtype. Errors: those of
    the former, SHAPE, DTYPE. */
@@ -177,8 +185,9 @@ S24_API s24_status s24_writer_create(s24_writer **out, s24_ctx *ctx, const char 
 /* Only name, dtype, rank, shape, packed, bits, group, layout, transposed of a packed one, and file
    (NULL: the first file) of the tensor are used; packed is 1, or S24_PACKED_DENSE of integers, or
    S24_PACKED_SPARSE, and then `sparse` says format, block sides and how much is stored (of
-   integers bits is 8 and group all columns, a multiple of 4), or
-   S24_PACKED_LIFTED, with lift, and shape [n, k] as before it was lifted; bits
+   integers bits is 8 and group all columns, a multiple of 4), or S24_PACKED_LIFTED, with lift, and
+   shape [n, k] as before it was lifted, or S24_PACKED_LOW_RANK (with lift or 0) or
+   S24_PACKED_FACTORS, with the factors' rank and dtype; bits
    makes a packed tensor a quantised one, layout (of its dtype) one that is stored in that,
    transposed = 1 one that stands for [k, n], where shape is [n, k].
    Errors: ARGUMENT (a name that is taken, reserved or not UTF-8, an unknown file, a call after the
@@ -204,6 +213,10 @@ S24_API s24_status s24_writer_write_quantized(s24_writer *writer, const char *na
    to s24_writer_copy. Also what s24_sparse_check refuses. */
 S24_API s24_status s24_writer_write_sparse(s24_writer *writer, const char *name,
                                            const s24_sparse_parts *parts);
+/* Gives the factors of one that was declared with some, of the declared rank and dtype; what they
+   are added to is given as if there were none. Errors: as above. */
+S24_API s24_status s24_writer_write_factors(s24_writer *writer, const char *name, const void *left,
+                                            const void *right);
 /* Gives the data of a tensor that was declared as it stands in a checkpoint, packed or not. Errors:
    as above. */
 S24_API s24_status s24_writer_copy(s24_writer *writer, const s24_tensor *tensor);

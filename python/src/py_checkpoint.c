@@ -46,9 +46,13 @@ PyObject *pyf_checkpoint_tensor(PyObject *module, PyObject *args)
     s24_checkpoint *checkpoint;
     const char *name;
     if (!PyArg_ParseTuple(args, "O&s", py_checkpoint, &checkpoint, &name)) return NULL;
-    static const char *const kinds[] = {
-        "dense", "2:4", [S24_PACKED_DENSE] = "integers", [S24_PACKED_SPARSE] = "sparse",
-        [S24_PACKED_LIFTED] = "lifted"};
+    static const char *const kinds[] = {"dense",
+                                        "2:4",
+                                        [S24_PACKED_DENSE] = "integers",
+                                        [S24_PACKED_SPARSE] = "sparse",
+                                        [S24_PACKED_LIFTED] = "lifted",
+                                        [S24_PACKED_LOW_RANK] = "low-rank",
+                                        [S24_PACKED_FACTORS] = "factors"};
     const s24_tensor *t = s24_checkpoint_find(checkpoint, name);
     if (!t) Py_RETURN_NONE;
     PyObject *shape = PyTuple_New(t->rank);

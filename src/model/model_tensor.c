@@ -165,6 +165,20 @@ static s24_status check_sparse(s24_ctx *ctx, const s24_tensor *tensor)
     return S24_OK;
 }
 
+static s24_status check_factors(s24_ctx *ctx, const s24_tensor *tensor)
+{
+    const s24_factors *f = &tensor->factors;
+    s24_tensor part = {.name = tensor->name, .file = tensor->file, .dtype = f->dtype, .rank = 2};
+    part.data = f->left;
+    part.shape[0] = tensor->shape[0];
+    part.shape[1] = f->rank;
+    TRY(s24i_tensor_check_finite(ctx, &part));
+    part.data = f->right;
+    part.shape[0] = f->rank;
+    part.shape[1] = tensor->shape[1];
+    return s24i_tensor_check_finite(ctx, &part);
+}
+
 /* NaN and Inf would go through every product and come out as vectors. Of a packed tensor the stored
    values are looked at; two of them are a group. */
 s24_status s24i_tensor_check_finite(s24_ctx *ctx, const s24_tensor *tensor)
@@ -175,6 +189,8 @@ s24_status s24i_tensor_check_finite(s24_ctx *ctx, const s24_tensor *tensor)
               .dtype = tensor->dtype,
               .count = row};
     float bad;
+    if (tensor->factors.rank) TRY(check_factors(ctx, tensor));
+    if (tensor->packed == S24_PACKED_FACTORS) return S24_OK;
     if (tensor->bits) return S24_OK; /* integers, whose scales the reader has checked */
     if (tensor->layout) return check_stream(ctx, tensor);
     if (tensor->packed == S24_PACKED_SPARSE) return check_sparse(ctx, tensor);

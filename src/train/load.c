@@ -278,11 +278,15 @@ static s24_status take(void *user, const s24i_wanted *w, const s24_tensor *tenso
         REQUIRE(k->ctx, !tensor || !tensor->scales || !t->opts.train, S24_ERROR_UNSUPPORTED,
                 "%s: tensor '%s' is quantised; floats are trained and quantised afterwards",
                 tensor->file, tensor->name);
-        REQUIRE(k->ctx, !tensor || !(tensor->sparse || tensor->lift) || !t->opts.train,
+        REQUIRE(k->ctx,
+                !tensor || !(tensor->sparse || tensor->lift || tensor->factors.rank) ||
+                    !t->opts.train,
                 S24_ERROR_UNSUPPORTED,
                 "%s: tensor '%s' is stored as %s; 'sparse24 unpack' writes what can be trained",
                 tensor->file, tensor->name,
-                tensor->lift ? "a lifted matrix" : s24_format_name(tensor->sparse->format));
+                tensor->factors.rank ? "low-rank factors"
+                : tensor->lift       ? "a lifted matrix"
+                                     : s24_format_name(tensor->sparse->format));
         REQUIRE(k->ctx, !tensor || !tensor->packed || w->role == S24I_ROLE_LAYER || !t->opts.train,
                 S24_ERROR_UNSUPPORTED,
                 "%s: tensor '%s' is packed, but a head that is trained does not stay 2:4; unpack "

@@ -16,6 +16,7 @@
 
 #include "io/checkpoint/config.h"
 #include "io/checkpoint/foreign.h"
+#include "io/checkpoint/packed.h"
 #include "io/torch/torch.h"
 
 /* Of a packed tensor's parts the indices are bytes, and of a quantised one's the values too: only
@@ -34,7 +35,7 @@ static size_t data_bytes(const s24_tensor *tensor)
     if (tensor->bits)
         return (size_t)tensor->shape[0] * (size_t)((k + tensor->group - 1) / tensor->group) *
                sizeof *tensor->scales;
-    return tensor->bytes - (size_t)(tensor->shape[0] * codes);
+    return tensor->bytes - (size_t)(tensor->shape[0] * codes) - s24i_factors_bytes(tensor);
 }
 
 enum { LINE = 64 };
@@ -346,7 +347,7 @@ void s24i_checkpoint_forget(const s24_checkpoint *checkpoint, const s24_tensor *
     const size_t scales = tensor->bits ? data_bytes(tensor) : 0;
     forget(checkpoint, tensor->data, tensor->bytes);
     forget(checkpoint, tensor->stream, tensor->bytes);
-    forget(checkpoint, tensor->values, tensor->bytes - codes - scales);
+    forget(checkpoint, tensor->values, tensor->bytes - codes - scales - s24i_factors_bytes(tensor));
     forget(checkpoint, tensor->indices, codes);
 }
 

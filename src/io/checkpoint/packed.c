@@ -13,14 +13,13 @@
 /* The description of every packed matrix, or *out = NULL when the file has none. From version 2 on
    there may be quantised ones, from version 3 on ones in a layout, from version 4 on transposed
    ones, from version 5 on dense ones of integers, from version 6 on ones in sparse formats, from
-   version 7 on lifted ones, from version 8 on integers in sparse formats. */
+   version 7 on lifted ones, from version 8 on factors and integers in sparse formats. */
 static s24_status read_description(s24i_json **out, int *number, const s24i_header *header,
                                    s24_ctx *ctx, const char *path)
 {
-    static const char *const versions[] = {S24I_PACKED_VERSION, S24I_QUANTIZED_VERSION,
-                                           S24I_LAYOUT_VERSION, S24I_TRANSPOSED_VERSION,
-                                           S24I_DENSE_VERSION,  S24I_SPARSE_VERSION,
-                                           S24I_LIFTED_VERSION, S24I_SPARSE_INTEGERS_VERSION};
+    static const char *const versions[] = {
+        S24I_PACKED_VERSION, S24I_QUANTIZED_VERSION, S24I_LAYOUT_VERSION, S24I_TRANSPOSED_VERSION,
+        S24I_DENSE_VERSION,  S24I_SPARSE_VERSION,    S24I_LIFTED_VERSION, S24I_FACTORS_VERSION};
     enum { VERSIONS = sizeof versions / sizeof *versions };
     const char *version = s24i_json_string(s24i_json_get(header->metadata, S24I_VERSION_KEY));
     const char *packed = s24i_json_string(s24i_json_get(header->metadata, S24I_PACKED_KEY));
@@ -106,6 +105,7 @@ static size_t read_words(s24i_described *matrix, const s24i_json *shape, int ver
         matrix->transposed = 1;
         count--;
     }
+    if (version > 7) count = s24i_read_factors(matrix, shape, count);
     last = count ? s24i_json_string(s24i_json_at(shape, count - 1)) : NULL;
     if (version > 4 && count == 5 && last && !strcmp(last, S24I_DENSE)) {
         matrix->dense = 1;
@@ -138,8 +138,8 @@ static s24_status read_members(size_t *count, s24i_described *matrix, const s24i
         "bsr with two integers, with or without \"" S24I_TRANSPOSED "\" after them",
         ", or these and bits and group, with or without \"" S24I_DENSE
         "\" or a pattern such as \"6:8\" or a format's name, or that pattern alone, or a layout's "
-        "or a format's name, bsr with two integers, with or without \"" S24I_TRANSPOSED
-        "\" after them"};
+        "or a format's name, bsr with two integers, with or without \"" S24I_LOW_RANK
+        "\" or \"" S24I_FACTORS "\" and a rank, and \"" S24I_TRANSPOSED "\", after them"};
     const size_t numbers = read_words(matrix, shape, version);
     const size_t sparse = matrix->format_at + (matrix->format == S24_FORMAT_BSR ? 3 : 1);
     int fits = numbers == 2 || (version > 1 && numbers == 4);
@@ -186,6 +186,7 @@ static s24_status read_logical_shape(s24i_described *matrix, const s24i_json *sh
     TRY(read_members(&numbers, matrix, shape, version, ctx, path));
     matrix->rows = s24i_json_integer(s24i_json_at(shape, 0));
     matrix->cols = s24i_json_integer(s24i_json_at(shape, 1));
+    if (matrix->rank) TRY(s24i_check_factors(matrix, ctx, path));
     if (matrix->format) return read_sparse(matrix, shape, ctx, path);
     REQUIRE(ctx,
             matrix->rows >= 1 && matrix->cols >= 4 && matrix->cols % 4 == 0 &&
@@ -321,7 +322,7 @@ static s24_status join_parts(s24i_header *header, s24_ctx *ctx, const char *path
     values->values = values->data;
     values->data = NULL;
     values->shape[1] = matrix->cols;
-    return S24_OK;
+    return matrix->rank ? s24i_add_factors(values, header, ctx, path, matrix, name) : S24_OK;
 }
 
 static s24_status join_all(s24i_header *header, s24_ctx *ctx, const char *path,
@@ -344,14 +345,22 @@ static s24_status join_all(s24i_header *header, s24_ctx *ctx, const char *path,
     while ((shape = s24i_json_next(&walk, &key)) != NULL) {
         s24i_described matrix = {.name = key};
         TRY_DONE(read_logical_shape(&matrix, shape, version, ctx, path));
-        TRY_DONE((matrix.format   ? s24i_join_sparse
-                  : matrix.layout ? join_stream
-                                  : join_parts)(header, ctx, path, &matrix, name));
+        TRY_DONE((matrix.format       ? s24i_join_sparse
+                  : matrix.layout     ? join_stream
+                  : matrix.is_factors ? s24i_join_factors
+                                      : join_parts)(header, ctx, path, &matrix, name));
         TRY_DONE(s24_ctx_progress(ctx, "opening", (int64_t)++done, (int64_t)count));
     }
 done:
     s24_ctx_free(ctx, name);
     return status;
+}
+
+/* What follows the name in that of a packed tensor's first part. */
+static const char *first_suffix(const s24_tensor *tensor)
+{
+    if (tensor->packed == S24_PACKED_FACTORS) return S24I_LEFT_SUFFIX;
+    return tensor->layout ? S24I_STREAM_SUFFIX : S24I_VALUES_SUFFIX;
 }
 
 s24_status s24i_header_fold_packed(s24i_header *header, s24_ctx *ctx, const char *path)
@@ -372,7 +381,8 @@ s24_status s24i_header_fold_packed(s24i_header *header, s24_ctx *ctx, const char
                       s24i_ends_with(tensor->name, S24I_INDICES_SUFFIX) ||
                       (version > 1 && s24i_ends_with(tensor->name, S24I_SCALES_SUFFIX)) ||
                       (version > 2 && s24i_ends_with(tensor->name, S24I_STREAM_SUFFIX)) ||
-                      (version > 5 && s24i_is_sparse_part(tensor->name))),
+                      (version > 5 && s24i_is_sparse_part(tensor->name)) ||
+                      (version > 7 && s24i_is_factors_part(tensor->name))),
                 S24_ERROR_FORMAT,
                 "%s: tensor \"%s\" is part of a packed tensor that \"%s\" in the metadata does not "
                 "describe",
@@ -380,87 +390,10 @@ s24_status s24i_header_fold_packed(s24i_header *header, s24_ctx *ctx, const char
         /* The names are the header's own: the stored name is cut to the logical one in place. */
         if (tensor->packed)
             header->names[tensor->name - header->names + (ptrdiff_t)strlen(tensor->name) -
-                          (ptrdiff_t)strlen(tensor->layout ? S24I_STREAM_SUFFIX
-                                                           : S24I_VALUES_SUFFIX)] = '\0';
+                          (ptrdiff_t)strlen(first_suffix(tensor))] = '\0';
         header->tensors[count++] = *tensor;
     }
     header->count = count;
     if (count > 0) qsort(header->tensors, count, sizeof *header->tensors, s24i_compare_names);
     return S24_OK;
-}
-
-s24_quantized s24i_tensor_quantized(const s24_tensor *tensor)
-{
-    return (s24_quantized){.rows = tensor->shape[0],
-                           .cols = s24i_stored_cols(tensor),
-                           .bits = tensor->bits,
-                           .group = tensor->group,
-                           .values = tensor->values,
-                           .indices = tensor->indices,
-                           .scales = tensor->scales};
-}
-
-s24_status s24_tensor_matrix(s24_matrix **out, s24_ctx *ctx, const s24_tensor *tensor)
-{
-    if (!out || !ctx) return S24_ERROR_ARGUMENT;
-    *out = NULL;
-    REQUIRE(ctx, tensor && tensor->packed, S24_ERROR_ARGUMENT, "the tensor is not packed");
-    REQUIRE(ctx, tensor->packed != S24_PACKED_DENSE, S24_ERROR_ARGUMENT,
-            "the tensor is dense, of integers; s24_tensor_to_dense makes floats of it");
-    REQUIRE(ctx, tensor->packed != S24_PACKED_SPARSE, S24_ERROR_ARGUMENT,
-            "the tensor is stored as %s; s24_sparse_from_parts makes a matrix of it",
-            s24_format_name(tensor->sparse->format));
-    if (tensor->layout) {
-        const s24_laid_out weight = {tensor->layout, tensor->shape[0], tensor->shape[1],
-                                     tensor->stream};
-        return s24_matrix_from_layout(out, ctx, &weight);
-    }
-    if (!tensor->bits)
-        return s24_matrix_from_packed(out, ctx, tensor->values, tensor->indices, tensor->dtype,
-                                      tensor->shape[0], s24i_stored_cols(tensor));
-    const s24_quantized from = s24i_tensor_quantized(tensor);
-    return s24_matrix_from_quantized(out, ctx, &from);
-}
-
-/* Of integers by way of all of them. */
-static s24_status sparse_to_dense(s24_ctx *ctx, const s24_dense *dst, const s24_tensor *tensor)
-{
-    const int64_t rows = tensor->shape[0], cols = tensor->shape[1];
-    s24_sparse *sparse;
-    void *all = NULL;
-    TRY(s24_sparse_from_parts(&sparse, ctx, tensor->sparse));
-    s24_status status = S24_OK;
-    if (!tensor->bits) {
-        status = s24_sparse_to_dense(ctx, dst, sparse);
-    } else {
-        status = s24i_alloc_elems(&all, ctx, rows * cols, 1, "integers");
-        const s24_dense integers = {all, S24_I8, rows, cols, 0};
-        const s24_quantized from = {.rows = rows,
-                                    .cols = cols,
-                                    .bits = 8,
-                                    .group = cols,
-                                    .values = all,
-                                    .scales = tensor->scales};
-        if (status == S24_OK) status = s24_sparse_to_dense(ctx, &integers, sparse);
-        if (status == S24_OK) status = s24_dense_from_quantized(ctx, dst, &from);
-    }
-    s24_sparse_destroy(sparse);
-    s24_ctx_free(ctx, all);
-    return status;
-}
-
-s24_status s24_tensor_to_dense(s24_ctx *ctx, const s24_dense *dst, const s24_tensor *tensor)
-{
-    s24_matrix *matrix;
-    if (!ctx) return S24_ERROR_ARGUMENT;
-    if (tensor && tensor->packed == S24_PACKED_DENSE) {
-        const s24_quantized from = s24i_tensor_quantized(tensor);
-        return s24_dense_from_quantized(ctx, dst, &from);
-    }
-    if (tensor && tensor->packed == S24_PACKED_SPARSE) return sparse_to_dense(ctx, dst, tensor);
-    TRY(s24_tensor_matrix(&matrix, ctx, tensor));
-    const s24_status status = tensor->lift ? s24_lifted_to_dense(ctx, dst, matrix, tensor->lift)
-                                           : s24_matrix_to_dense(ctx, dst, matrix);
-    s24_matrix_destroy(matrix);
-    return status;
 }

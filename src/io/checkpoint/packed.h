@@ -21,6 +21,8 @@ typedef struct s24i_described {
     size_t format_at;   /* which member of its description names it, after the integers */
     int64_t block_rows, block_cols;
     int lift;            /* of a lifted one; else 0 */
+    int64_t rank;        /* of factors; 0: there are none */
+    int is_factors;      /* and nothing that they are added to */
     int64_t stored_cols; /* of the 2:4 matrix: cols, or those of the lifted one */
 } s24i_described;
 
@@ -39,6 +41,22 @@ s24_status s24i_join_sparse(s24i_header *header, s24_ctx *ctx, const char *path,
    FORMAT. */
 s24_status s24i_join_scales(s24_tensor *values, s24i_header *header, s24_ctx *ctx, const char *path,
                             const s24i_described *matrix, char *name);
+/* Reads what a description says of factors at its end, after `count` members. Returns how many
+   members come before. */
+size_t s24i_read_factors(s24i_described *matrix, const s24i_json *shape, size_t count);
+/* FORMAT: the rank is beyond the matrix, or factors go with another kind than 2:4 and lifted. */
+s24_status s24i_check_factors(const s24i_described *matrix, s24_ctx *ctx, const char *path);
+/* Adds the factors to a tensor that has its other parts; `name` as below. FORMAT. */
+s24_status s24i_add_factors(s24_tensor *values, s24i_header *header, s24_ctx *ctx, const char *path,
+                            const s24i_described *matrix, char *name);
+/* Makes the logical tensor of factors alone. FORMAT. */
+s24_status s24i_join_factors(s24i_header *header, s24_ctx *ctx, const char *path,
+                             const s24i_described *matrix, char *name);
+/* Is this the name of a part of factors? */
+int s24i_is_factors_part(const char *name);
+/* Bytes of both factors of a tensor; 0: it has none. */
+size_t s24i_factors_bytes(const s24_tensor *tensor);
+
 /* Is this the name of a part that only sparse ones have? */
 int s24i_is_sparse_part(const char *name);
 /* s24_sparse_check, whose sentence names file and tensor. */

@@ -22,6 +22,8 @@ enum { S24I_MAX_MEMBERS = 1 << 20 };
 #define S24I_STARTS_SUFFIX  ".s24_starts"
 #define S24I_INDEX_SUFFIX   ".s24_index"
 #define S24I_ROWS_SUFFIX    ".s24_rows"
+#define S24I_LEFT_SUFFIX    ".s24_left"
+#define S24I_RIGHT_SUFFIX   ".s24_right"
 #define S24I_VERSION_KEY    "sparse24.version"
 #define S24I_PACKED_KEY     "sparse24.packed"
 /* Hashes, first of a header's metadata: a header that has them begins with S24I_HASH_LEAD and the
@@ -35,11 +37,15 @@ enum { S24I_MAX_MEMBERS = 1 << 20 };
 #define S24I_TRANSPOSED_VERSION "4"
 #define S24I_TRANSPOSED         "transposed"
 /* Of one that has a dense matrix of integers, and how it says so. */
-#define S24I_DENSE_VERSION           "5"
-#define S24I_DENSE                   "dense"
-#define S24I_SPARSE_VERSION          "6" /* of one that has a matrix in a sparse format */
-#define S24I_LIFTED_VERSION          "7" /* of one that has a lifted matrix */
-#define S24I_SPARSE_INTEGERS_VERSION "8" /* of one of integers in a sparse format */
+#define S24I_DENSE_VERSION  "5"
+#define S24I_DENSE          "dense"
+#define S24I_SPARSE_VERSION "6" /* of one that has a matrix in a sparse format */
+#define S24I_LIFTED_VERSION "7" /* of one that has a lifted matrix */
+/* Of one of integers in a sparse format, or with factors, or of factors alone, and how it says so
+   of those. */
+#define S24I_FACTORS_VERSION "8"
+#define S24I_LOW_RANK        "low-rank"
+#define S24I_FACTORS         "factors"
 
 /* What a header says. Everything in it has been checked against the file's size. */
 typedef struct s24i_header {

@@ -96,6 +96,8 @@ static const char *part_suffix(const s24_tensor *tensor, int p)
 {
     static const char *const parts[] = {S24I_VALUES_SUFFIX, S24I_INDICES_SUFFIX,
                                         S24I_SCALES_SUFFIX};
+    static const char *const factors[] = {S24I_LEFT_SUFFIX, S24I_RIGHT_SUFFIX};
+    const int count = tensor->packed == S24_PACKED_FACTORS ? 0 : tensor->bits ? 3 : 2;
     if (tensor->layout) return p ? NULL : S24I_STREAM_SUFFIX;
     if (tensor->packed == S24_PACKED_SPARSE) {
         const int is_coo = tensor->sparse->format == S24_FORMAT_COO;
@@ -103,7 +105,8 @@ static const char *part_suffix(const s24_tensor *tensor, int p)
                                 is_coo ? S24I_ROWS_SUFFIX : S24I_STARTS_SUFFIX, S24I_SCALES_SUFFIX};
         return p < (tensor->bits ? 4 : 3) ? sparse[p] : NULL;
     }
-    return p < (tensor->bits ? 3 : 2) ? parts[p] : NULL;
+    if (p < count) return parts[p];
+    return tensor->factors.rank && p < count + 2 ? factors[p - count] : NULL;
 }
 
 /* The logical tensor that a stored name belongs to, or NULL. scratch has room for the name. */
@@ -113,8 +116,9 @@ static const s24_tensor *find_stored(const s24_checkpoint *checkpoint, const cha
     const s24_tensor *tensor = s24i_find_name(checkpoint->tensors, checkpoint->count, stored);
     if (tensor && !tensor->packed) return tensor;
     static const char *const suffixes[] = {
-        S24I_VALUES_SUFFIX, S24I_INDICES_SUFFIX, S24I_SCALES_SUFFIX, S24I_STREAM_SUFFIX,
-        S24I_STARTS_SUFFIX, S24I_INDEX_SUFFIX,   S24I_ROWS_SUFFIX};
+        S24I_VALUES_SUFFIX, S24I_INDICES_SUFFIX, S24I_SCALES_SUFFIX,
+        S24I_STREAM_SUFFIX, S24I_STARTS_SUFFIX,  S24I_INDEX_SUFFIX,
+        S24I_ROWS_SUFFIX,   S24I_LEFT_SUFFIX,    S24I_RIGHT_SUFFIX};
     const char *suffix = NULL;
     for (size_t i = 0; i < sizeof suffixes / sizeof *suffixes; i++)
         if (s24i_ends_with(stored, suffixes[i])) suffix = suffixes[i];

@@ -327,10 +327,25 @@ s24_status s24_writer_write_sparse(s24_writer *writer, const char *name,
     return write_sparse(writer, name, parts, NULL);
 }
 
+s24_status s24_writer_write_factors(s24_writer *writer, const char *name, const void *left,
+                                    const void *right)
+{
+    TRY(check_usable(writer, name, left && right));
+    REQUIRE(writer->ctx, s24i_writer_find_part(writer, name, S24I_RIGHT_SUFFIX), S24_ERROR_ARGUMENT,
+            "tensor \"%s\" was not declared with factors", s24i_show(name).text);
+    TRY(s24i_writer_lay_out(writer));
+    TRY(write_part(writer, name, S24I_LEFT_SUFFIX, left));
+    return write_part(writer, name, S24I_RIGHT_SUFFIX, right);
+}
+
 s24_status s24_writer_copy(s24_writer *writer, const s24_tensor *tensor)
 {
     if (!writer) return S24_ERROR_ARGUMENT;
     REQUIRE(writer->ctx, tensor, S24_ERROR_ARGUMENT, "tensor is NULL");
+    if (tensor->factors.rank)
+        TRY(s24_writer_write_factors(writer, tensor->name, tensor->factors.left,
+                                     tensor->factors.right));
+    if (tensor->packed == S24_PACKED_FACTORS) return S24_OK;
     if (tensor->packed == S24_PACKED_SPARSE)
         return write_sparse(writer, tensor->name, tensor->sparse, tensor->scales);
     if (tensor->layout) {

@@ -33,6 +33,8 @@ typedef struct s24i_part {
     s24_format format;  /* of one in a sparse format, whose first part are the values; else 0 */
     int64_t block_rows, block_cols;
     int lift;             /* of a lifted one, whose cols are those before; else 0 */
+    int64_t factors;      /* their rank, in later parts or this one; 0: there are none */
+    int is_factors;       /* and nothing that they are added to */
     size_t logical_bytes; /* of name, without its suffix */
 } s24i_part;
 
@@ -54,7 +56,7 @@ typedef struct s24i_out_file {
     size_t packed;             /* how many packed tensors it has */
     int version;               /* 1; 2: some are quantised; 3: have a layout; 4: are transposed;
                                   5: are dense; 6: are in a sparse format; 7: are lifted;
-                                  8: are integers in a sparse format */
+                                  8: have factors or are integers in a sparse format */
     int has_streams;           /* some have a layout */
     int fd;                    /* −1: not open */
     int is_used;               /* has a tensor, or is the only file */

@@ -52,6 +52,27 @@ static s24_status check_sparse(const s24_writer *writer, const s24_tensor *tenso
     return s24i_check_sparse(ctx, writer->path, tensor->name, &kind);
 }
 
+static int has_factors(const s24_tensor *tensor)
+{
+    return tensor->packed == S24_PACKED_LOW_RANK || tensor->packed == S24_PACKED_FACTORS;
+}
+
+static s24_status check_factors(s24_ctx *ctx, const s24_tensor *tensor)
+{
+    const s24_factors *f = &tensor->factors;
+    const int64_t most = s24i_min(tensor->shape[0], tensor->shape[1]);
+    REQUIRE(ctx, f->rank >= 1 && f->rank <= most, S24_ERROR_SHAPE,
+            "packed tensor \"%s\" has factors of rank %lld, expected 1 to %lld",
+            s24i_show(tensor->name).text, (long long)f->rank, (long long)most);
+    REQUIRE(ctx, f->dtype == S24_F32 || f->dtype == S24_F16 || f->dtype == S24_BF16,
+            S24_ERROR_DTYPE, "packed tensor \"%s\" has factors of %s, expected f32, f16 or bf16",
+            s24i_show(tensor->name).text, s24_dtype_name(f->dtype));
+    REQUIRE(ctx, !tensor->layout && !(tensor->packed == S24_PACKED_FACTORS && tensor->bits),
+            S24_ERROR_ARGUMENT, "packed tensor \"%s\" has factors, and a layout or integers",
+            s24i_show(tensor->name).text);
+    return S24_OK;
+}
+
 static s24_status check_declared(const s24_writer *writer, const s24_tensor *tensor)
 {
     s24_ctx *ctx = writer->ctx;
@@ -64,7 +85,7 @@ static s24_status check_declared(const s24_writer *writer, const s24_tensor *ten
                 !s24i_ends_with(tensor->name, S24I_INDICES_SUFFIX) &&
                 !s24i_ends_with(tensor->name, S24I_SCALES_SUFFIX) &&
                 !s24i_ends_with(tensor->name, S24I_STREAM_SUFFIX) &&
-                !s24i_is_sparse_part(tensor->name),
+                !s24i_is_sparse_part(tensor->name) && !s24i_is_factors_part(tensor->name),
             S24_ERROR_ARGUMENT, "a tensor may not be named \"%s\"", s24i_show(tensor->name).text);
     REQUIRE(ctx, s24i_dtype_label(tensor->dtype), S24_ERROR_DTYPE,
             "tensor \"%s\" has a dtype (%s) that a file cannot hold", s24i_show(tensor->name).text,
@@ -88,7 +109,9 @@ static s24_status check_declared(const s24_writer *writer, const s24_tensor *ten
     REQUIRE(ctx, tensor->packed != S24_PACKED_DENSE || (tensor->bits && !tensor->layout),
             S24_ERROR_DTYPE, "packed tensor \"%s\" is dense, but not of integers",
             s24i_show(tensor->name).text);
-    const int lifted = tensor->packed == S24_PACKED_LIFTED;
+    if (has_factors(tensor)) TRY(check_factors(ctx, tensor));
+    const int lifted = tensor->packed == S24_PACKED_LIFTED ||
+                       (tensor->packed == S24_PACKED_LOW_RANK && tensor->lift);
     REQUIRE(ctx, lifted == !!tensor->lift && !(lifted && tensor->layout), S24_ERROR_ARGUMENT,
             "packed tensor \"%s\" has lift %d%s; only a lifted one has it, and no layout",
             s24i_show(tensor->name).text, tensor->lift, lifted ? "" : " and is no lifted one");
@@ -128,8 +151,9 @@ s24i_part *s24i_writer_find_part(const s24_writer *writer, const char *name, con
 
 static s24_status check_new(const s24_writer *writer, const char *name)
 {
-    static const char *const suffixes[] = {"", S24I_VALUES_SUFFIX, S24I_STREAM_SUFFIX};
-    for (int i = 0; i < 3; i++)
+    static const char *const suffixes[] = {"", S24I_VALUES_SUFFIX, S24I_STREAM_SUFFIX,
+                                           S24I_LEFT_SUFFIX};
+    for (int i = 0; i < 4; i++)
         REQUIRE(writer->ctx, !s24i_writer_find_part(writer, name, suffixes[i]), S24_ERROR_ARGUMENT,
                 "tensor \"%s\" is declared twice", s24i_show(name).text);
     return S24_OK;
@@ -167,14 +191,15 @@ static void describe_packed(s24_writer *writer, const s24_tensor *tensor, int64_
     const int transposed = tensor->transposed == 1;
     const int dense = tensor->packed == S24_PACKED_DENSE;
     const int sparse = tensor->packed == S24_PACKED_SPARSE;
-    const int version = sparse && tensor->bits ? 8
-                        : tensor->lift         ? 7
-                        : sparse               ? 6
-                        : dense                ? 5
-                        : transposed           ? 4
-                        : tensor->layout       ? 3
-                        : tensor->bits         ? 2
-                                               : 1;
+    const int factors = has_factors(tensor);
+    const int version = factors || (sparse && tensor->bits) ? 8
+                        : tensor->lift                      ? 7
+                        : sparse                            ? 6
+                        : dense                             ? 5
+                        : transposed                        ? 4
+                        : tensor->layout                    ? 3
+                        : tensor->bits                      ? 2
+                                                            : 1;
     part->rows = tensor->shape[0];
     part->cols = tensor->shape[1];
     part->bits = tensor->bits;
@@ -188,6 +213,8 @@ static void describe_packed(s24_writer *writer, const s24_tensor *tensor, int64_
         part->block_cols = tensor->sparse->block_cols;
     }
     part->lift = tensor->lift;
+    part->factors = factors ? tensor->factors.rank : 0;
+    part->is_factors = tensor->packed == S24_PACKED_FACTORS;
     if (part->layout) s24i_layout_dtype(&part->layout);
     part->logical_bytes = strlen(tensor->name);
     file->packed++;
@@ -233,11 +260,22 @@ static s24_status add_sparse(s24_writer *writer, const s24_tensor *tensor)
     return add_part(writer, &part, S24I_STARTS_SUFFIX, S24_I64, s24i_sparse_starts(&p));
 }
 
+static s24_status add_factors(s24_writer *writer, const s24_tensor *tensor)
+{
+    const s24_factors *f = &tensor->factors;
+    s24_tensor part = *tensor;
+    TRY(add_part(writer, &part, S24I_LEFT_SUFFIX, f->dtype, f->rank));
+    part.shape[0] = f->rank;
+    return add_part(writer, &part, S24I_RIGHT_SUFFIX, f->dtype, tensor->shape[1]);
+}
+
 static s24_status add_packed(s24_writer *writer, const s24_tensor *tensor)
 {
     const int sparse = tensor->packed == S24_PACKED_SPARSE;
     const int64_t first = writer->count + (sparse && tensor->bits);
-    TRY((sparse ? add_sparse : tensor->layout ? add_stream : add_canonical)(writer, tensor));
+    if (tensor->packed != S24_PACKED_FACTORS)
+        TRY((sparse ? add_sparse : tensor->layout ? add_stream : add_canonical)(writer, tensor));
+    if (has_factors(tensor)) TRY(add_factors(writer, tensor));
     describe_packed(writer, tensor, first);
     return S24_OK;
 }

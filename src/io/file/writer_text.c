@@ -43,6 +43,12 @@ static void write_pattern(s24i_json_text *text, int lift)
     s24i_json_put_string(text, pattern, (size_t)bytes);
 }
 
+static void write_factors(s24i_json_text *text, const s24i_part *part)
+{
+    s24i_json_put(text, part->is_factors ? ",\"" S24I_FACTORS "\"," : ",\"" S24I_LOW_RANK "\",");
+    s24i_json_put_integer(text, part->factors);
+}
+
 static void write_packed(s24i_json_text *text, const void *user)
 {
     const packed_parts *packed = user;
@@ -64,6 +70,7 @@ static void write_packed(s24i_json_text *text, const void *user)
         }
         if (part->format) write_format(text, part);
         if (part->lift) write_pattern(text, part->lift);
+        if (part->factors) write_factors(text, part);
         if (part->transposed) s24i_json_put(text, ",\"" S24I_TRANSPOSED "\"");
         s24i_json_put(text, "]");
     }
@@ -175,7 +182,7 @@ static void write_metadata(s24i_json_text *text, const header *h)
     static const char *const versions[] = {
         S24I_PACKED_VERSION, S24I_PACKED_VERSION,     S24I_QUANTIZED_VERSION,
         S24I_LAYOUT_VERSION, S24I_TRANSPOSED_VERSION, S24I_DENSE_VERSION,
-        S24I_SPARSE_VERSION, S24I_LIFTED_VERSION,     S24I_SPARSE_INTEGERS_VERSION};
+        S24I_SPARSE_VERSION, S24I_LIFTED_VERSION,     S24I_FACTORS_VERSION};
     int count = 0;
     const char *key;
     write_member(text, &count, S24I_HASH_KEY, h->hashes);
