@@ -408,7 +408,8 @@ static inline s24_dtype s24i_model_values(s24_dtype dtype)
 typedef struct s24i_source {
     s24_dense dense; /* data NULL when another one is set */
     s24_matrix *matrix;
-    int lift; /* of a lifted matrix, whose tokens have fewer columns; else 0 */
+    int lift;            /* of a lifted matrix, whose tokens have fewer columns; else 0 */
+    s24_factors factors; /* added to matrix, or alone: then dense has sides and no data */
     s24_sparse *sparse;
     const float *scales; /* of its rows, where it is integers that meet tokens in integers */
     s24_laid_out laid_out;

@@ -37,7 +37,7 @@ static s24_status make_chosen(s24i_linear *linear, s24_model *model, s24_ctx *ct
 static int is_kept_small(const s24_model *model, const s24i_source *source)
 {
     const s24_matrix *matrix = source->matrix;
-    return source->scheme || source->sparse || source->lift ||
+    return source->scheme || source->sparse || source->lift || source->factors.rank ||
            (matrix && s24_matrix_bits(matrix) && model->dtype != S24_I8);
 }
 
@@ -216,7 +216,7 @@ static int can_be_joined(const s24i_source *sources, int count)
         const s24_matrix *other = sources[i].matrix;
         if (sources[i].laid_out.data || sources[i].integers.values || sources[i].sparse ||
             !first != !other || sources[i].wide != sources[0].wide ||
-            sources[i].lift != sources[0].lift)
+            sources[i].lift != sources[0].lift || sources[i].factors.rank)
             return 0;
         if (first && (s24_matrix_dtype(first) != s24_matrix_dtype(other) ||
                       s24_matrix_bits(first) != s24_matrix_bits(other) ||
@@ -235,7 +235,7 @@ static s24_status join(s24i_linear *linear, s24_model *model, s24_ctx *ctx,
 static int is_empty(const s24i_source *source)
 {
     return !(source->laid_out.data || source->matrix || source->sparse || source->integers.values ||
-             source->dense.data);
+             source->factors.rank || source->dense.data);
 }
 
 static s24_status build_qkv(s24i_block *block, s24_model *model, s24_ctx *ctx,

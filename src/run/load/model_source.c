@@ -85,13 +85,30 @@ static s24_status source_floats(s24i_loader *l, int slot, const s24_tensor *tens
                         : s24_matrix_create(&source->matrix, l->ctx, &dense, &opts);
 }
 
+static s24_status source_packed(s24i_loader *l, int slot, const s24_tensor *tensor);
+
+/* The factors where they lie, and what they are added to as if there were none. */
+static s24_status source_low_rank(s24i_loader *l, int slot, const s24_tensor *tensor)
+{
+    s24_tensor pruned = *tensor;
+    l->sources[slot].factors = tensor->factors;
+    if (tensor->packed == S24_PACKED_FACTORS) {
+        l->sources[slot].dense = (s24_dense){NULL, S24_F32, tensor->shape[0], tensor->shape[1], 0};
+        return S24_OK;
+    }
+    pruned.packed = tensor->lift ? S24_PACKED_LIFTED : 1;
+    pruned.factors = (s24_factors){0};
+    return source_packed(l, slot, &pruned);
+}
+
 /* A packed tensor: used as it is, or with its values converted when the model computes in another
    dtype, or through f32 where it computes dense, as a device does with lifted ones, or integers
    have scales that do not fit. */
 static s24_status source_packed(s24i_loader *l, int slot, const s24_tensor *tensor)
 {
     s24i_source *source = &l->sources[slot];
-    const int stays_dense = l->opts.dense || (tensor->lift && l->opts.device);
+    const int has_factors = tensor->factors.rank > 0;
+    const int stays_dense = l->opts.dense || ((tensor->lift || has_factors) && l->opts.device);
     s24_matrix *matrix;
     /* Query, key and value that are one after the other were joined before. */
     if (slot <= S24I_VALUE && l->joined) return S24_OK;
@@ -99,6 +116,7 @@ static s24_status source_packed(s24i_loader *l, int slot, const s24_tensor *tens
         *source = in_place(l, tensor);
         return S24_OK;
     }
+    if (has_factors && !stays_dense) return source_low_rank(l, slot, tensor);
     const int as_stored = runs_as_stored(l, tensor);
     if (stays_dense || (tensor->bits && !as_stored))
         return source_floats(l, slot, tensor, stays_dense);

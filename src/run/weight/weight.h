@@ -99,10 +99,10 @@ static inline int64_t s24i_weight_bytes(const s24i_weight *weight)
     return weight ? weight->kind->bytes(weight) : 0;
 }
 
-/* Is the layer of a source 2:4, or in a sparse format? */
+/* Is the layer of a source 2:4, in a sparse format, or of factors? */
 static inline int s24i_source_is_sparse(const s24i_source *source)
 {
-    return source->laid_out.data || source->matrix || source->sparse;
+    return source->laid_out.data || source->matrix || source->sparse || source->factors.rank;
 }
 
 #endif
