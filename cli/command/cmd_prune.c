@@ -14,7 +14,7 @@
 struct prune_options {
     cli_common common;
     const char *method, *pattern, *refine, *masks, *include, *exclude, *dtype, *quantize, *scope,
-        *normalize;
+        *normalize, *low_rank;
     passages_options passages;
     struct train_options examples;
     int64_t reconstruct, seed;
@@ -46,7 +46,8 @@ static const cli_option options[] = {
      "What stays: N of every M weights along k (M at most 32), or all but a SHARE of 0 to 1 of the "
      "layer's weights, rows, columns or blocks: unstructured:SHARE, row:SHARE, column:SHARE, "
      "block:RxC:SHARE, weight-norm:LEVEL:RxC:ZEROS, diagonal:WIDTH. 2:4 is packed and run as "
-     "such, and so are two zeros in an even M of 6 to 32 (6:8); others are dense with zeros.",
+     "such, and so are two zeros in an even M of 6 to 32 (6:8); others are dense with zeros. With "
+     "low-rank:RANK nothing stays but factors [n, RANK] and [RANK, k]; they need --packed.",
      NULL},
     {"scope", 0, CLI_CHOICE, offsetof(struct prune_options, scope), NULL, "local",
      "Of a SHARE of weights, rows, columns or blocks: it is of each layer (local), or of all "
@@ -62,6 +63,12 @@ static const cli_option options[] = {
      "Better the choice once it is made, by what the layer sees: swaps chooses the two of four "
      "once more, least-squares puts what stays at its common optimum.",
      s24_refinement_name},
+    {"low-rank", 0, CLI_TEXT, offsetof(struct prune_options, low_rank), "RANK", NULL,
+     "Store factors [n, RANK] and [RANK, k] next to each pruned tensor, which make up for what "
+     "went, "
+     "with --calibration for what that did to outputs; bytes=SHARE: as many as have that SHARE of "
+     "the dense tensor's bytes.",
+     NULL},
     {"permute", 0, CLI_FLAG, offsetof(struct prune_options, permute), NULL, NULL,
      "First put channels between two layers of a block in an order in which 2:4 keeps more, with "
      "--calibration by what the layers see. The dense model gives the same so.",
@@ -103,6 +110,8 @@ static const cli_rule rules[] = {
     {CLI_ONLY_WITH, "ids", "calibration", NULL},
     {CLI_ONLY_WITH, "refine", "calibration", NULL},
     {CLI_ONLY_WITH, "reconstruct", "calibration", NULL},
+    {CLI_ONLY_WITH, "low-rank", "packed", NULL},
+    {CLI_NOT_WITH, "low-rank", "reconstruct", "are made once"},
     {CLI_NOT_WITH, "reconstruct", "quantize", "trains floats"},
     {CLI_NOT_WITH, "masks-only", "packed quantize reconstruct dtype=f32 dtype=f16 dtype=bf16",
      "is of weights"},
@@ -232,7 +241,8 @@ static int prune_with(cli_app *cli, const struct prune_options *o, s24_device *d
                                  .gradients = gradients,
                                  .global = !strcmp(o->scope, "global"),
                                  .normalize = !strcmp(o->normalize, "layer"),
-                                 .masks_only = o->masks_only};
+                                 .masks_only = o->masks_only,
+                                 .low_rank = o->low_rank};
     if (code == CLI_OK)
         code = cli_status(cli, s24_model_prune(cli->ctx, in, cli->operands[1], &opts));
     if (code == CLI_OK) code = report(cli, &j);
@@ -269,6 +279,23 @@ static int permute(cli_app *cli, const struct prune_options *o, s24_temporary **
     return cli_status(cli, s24_checkpoint_open(in, cli->ctx, path));
 }
 
+static int check_pattern(cli_app *cli, const struct prune_options *o)
+{
+    const int factors = !strncmp(o->pattern, "low-rank:", sizeof "low-rank:" - 1);
+    if (factors && !o->packed)
+        return cli_fail(cli, CLI_USAGE, "--pattern %s needs --packed", o->pattern);
+    if (factors) return CLI_OK;
+    if (!s24_pattern_group(o->pattern))
+        return cli_fail(cli, CLI_USAGE, "--pattern: '%s' is no pattern; see 'sparse24 help prune'",
+                        o->pattern);
+    if (o->packed && strcmp(o->pattern, "2:4") != 0 && !s24_pattern_lift(o->pattern))
+        return cli_fail(
+            cli, CLI_USAGE,
+            "--packed is of --pattern 2:4, 6:8 and its kin, or low-rank:RANK, not of %s",
+            o->pattern);
+    return CLI_OK;
+}
+
 static int run(cli_app *cli, const void *opaque)
 {
     const struct prune_options *o = opaque;
@@ -286,14 +313,9 @@ static int run(cli_app *cli, const void *opaque)
         return cli_fail(cli, CLI_USAGE,
                         "--method %s needs examples of a task: --text, --qa or --images",
                         o->method);
-    if (!s24_pattern_group(o->pattern))
-        return cli_fail(cli, CLI_USAGE, "--pattern: '%s' is no pattern; see 'sparse24 help prune'",
-                        o->pattern);
-    if (o->packed && strcmp(o->pattern, "2:4") != 0 && !s24_pattern_lift(o->pattern))
-        return cli_fail(cli, CLI_USAGE,
-                        "--packed is of --pattern 2:4, or 6:8 and its kin, not of %s", o->pattern);
     s24_device *device = NULL;
-    int code = cli_device(cli, &device);
+    int code = check_pattern(cli, o);
+    if (code == CLI_OK) code = cli_device(cli, &device);
     if (code == CLI_OK) code = cli_open(cli, &in);
     if (code == CLI_OK) code = check_options(cli, o, in);
     if (code == CLI_OK) code = cli_may_make(cli, cli->operands[1]);

@@ -412,6 +412,11 @@ typedef struct s24_model_prune_opts {
     int global;
     /* With global, 1: each tensor's scores are divided by the mean of their magnitudes. */
     int normalize;
+    /* Factors next to each pruned tensor (s24_low_rank), in its dtype: their rank as text, "16", or
+       how many bytes they may have of the dense tensor's, "bytes=0.05". With calibration they make
+       up for most of the error on its inputs, and the layers after it are pruned on the corrected
+       one's outputs. Needs packed; excludes reconstruct. NULL: none. */
+    const char *low_rank;
 } s24_model_prune_opts;
 
 /*

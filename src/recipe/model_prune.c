@@ -31,6 +31,10 @@ static s24_status declare(const s24i_pruner *pruner)
             const s24_dense matrix = s24i_pruner_matrix(NULL, &tensor);
             tensor.dtype = s24i_pruner_dtype(pruner, &tensor);
             tensor.packed = !pruner->opts.packed ? 0 : pruner->lift ? S24_PACKED_LIFTED : 1;
+            tensor.factors = (s24_factors){s24i_pruner_rank(pruner, matrix.rows, matrix.cols),
+                                           tensor.dtype, NULL, NULL};
+            if (tensor.factors.rank)
+                tensor.packed = pruner->only_factors ? S24_PACKED_FACTORS : S24_PACKED_LOW_RANK;
             tensor.lift = pruner->lift;
             tensor.shape[s24i_lies_turned(&tensor)] = matrix.rows;
             tensor.shape[!s24i_lies_turned(&tensor)] = matrix.cols;
@@ -162,6 +166,7 @@ static s24_status read_options(s24i_pruner *pruner, const s24_model_prune_opts *
 {
     s24_model_prune_opts *known = &pruner->opts;
     TRY(s24i_opts_read(pruner->ctx, known, sizeof *known, opts, "s24_model_prune_opts"));
+    TRY(s24i_pruner_read_factors(pruner));
     if (known->prune.size == 0) known->prune.size = sizeof known->prune;
     if (known->masks) known->prune.criterion = NULL;
     if (!known->prune.criterion && !known->prune.score && !known->masks)

@@ -21,6 +21,9 @@ typedef struct s24i_pruner {
     int64_t tried_count;
     s24i_scope *scope; /* of opts.global; else NULL */
     int64_t first_row; /* of the tensor's, where it is pruned by rows (model_prune_rows.c) */
+    int64_t rank;      /* of opts.low_rank, */
+    double share;      /* or its share of bytes; 0: none */
+    int only_factors;  /* nothing of the weight stays next to them */
 } s24i_pruner;
 
 /* The number of calibration passages, texts or ids. */
@@ -41,7 +44,11 @@ static inline int s24i_lies_turned(const s24_tensor *tensor)
 s24_dense s24i_pruner_matrix(float *w, const s24_tensor *tensor);
 
 /* The dtype it is written in. */
-s24_dtype s24i_pruner_dtype(const s24i_pruner *pruner, const s24_tensor *tensor);
+static inline s24_dtype s24i_pruner_dtype(const s24i_pruner *pruner, const s24_tensor *tensor)
+{
+    if (pruner->opts.dtype) return pruner->opts.dtype;
+    return tensor->bits ? S24_F32 : tensor->dtype; /* of integers with scales */
+}
 
 /* The weight of a tensor of any dtype, dense or packed, as f32 [n, k], however it is stored. */
 s24_status s24i_pruner_load(const s24i_pruner *pruner, float *w, const s24_tensor *tensor);
@@ -57,6 +64,16 @@ s24_status s24i_pruner_write(const s24i_pruner *pruner, float *w, const s24_tens
 
 /* What a tensor's mask is declared as. */
 s24_tensor s24i_pruner_mask_tensor(const s24_tensor *tensor);
+
+/* What opts.low_rank, or the pattern low-rank, asks for. ARGUMENT. */
+s24_status s24i_pruner_read_factors(s24i_pruner *pruner);
+/* The rank of factors of a weight [rows, cols]; 0: it gets none. */
+int64_t s24i_pruner_rank(const s24i_pruner *pruner, int64_t rows, int64_t cols);
+/* Writes factors that bring w, which is written, near `before` [n, k], both f32. On return w is the
+   sum, as a reader will see it, and the report is of it. */
+s24_status s24i_pruner_correct(s24_prune_report *report, const s24i_pruner *pruner,
+                               const float *before, const s24_dense *w, const s24_tensor *tensor,
+                               const s24_stats *stats);
 
 /* Reports w pruned to each of the patterns that are tried; w stays as it is. */
 s24_status s24i_pruner_try(const s24i_pruner *pruner, const float *w, const s24_tensor *tensor,

@@ -17,6 +17,7 @@ static int chooses_by_row(const s24i_pruner *pruner)
 {
     static const char *const criteria[] = {"magnitude", "block-norm"};
     const s24_prune_opts *opts = &pruner->opts.prune;
+    if (pruner->rank || pruner->share > 0.0) return 0;
     if (pruner->opts.masks) return 1;
     for (size_t i = 0; i < sizeof criteria / sizeof *criteria; i++)
         if (opts->criterion && !strcmp(opts->criterion, criteria[i])) return !opts->device;

@@ -20,12 +20,6 @@ int s24i_pruner_takes(const s24i_pruner *pruner, const s24_tensor *tensor)
                0;
 }
 
-s24_dtype s24i_pruner_dtype(const s24i_pruner *pruner, const s24_tensor *tensor)
-{
-    if (pruner->opts.dtype) return pruner->opts.dtype;
-    return tensor->bits ? S24_F32 : tensor->dtype; /* of integers with scales */
-}
-
 s24_dense s24i_pruner_matrix(float *w, const s24_tensor *tensor)
 {
     const int turned = s24i_lies_turned(tensor);
@@ -333,6 +327,8 @@ static s24_status prune_to_integers(s24_prune_report *report, const s24i_pruner 
                                  .dampening = pruner->opts.prune.dampening};
     s24_status status = prune_weight(report, pruner, w, tensor, stats);
     if (status == S24_OK) status = write_integers(pruner, w, tensor->name, report, &opts);
+    if (status == S24_OK && s24i_pruner_rank(pruner, w->rows, w->cols))
+        status = s24i_pruner_correct(report, pruner, copy, w, tensor, stats);
     s24_ctx_free(pruner->ctx, copy);
     return status;
 }
@@ -354,11 +350,33 @@ s24_status s24i_pruner_write(const s24i_pruner *pruner, float *w, const s24_tens
     return s24i_name_tensor(pruner->ctx, write_floats(pruner, &dense, tensor), tensor);
 }
 
+/* Prunes w, or takes all of it, writes it, and factors that make up for what went. */
+static s24_status prune_and_correct(s24_prune_report *report, const s24i_pruner *pruner,
+                                    const s24_dense *w, const s24_tensor *tensor,
+                                    const s24_stats *stats)
+{
+    const size_t bytes = (size_t)(w->rows * w->cols) * sizeof(float);
+    float *before;
+    s24_status status = S24_OK;
+    TRY(s24i_alloc_elems(&before, pruner->ctx, w->rows * w->cols, sizeof *before, "a weight"));
+    memcpy(before, w->data, bytes);
+    if (pruner->only_factors)
+        memset(w->data, 0, bytes);
+    else
+        status = prune_weight(report, pruner, w, tensor, stats);
+    if (status == S24_OK && !pruner->only_factors) status = write_floats(pruner, w, tensor);
+    if (status == S24_OK) status = s24i_pruner_correct(report, pruner, before, w, tensor, stats);
+    s24_ctx_free(pruner->ctx, before);
+    return status;
+}
+
 /* Prunes w and, if it is final, writes it in floats. */
 static s24_status prune_to_floats(s24_prune_report *report, const s24i_pruner *pruner,
                                   const s24_dense *w, const s24_tensor *tensor,
                                   const s24_stats *stats)
 {
+    if (s24i_pruner_rank(pruner, w->rows, w->cols))
+        return prune_and_correct(report, pruner, w, tensor, stats);
     TRY(prune_weight(report, pruner, w, tensor, stats));
     if (pruner->scope && pruner->scope->gathering) return S24_OK;
     if (pruner->opts.masks_only) return write_mask(pruner, w, tensor);
@@ -389,7 +407,7 @@ s24_status s24i_pruner_rows(s24_prune_report *report, const s24i_pruner *pruner,
 static s24_status prune_layer(const s24i_pruner *pruner, float *w, const s24_tensor *tensor,
                               const s24_stats *stats)
 {
-    const char *pattern = pruner->opts.prune.pattern;
+    const char *pattern = pruner->only_factors ? "low-rank" : pruner->opts.prune.pattern;
     const s24_layer_report how = {.seconds = s24i_seconds(), .pattern = pattern ? pattern : "2:4"};
     s24_prune_report report;
     const s24_status status = s24i_pruner_rows(&report, pruner, w, tensor, stats);

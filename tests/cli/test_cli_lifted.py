@@ -144,7 +144,7 @@ class Lifted(zeros_case.Zeros):
             ("layout", ("pack", "llama-68", "x", "--format", "6:8", "--layout", "cpu"), 2,
              "is of floats as they are"),
             ("packed", ("prune", "llama", "x", "--pattern", "4:8", "--packed"), 2,
-             "--packed is of --pattern 2:4, or 6:8 and its kin, not of 4:8"),
+             "--packed is of --pattern 2:4, 6:8 and its kin, or low-rank:RANK, not of 4:8"),
         ))
         self.refusals((
             ("N:M", ("check", "llama", "--pattern", "row:0.5"), 2, "'row:0.5' is no pattern N:M"),
