@@ -17,7 +17,9 @@ POSITIONS = {0x4: (0, 1), 0x8: (0, 2), 0x9: (1, 2), 0xC: (0, 3), 0xD: (1, 3), 0x
 VERSION, PACKED = "sparse24.version", "sparse24.packed"
 VALUES, INDICES, SCALES, STREAM = ".s24_values", ".s24_indices", ".s24_scales", ".s24_stream"
 STARTS, INDEX, ROWS = ".s24_starts", ".s24_index", ".s24_rows"
-TRANSPOSED, DENSE = "transposed", "dense"
+LEFT, RIGHT = ".s24_left", ".s24_right"
+TRANSPOSED, DENSE, LOW_RANK, FACTORS = "transposed", "dense", "low-rank", "factors"
+CODES = {"F32": "f", "F16": "e"}
 SPARSE = {"coo": (VALUES, INDEX, ROWS), "csr": (VALUES, INDEX, STARTS),
           "csc": (VALUES, INDEX, STARTS), "bsr": (VALUES, INDEX, STARTS)}
 LIFTS = {f"{m - 2}:{m}": m for m in range(6, 33, 2)}
@@ -63,11 +65,12 @@ def read(path):
 def described(metadata):
     """The packed matrices {name: [n, k], [n, k, bits, group], [n, k, bits, group, "dense"],
     [n, k, layout], [n, k, format], [n, k, "bsr", rows, columns], these two also with 8, k before
-    the format, or of a lifted one [n, k, "6:8"] or [n, k, bits, group, "6:8"]} of the metadata,
-    and the names of those that stand for their transpose."""
+    the format, or of a lifted one [n, k, "6:8"] or [n, k, bits, group, "6:8"], or None of factors
+    alone} of the metadata, the names of those that stand for their transpose, and {name: [n, k,
+    rank]} of those with factors."""
     require((VERSION in metadata) == (PACKED in metadata), f"one of {VERSION} and {PACKED} alone")
     if VERSION not in metadata:
-        return {}, set()
+        return {}, set(), {}
     version = metadata[VERSION]
     require(version in "12345678" and len(version) == 1,
             f"{VERSION} is {version!r}; expected 1 to 8")
@@ -78,9 +81,12 @@ def described(metadata):
               if version > "3" and isinstance(shape, list) and shape[-1:] == [TRANSPOSED]}
     for name in turned:
         packed[name].pop()
+    require(all(isinstance(shape, list) for shape in packed.values()), f"{PACKED} has no lists")
+    factors = take_factors(packed) if version > "7" else {}
     for name, described in packed.items():
         shape = described
-        require(isinstance(shape, list), f"{PACKED} says {described} of {name!r}")
+        if shape is None:
+            continue
         if version > ("7" if is_scaled(shape) else "5") and is_sparse(shape):
             check_sparse(name, shape)
             continue
@@ -99,7 +105,52 @@ def described(metadata):
                 and shape[0] * shape[1] < 2**63
                 and (len(shape) == 2 or shape[2] in (8, 4) and shape[3] in (64, 128, shape[1])))
         require(name and fits, f"{PACKED} says {described} of {name!r}")
-    return packed, turned
+    return packed, turned, factors
+
+
+def take_factors(packed):
+    """Takes factors off the descriptions; what they alone stand for is None then."""
+    factors = {}
+    for name, shape in packed.items():
+        if len(shape) < 4 or shape[-2] not in (LOW_RANK, FACTORS):
+            continue
+        word, rank = shape[-2:]
+        sides, alone = shape[:2], word == FACTORS
+        require(name and all(type(size) is int and size >= 1 for size in [*sides, rank])
+                and rank <= min(sides)
+                and (len(shape) == 4 if alone else is_matrix_of_24(shape[:-2])),
+                f"{PACKED} says {shape} of {name!r}")
+        factors[name] = [*sides, rank]
+        packed[name] = None if alone else shape[:-2]
+    return factors
+
+
+def is_matrix_of_24(shape):
+    """Whether a description is of a 2:4 or lifted matrix without a layout."""
+    return lift_of(shape) or len(shape) in (2, 4) and not is_sparse(shape)
+
+
+def floats_of(dtype, data):
+    if dtype == "BF16":
+        data = b"".join(b"\0\0" + data[i:i + 2] for i in range(0, len(data), 2))
+    return struct.unpack(f"<{len(data) // (2 if dtype == 'F16' else 4)}{CODES.get(dtype, 'f')}",
+                         data)
+
+
+def added(name, n, k, rank, dense, left, right):
+    """The dense f32 bytes of the sum of a matrix, None for zeros, and left times right."""
+    dtype = left[0]
+    require(dtype in ("F32", "F16", "BF16"), f"{name}{LEFT} is {dtype}")
+    require(left[1] == [n, rank] and right[:2] == (dtype, [rank, k]),
+            f"{name}: factors are {left[:2]} and {right[:2]}; expected {[n, rank]}, {[rank, k]}")
+    sums = list(floats_of(dense[0], dense[2])) if dense else [0.0] * (n * k)
+    by, rows = floats_of(dtype, left[2]), floats_of(dtype, right[2])
+    for row in range(n):
+        for r in range(rank):
+            factor = by[row * rank + r]
+            for column in range(k):
+                sums[row * k + column] += factor * rows[r * k + column]
+    return "F32", [n, k], struct.pack(f"<{n * k}f", *sums)
 
 
 def lift_of(shape):
@@ -322,6 +373,8 @@ def transpose(dtype, shape, data):
 
 
 def suffixes_of(described):
+    if described is None:
+        return ()
     if is_scaled(described):
         return (*SPARSE[described[4]], SCALES)
     if is_sparse(described):
@@ -337,36 +390,43 @@ def suffixes_of(described):
 def unpack(tensors, metadata):
     """All tensors of the file, dense; the packed ones' descriptions, and which of them are
     transposed."""
-    packed, turned = described(metadata)
+    packed, turned, factors = described(metadata)
     dense = {}
     for name, shape in packed.items():
-        suffixes = suffixes_of(shape)
+        suffixes = suffixes_of(shape) + (LEFT, RIGHT) * (name in factors)
         for suffix in suffixes:
             require(name + suffix in tensors, f"{name}{suffix} is missing")
         require(name not in tensors, f"{name} is there packed and plain")
         kinds = {2: decode, 3: laid_out, 4: multiplied, 5: widened}
-        parts = [tensors[name + suffix] for suffix in suffixes]
-        if lift_of(shape):
+        parts = [tensors[name + suffix] for suffix in suffixes_of(shape)]
+        if shape is None:
+            dense[name] = None
+        elif lift_of(shape):
             dense[name] = lowered(name, shape, *parts)
         elif is_scaled(shape):
             dense[name] = scaled(name, form_of(shape), *parts)
         else:
             dense[name] = (scattered if is_sparse(shape) else kinds[len(shape)])(
                 name, *shape, *parts)
+        if name in factors:
+            dense[name] = added(name, *factors[name], dense[name], tensors[name + LEFT],
+                                tensors[name + RIGHT])
         if name in turned:
             dense[name] = transpose(*dense[name])
     for name, tensor in tensors.items():
         version = metadata.get(VERSION, "1")
         for suffix in ((VALUES, INDICES) + (SCALES,) * (version > "1") + (STREAM,) * (version > "2")
-                       + (STARTS, INDEX, ROWS) * (version > "5")):
+                       + (STARTS, INDEX, ROWS) * (version > "5")
+                       + (LEFT, RIGHT) * (version > "7")):
             if name.endswith(suffix):
-                described_as = packed.get(name[:-len(suffix)])
-                require(described_as and suffix in suffixes_of(described_as),
-                        f"{name} is not described")
+                logical = name[:-len(suffix)]
+                known = logical in packed and suffix in (
+                    *suffixes_of(packed[logical]), *(LEFT, RIGHT) * (logical in factors))
+                require(known, f"{name} is not described")
                 break
         else:
             dense[name] = tensor
-    return dense, packed, turned
+    return dense, packed, turned, factors
 
 
 def write(path, tensors):
@@ -391,7 +451,7 @@ def main(arguments):
         print(__doc__, file=sys.stderr)
         return 2
     try:
-        dense, packed, turned = unpack(*read(arguments[0]))
+        dense, packed, turned, factors = unpack(*read(arguments[0]))
     except (Refused, ValueError, KeyError, TypeError) as error:
         print(f"{arguments[0]}: {error}", file=sys.stderr)
         return 1
@@ -399,13 +459,15 @@ def main(arguments):
         write(arguments[1], dense)
     else:
         for name in sorted(packed):
-            shape, lifted = packed[name], ""
+            shape, lifted = packed[name] or dense[name][1], ""
             if lift_of(shape):
                 *shape, lifted = shape
-            form = {2: "", 3: f" in {shape[-1]}", 4: f" of {shape[2:][0]} bits by {shape[-1]}",
-                    5: f" of {shape[2:][0]} bits by {shape[-2]}, dense"}
+            bits, last = "".join(map(str, shape[2:3])), shape[-1]
+            form = {2: "", 3: f" in {last}", 4: f" of {bits} bits by {last}",
+                    5: f" of {bits} bits by {shape[-2]}, dense"}
             stored = "x".join(map(str, dense[name][1]))
-            order = " transposed" if name in turned else ""
+            order = f" rank {factors[name][2]}" if name in factors else ""
+            order += " transposed" * (name in turned)
             text = f" in {form_of(shape)[2]}" if is_sparse(shape) else form[len(shape)]
             print(f"{name} {dense[name][0]} {stored}{text}"
                   f"{' ' * bool(lifted)}{lifted}{order}")

@@ -4,9 +4,11 @@ convert make of it, models that run on it, and the files that a reader refuses."
 import array
 import json
 import shutil
+import subprocess
+import sys
 import unittest
 
-from cli_case import Scratch, run
+from cli_case import SOURCE, Scratch, run
 import test_cli_eval
 from cli_data import read
 from test_cli_train_ends import write_llama
@@ -24,6 +26,12 @@ def make(folder):
                    cwd=folder).returncode == 0
         assert run("unpack", name + "-low", name + "-dense", cwd=folder).returncode == 0
     (folder / "text").write_text("abcab bca abba c" * 8)
+
+
+def floats(dtype, _, data):
+    if dtype == "BF16":
+        data = b"".join(b"\0\0" + data[i:i + 2] for i in range(0, len(data), 2))
+    return array.array("f", data)
 
 
 def describe(folder, change):
@@ -126,6 +134,29 @@ class LowRank(Scratch):
             described = json.loads(
                 read(self.folder / out / "model.safetensors")[1]["sparse24.packed"])
             self.assertEqual({tuple(d[2:4]) for d in described.values()}, {("factors", 4)})
+
+    def test_the_description_alone_says_what_is_stored(self):
+        for options in (("--low-rank", "3"), ("--low-rank", "3", "--quantize", "int8"),
+                        ("--low-rank", "3", "--pattern", "6:8"), ("--pattern", "low-rank:3"),
+                        ("--low-rank", "3", "--dtype", "bf16")):
+            for name in MODELS:
+                with self.subTest(name, options=options):
+                    out = self.scratch() / "out"
+                    dense, decoded = out.with_name("dense"), out.with_name("decoded")
+                    self.good("prune", name, str(out), "--packed", *options)
+                    self.good("unpack", str(out), str(dense))
+                    command = [sys.executable, SOURCE / "tools/decode_s24.py",
+                               out / "model.safetensors"]
+                    listed = subprocess.run(command, check=True, text=True, capture_output=True)
+                    self.assertEqual(listed.stdout.count(" rank 3"), len(self.layers(str(out))))
+                    subprocess.run([*command, decoded], check=True)
+                    ours, theirs = read(dense / "model.safetensors")[0], read(decoded)[0]
+                    for layer in self.layers(str(out)):
+                        a, b = ours[layer["name"]], theirs[layer["name"]]
+                        self.assertEqual((a[1], b[0]), (b[1], "F32"))
+                        # Unpacked bf16 is that sum rounded.
+                        for p, q in zip(floats(*a), floats(*b)):
+                            self.assertAlmostEqual(p, q, delta=1e-6 + (a[0] != b[0]) * abs(q) / 256)
 
     def test_formats_and_libraries(self):
         self.good("convert", "llama-low", "to-dense", "--to", "dense")

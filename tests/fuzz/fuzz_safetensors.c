@@ -46,6 +46,13 @@ static void check_stream(s24_ctx *ctx, const s24_tensor *tensor)
     s24_matrix_destroy(matrix);
 }
 
+/* Of both factors. */
+static size_t factors_bytes(const s24_tensor *tensor)
+{
+    return (size_t)(tensor->factors.rank * (tensor->shape[0] + tensor->shape[1])) *
+           s24_dtype_bytes(tensor->factors.dtype);
+}
+
 static void check_packed(s24_ctx *ctx, const s24_tensor *tensor)
 {
     s24_matrix *matrix;
@@ -54,7 +61,8 @@ static void check_packed(s24_ctx *ctx, const s24_tensor *tensor)
     CHECK(s24_tensor_matrix(&matrix, ctx, tensor) == S24_OK);
     /* In memory an integer of 4 bits takes a byte. */
     const size_t cells = (size_t)(tensor->shape[0] * tensor->shape[1]);
-    CHECK(s24_matrix_bytes(matrix) == tensor->bytes + (tensor->bits == 4 ? cells / 4 : 0));
+    CHECK(s24_matrix_bytes(matrix) + factors_bytes(tensor) ==
+          tensor->bytes + (tensor->bits == 4 ? cells / 4 : 0));
     CHECK(!tensor->bits || (uintptr_t)tensor->scales % sizeof(float) == 0);
     s24_matrix_destroy(matrix);
 }
@@ -77,6 +85,19 @@ static void check_integers(s24_ctx *ctx, const s24_tensor *tensor)
 {
     s24_dense dense;
     CHECK(tensor->bits && tensor->values && tensor->scales && !tensor->indices);
+    free(widened(ctx, tensor, &dense));
+}
+
+/* Factors, next to a matrix that is checked or alone. */
+static void check_factors(s24_ctx *ctx, const s24_tensor *tensor)
+{
+    s24_dense dense;
+    const s24_factors *f = &tensor->factors;
+    const size_t size = s24_dtype_bytes(f->dtype);
+    CHECK(tensor->rank == 2 && !tensor->data && f->rank >= 1 && f->left && f->right);
+    CHECK(f->rank <= tensor->shape[0] && f->rank <= tensor->shape[1]);
+    CHECK((uintptr_t)f->left % size == 0 && (uintptr_t)f->right % size == 0);
+    CHECK(tensor->packed != S24_PACKED_FACTORS || tensor->bytes == factors_bytes(tensor));
     free(widened(ctx, tensor, &dense));
 }
 
@@ -119,10 +140,11 @@ static void check_tensors(s24_ctx *ctx, const s24_checkpoint *checkpoint)
             check_sparse(ctx, tensor);
         else if (tensor->packed == S24_PACKED_DENSE)
             check_integers(ctx, tensor);
-        else if (tensor->packed)
+        else if (tensor->packed && tensor->packed != S24_PACKED_FACTORS)
             check_packed(ctx, tensor);
-        else
+        else if (!tensor->packed)
             check_dense(tensor);
+        if (tensor->factors.rank) check_factors(ctx, tensor);
         (void)s24_tensor_is_selected(tensor, NULL, NULL);
         /* The name as a glob of its own may be anything, but must end. */
         (void)s24_tensor_is_selected(tensor, tensor->name, "*a*b*");
