@@ -33,9 +33,9 @@ if _typing.TYPE_CHECKING:
     from .matrix import Matrix, Plan, addmm, linear, mm
     from .model import Model
     from .program import bench, command, plan, propose, run
-    from .pruning import (Layer, Pruned, ScoreInputs, Stats, WeightGradients, criteria, patterns,
-                          permute_model, prune, prune_model, prune_scores, refinements,
-                          round_matrix, sensitivity)
+    from .pruning import (Factors, Layer, Pruned, ScoreInputs, Stats, WeightGradients, criteria,
+                          low_rank, patterns, permute_model, prune, prune_model, prune_scores,
+                          refinements, round_matrix, sensitivity)
     from .ranks import Comm, comm_kinds
     from .sparse import SparseMatrix, sparse_kernels
     from .tokenizer import Encoding, Tokenizer
@@ -60,8 +60,8 @@ _HOMES = {
     "matrix": ("Matrix", "Plan", "addmm", "linear", "mm"),
     "model": ("Model",),
     "program": ("bench", "command", "plan", "propose", "run"),
-    "pruning": ("Layer", "Pruned", "ScoreInputs", "Stats", "WeightGradients", "criteria",
-                "patterns", "permute_model", "prune", "prune_model", "prune_scores",
+    "pruning": ("Factors", "Layer", "Pruned", "ScoreInputs", "Stats", "WeightGradients", "criteria",
+                "low_rank", "patterns", "permute_model", "prune", "prune_model", "prune_scores",
                 "refinements", "round_matrix", "sensitivity"),
     "ranks": ("Comm", "comm_kinds"),
     "sparse": ("SparseMatrix", "sparse_kernels"),

@@ -30,7 +30,8 @@ class Tensor(typing.NamedTuple):
     transposed: int     # 1: the weight of a linear layer that is stored [k, n]
     bytes: int
     file: str
-    # "2:4", "integers" (dense ones), "sparse" (rows, columns, blocks), "lifted" (6:8)
+    # "2:4", "integers" (dense ones), "sparse" (rows, columns, blocks), "lifted" (6:8), "low-rank"
+    # (2:4 or lifted, and factors to add), "factors" (alone)
     kind: str = "dense"
     lift: int = 0  # of "lifted", M of M-2:M; else 0
 
@@ -112,7 +113,8 @@ class Checkpoint(collections.abc.Mapping):
         return out
 
     def matrix(self, name: str) -> Matrix:
-        """The 2:4 matrix of a packed tensor. Raises KeyError, ValueError (it is not packed)."""
+        """The 2:4 matrix of a packed tensor; of one with low-rank factors without them, where
+        array() gives the sum. Raises KeyError, ValueError (it is not packed)."""
         matrix = Matrix(_core.checkpoint_matrix(self._handle, name))
         return matrix.T if self.info(name).transposed == 1 else matrix
 

@@ -119,6 +119,36 @@ def prune(w: Array, criterion: Criterion = "magnitude", inputs: Stats | Array | 
     return Pruned(out, kept, None if error < 0 else error)
 
 
+class Factors(typing.NamedTuple):
+    """What `low_rank` gives."""
+    left: np.ndarray            # [n, rank] f32, columns orthonormal
+    right: np.ndarray           # [rank, k] f32
+    output_error: float | None  # of pruned + left @ right, as Pruned has it
+
+
+def low_rank(w: Array, rank: int, pruned: Array | None = None,
+             inputs: Stats | Array | None = None, *, dampening: float = 0.0,
+             seed: int = 0) -> Factors:
+    """Factors of a rank whose product, added to pruned [n, k], comes nearest to w [n, k], f32.
+
+    pruned: None for a product in place of w. inputs: as `prune` has them; then it is the outputs
+    that come near, else the weights. dampening (0.01) is of the inputs' Gram matrix, seed of the
+    subspace that the search begins with. Raises ValueError (a rank beyond n or k, shapes),
+    TypeError, and Error (not finite).
+    """
+    w = np.asarray(w, np.float32)
+    if w.ndim != 2:
+        raise ValueError(f"w has {w.ndim} dimensions, expected [n, k]")
+    if not 1 <= rank <= min(w.shape):
+        raise ValueError(f"rank {rank}: expected 1 to {min(w.shape)}, the smaller side of w")
+    if inputs is not None and not isinstance(inputs, Stats):
+        inputs = Stats(w.shape[1]).add(inputs)
+    left, right = np.empty((w.shape[0], rank), np.float32), np.empty((rank, w.shape[1]), np.float32)
+    error = _core.low_rank(left, right, w, None if pruned is None else operand(pruned),
+                           None if inputs is None else inputs._handle, rank, dampening, seed)
+    return Factors(left, right, None if error < 0 else error)
+
+
 def prune_scores(w: Array, criterion: Criterion = "magnitude",
                  inputs: Stats | Array | None = None, *, seed: int = 0,
                  gradients: WeightGradients | None = None) -> np.ndarray:
@@ -186,9 +216,9 @@ def prune_model(model: Path, out: Path, criterion: Criterion = "magnitude", *,
                 dtype: str | None = None, packed: bool = False, quantize: str | None = None,
                 masks: Path | None = None, masks_only: bool = False,
                 gradients: typing.Any = None, scope: str = "local", normalize: bool = False,
-                force: bool = False, max_tokens: int = 0, dampening: float = 0.0, block: int = 0,
-                seed: int = 0, report: Report | None = None,
-                progress: Progress | None = None) -> list[Layer]:
+                low_rank: str | int | None = None, force: bool = False, max_tokens: int = 0,
+                dampening: float = 0.0, block: int = 0, seed: int = 0,
+                report: Report | None = None, progress: Progress | None = None) -> list[Layer]:
     """Prunes a Hugging Face folder into a new one at `out`; returns its layers.
 
     criterion, pattern, refine, dampening, block, seed: as `prune` has them. texts: passages to
@@ -199,7 +229,8 @@ def prune_model(model: Path, out: Path, criterion: Criterion = "magnitude", *,
     file of masks in place of a criterion; masks_only: `out` is such a file and nothing else.
     gradients: of training.gradients, for criteria that need them. scope="global": the share of a
     pattern unstructured:SHARE is of all layers together, each layer's scores divided by their mean
-    with normalize.
+    with normalize. low_rank: the rank of factors next to each packed weight, or "bytes=SHARE" of
+    its dense bytes.
     report is called with each layer, progress with (stage, done, total); if that returns something
     true, or Ctrl-C is pressed, KeyboardInterrupt is raised and nothing is left.
     Raises ValueError, OSError, Error.
@@ -210,7 +241,8 @@ def prune_model(model: Path, out: Path, criterion: Criterion = "magnitude", *,
     how = _how(criterion, dampening, block, refine, pattern, seed)
     chosen = None if masks is None else _core.checkpoint_open(masks)
     written = (include, exclude, dtype, packed, force, max_tokens, quantize, reconstruct, chosen,
-               masks_only, gradients, scope == "global", normalize)
+               masks_only, gradients, scope == "global", normalize,
+               None if low_rank is None else str(low_rank))
     _core.model_prune(_core.checkpoint_open(model), out, _passages(texts), on_layer, progress, how,
                       written)
     return layers

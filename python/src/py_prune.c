@@ -131,6 +131,32 @@ PyObject *pyf_prune(PyObject *module, PyObject *args)
     return Py_BuildValue("(dd)", report.kept_l1, report.output_error);
 }
 
+PyObject *pyf_low_rank(PyObject *module, PyObject *args)
+{
+    OPERAND left = {.name = "left", .writable = 1}, right = {.name = "right", .writable = 1};
+    OPERAND w = {.name = "w"}, pruned = {.name = "pruned"};
+    py_call c = {.module = module};
+    s24_stats *stats;
+    long long rank;
+    unsigned long long seed;
+    s24_low_rank_opts opts = {.size = sizeof opts};
+    s24_prune_report report = {0};
+    if (!PyArg_ParseTuple(args, "O&O&O&O&O&LdK", py_operand_take, &left, py_operand_take, &right,
+                          py_operand_take, &w, py_operand_take_or_none, &pruned, py_stats_or_none,
+                          &stats, &rank, &opts.dampening, &seed) ||
+        !py_operand_expect(&left, S24_F32, w.dense.rows * rank) ||
+        !py_operand_expect(&right, S24_F32, rank * w.dense.cols))
+        return NULL;
+    opts.rank = rank;
+    opts.seed = seed;
+    opts.stats = stats;
+    opts.pruned = pruned.dense.data ? &pruned.dense : NULL;
+    if (!PY_RUN(c,
+                s24_low_rank(&report, left.dense.data, right.dense.data, c.ctx, &w.dense, &opts)))
+        return NULL;
+    return Py_BuildValue("d", report.output_error);
+}
+
 PyObject *pyf_prune_scores(PyObject *module, PyObject *args)
 {
     OPERAND scores = {.name = "scores", .writable = 1}, w = {.name = "w"};
@@ -211,10 +237,11 @@ static int take_written(s24_model_prune_opts *o, PyObject *tuple)
     long long max_tokens, reconstruct;
     s24_checkpoint *masks;
     s24_model_gradients *slopes;
-    if (!PyArg_ParseTuple(tuple, "zzO&ppLzLO&pO&pp;what to write", &o->include, &o->exclude,
+    if (!PyArg_ParseTuple(tuple, "zzO&ppLzLO&pO&ppz;what to write", &o->include, &o->exclude,
                           py_dtype, &o->dtype, &o->packed, &o->force, &max_tokens, &o->quantize,
                           &reconstruct, py_checkpoint_or_none, &masks, &o->masks_only,
-                          py_model_gradients_or_none, &slopes, &o->global, &o->normalize))
+                          py_model_gradients_or_none, &slopes, &o->global, &o->normalize,
+                          &o->low_rank))
         return 0;
     o->max_tokens = max_tokens;
     o->reconstruct = reconstruct;

@@ -50,6 +50,28 @@ class Layers(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "refine"):
             sparse24.prune(w, refine="swaps")
 
+    def test_low_rank_factors(self):
+        w, x = problem()
+        pruned = sparse24.prune(w, "wanda", x)
+        last = pruned.output_error
+        for rank in (1, 4, 16):
+            found = sparse24.low_rank(w, rank, pruned.weight, x)
+            self.assertEqual((found.left.shape, found.right.shape), ((32, rank), (rank, 64)))
+            np.testing.assert_allclose(found.left.T @ found.left, np.eye(rank), atol=1e-5)
+            self.assertLess(found.output_error, last)
+            last = found.output_error
+        whole = sparse24.low_rank(w, 32)
+        self.assertIsNone(whole.output_error)
+        np.testing.assert_allclose(whole.left @ whole.right, w, atol=1e-4)
+        values = np.linalg.svd(w, compute_uv=False)
+        error = np.linalg.norm(w - np.matmul(*sparse24.low_rank(w, 3)[:2]))
+        self.assertLess(error, 1.05 * np.sqrt((values[3:] ** 2).sum()))
+        for arguments, words in (((w, 0), "rank 0"), ((w, 33), "1 to 32"),
+                                 ((w[0], 1), "dimensions"),
+                                 ((w, 2, pruned.weight[:, :8]), r"\[32, 8\]")):
+            with self.assertRaisesRegex(ValueError, words):
+                sparse24.low_rank(*arguments)
+
     def test_a_criterion_of_one_s_own(self):
         w, x = problem()
         seen = []
@@ -152,6 +174,18 @@ class Models(unittest.TestCase):
         matrix = sparse24.Checkpoint(self.root / "even")[self.name]
         self.assertEqual(matrix.bits, 8)
         self.assertTrue((matrix.to_dense()[:, 1::2] == 0).all())
+
+    def test_low_rank_factors_of_a_model(self):
+        sparse24.prune_model(self.model, self.root / "low", "wanda", texts=self.texts, packed=True,
+                             low_rank=2)
+        checkpoint = sparse24.Checkpoint(self.root / "low")
+        self.assertEqual(checkpoint.info(self.name).kind, "low-rank")
+        before = sparse24.Checkpoint(self.model)[self.name]
+        errors = [np.linalg.norm(before - found) for found in (
+            checkpoint.matrix(self.name).to_dense(), checkpoint[self.name])]
+        self.assertLess(errors[1], errors[0])
+        with self.assertRaisesRegex(ValueError, "low rank"):
+            sparse24.prune_model(self.model, self.root / "none", packed=True, low_rank="much")
 
     def test_gradients_of_a_model(self):
         model = golden("language/gpt2")
