@@ -97,24 +97,31 @@ static s24_status eight_check(s24_ctx *ctx, const s24_device_dense_args *a)
     for (int i = 0; i < 2; i++) {
         TRY(not_null(ctx, operands[i], i ? "w" : "x"));
         TRY(narrow_rows(ctx, i ? "w" : "x", operands[i],
-                        &(s24_dense){NULL, S24_E4M3, operands[i]->rows, a->x->cols, 0}));
-        REQUIRE(ctx, operands[i]->dtype == S24_E4M3 && operands[i]->cols % 16 == 0, S24_ERROR_DTYPE,
-                "%s is %s of %" PRId64 " columns; expected e4m3, multiples of 16", i ? "w" : "x",
-                s24_dtype_name(operands[i]->dtype), operands[i]->cols);
+                        &(s24_dense){NULL, a->x->dtype, operands[i]->rows, a->x->cols, 0}));
+        REQUIRE(ctx, operands[i]->dtype == a->x->dtype && operands[i]->cols % 16 == 0,
+                S24_ERROR_DTYPE, "%s is %s of %" PRId64 " columns; expected %s, multiples of 16",
+                i ? "w" : "x", s24_dtype_name(operands[i]->dtype), operands[i]->cols,
+                s24_dtype_name(a->x->dtype));
     }
     TRY(aligned(ctx, a->x_scale, "x_scale"));
     TRY(aligned(ctx, a->w_scale, "w_scale"));
     TRY(operand(ctx, "y", a->y, S24_BF16, a->x->rows, a->w->rows));
-    REQUIRE(ctx, !a->residual, S24_ERROR_UNSUPPORTED, "a dense product in e4m3 has no residual");
+    REQUIRE(ctx, !a->residual, S24_ERROR_UNSUPPORTED, "a dense product in %s has no residual",
+            s24_dtype_name(a->x->dtype));
+    if (a->x->dtype == S24_I8)
+        REQUIRE(ctx, a->work_bytes >= (size_t)(8 * a->w->rows + 512), S24_ERROR_ARGUMENT,
+                "work_bytes is %zu; expected at least %" PRId64 ", twice a token's sums and 512",
+                a->work_bytes, 8 * a->w->rows + 512);
     return S24_OK;
 }
 
 static s24_status dense_check(s24_ctx *ctx, const s24_device_dense_args *a)
 {
     TRY(not_null(ctx, a->x, "x"));
-    if (a->x->dtype == S24_E4M3) return eight_check(ctx, a);
+    if (a->x->dtype == S24_E4M3 || a->x->dtype == S24_I8) return eight_check(ctx, a);
     REQUIRE(ctx, !a->x_scale && !a->w_scale, S24_ERROR_ARGUMENT,
-            "scales of a dense product of %s; e4m3 alone has them", s24_dtype_name(a->x->dtype));
+            "scales of a dense product of %s; i8 and e4m3 alone have them",
+            s24_dtype_name(a->x->dtype));
     TRY(operand(ctx, "x", a->x, S24_DTYPE_NONE, 0, 0));
     TRY(operand(ctx, "w", a->w, a->x->dtype, 0, a->x->cols));
     TRY(contiguous(ctx, "w", a->w));

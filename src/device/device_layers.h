@@ -31,12 +31,13 @@ typedef struct s24_device_dense_args {
     size_t work_bytes;
     void *stream;
     int few; /* 1: up to 16 tokens may have our own kernel, which rounds once */
-    /* Of x and w of e4m3, with y of bf16: [m] and [n], factors per token and output. */
+    /* Of x and w of i8 or e4m3, with y of bf16: [m] and [n], factors per token and output. */
     const float *x_scale, *w_scale;
 } s24_device_dense_args;
 
 /* Computes y = activation(x·wᵀ·scales + bias) + residual of a dense weight, through cuBLASLt, where
-   sums are rounded before an activation. UNSUPPORTED where libcublasLt is not and it is needed. */
+   sums are rounded before an activation. Those of i8 are not: they are 32 bits in `work`, as many
+   tokens at a time as half of it holds, of which one must fit. UNSUPPORTED where libcublasLt is not and it is needed. */
 S24_API s24_status s24_device_dense(s24_ctx *ctx, s24_device *device,
                                     const s24_device_dense_args *args);
 /* Measures the algorithms that cuBLASLt proposes, on these operands, and keeps the fastest for

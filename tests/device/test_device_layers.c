@@ -57,6 +57,78 @@ static void check_dense(gpu *g, int64_t m, int64_t n, int64_t k, int activate, i
     array_free(g, &r);
 }
 
+/* Whole numbers with scales: but for the end's rounding the sums are exact. Little memory for sums
+   makes several turns. */
+static void check_integers(gpu *g, int64_t m, int64_t n, int64_t k, s24_activation activation,
+                           size_t work_bytes)
+{
+    int8_t *x = malloc((size_t)(m * k)), *w = malloc((size_t)(n * k));
+    float *scales = malloc((size_t)(m + n) * sizeof *scales);
+    double *expected = malloc((size_t)(m * n) * sizeof *expected), seconds = -1;
+    array bias = array_make(g, n, 1);
+    for (int64_t i = 0; i < m * k; i++)
+        x[i] = (int8_t)(i * 37 % 251 - 125);
+    for (int64_t i = 0; i < n * k; i++)
+        w[i] = (int8_t)(i * 53 % 255 - 127);
+    for (int64_t i = 0; i < m + n; i++)
+        scales[i] = 1e-3f * (float)(i % 7 + 1);
+    for (int64_t i = 0; i < m * n; i++) {
+        int64_t sum = 0;
+        for (int64_t j = 0; j < k; j++)
+            sum += (int64_t)x[i / n * k + j] * w[i % n * k + j];
+        const double v = (double)sum * (double)scales[i / n] * (double)scales[m + i % n] +
+                         (double)bias.host[i % n];
+        expected[i] = activation == S24_ACTIVATION_GELU ? gelu(v) : v;
+    }
+    void *y = poisoned(g, (size_t)(m * n) * 2), *work = poisoned(g, work_bytes);
+    void *there[] = {upload(g, x, (size_t)(m * k)), upload(g, w, (size_t)(n * k)),
+                     upload(g, scales, (size_t)m * sizeof *scales),
+                     upload(g, scales + m, (size_t)n * sizeof *scales)};
+    const s24_dense views[] = {
+        {y, S24_BF16, m, n, 0}, {there[0], S24_I8, m, k, 0}, {there[1], S24_I8, n, k, 0}};
+    s24_device_dense_args args = {.size = sizeof args,
+                                  .y = &views[0],
+                                  .x = &views[1],
+                                  .w = &views[2],
+                                  .bias = bias.there,
+                                  .activation = activation,
+                                  .work = work,
+                                  .work_bytes = work_bytes,
+                                  .x_scale = there[2],
+                                  .w_scale = there[3]};
+    assert_ok(g->ctx, s24_device_dense(g->ctx, g->device, &args));
+    expect(g, "dense i8", y, 0, expected, m * n, activation ? 2e-3 : 1e-4);
+    assert_ok(g->ctx, s24_device_dense_search(&seconds, g->ctx, g->device, &args));
+    assert_true(seconds > 0);
+    assert_ok(g->ctx, s24_device_dense(g->ctx, g->device, &args));
+    expect(g, "dense i8, searched", y, 0, expected, m * n, activation ? 2e-3 : 1e-4);
+    args.work_bytes = (size_t)(8 * n + 511);
+    assert_refused(g->ctx, S24_ERROR_ARGUMENT, "twice a token's sums",
+                   s24_device_dense(g->ctx, g->device, &args));
+    for (int i = 0; i < 4; i++)
+        release(g, there[i]);
+    release(g, work);
+    release(g, y);
+    array_free(g, &bias);
+    free(expected);
+    free(scales);
+    free(w);
+    free(x);
+}
+
+static void test_integers(void **state)
+{
+    (void)state;
+    gpu g = {0};
+    if (!gpu_here(&g)) return;
+    g.dtype = S24_BF16;
+    check_integers(&g, 1, 16, 16, S24_ACTIVATION_NONE, 1 << 22);
+    check_integers(&g, 7, 144, 80, S24_ACTIVATION_GELU, 1 << 22);
+    check_integers(&g, 129, 64, 208, S24_ACTIVATION_NONE, 1 << 14); /* 32 tokens a turn */
+    check_integers(&g, 5, 32, 48, S24_ACTIVATION_NONE, 1 << 10);    /* 4 */
+    gpu_end(&g);
+}
+
 static void test_dense(void **state)
 {
     (void)state;
@@ -348,9 +420,8 @@ static void test_refusals(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_dense),
-        cmocka_unit_test(test_norm),
-        cmocka_unit_test(test_attention),
+        cmocka_unit_test(test_dense),    cmocka_unit_test(test_integers),
+        cmocka_unit_test(test_norm),     cmocka_unit_test(test_attention),
         cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -4,7 +4,7 @@
  * are UNSUPPORTED, but of few tokens, and nothing else is harmed. It counts by columns: Yᵀ[n, m] =
  * (Wᵀ)ᵀ · Xᵀ. Bias and residual are its own epilogue; an activation is a kernel of ours after it,
  * because its GELU is another one. Few tokens have a kernel of ours (dense_few.cu), unless a search
- * has found a faster one.
+ * has found a faster one. Of i8 it computes sums alone (dense_integers.cu).
  */
 #include <dlfcn.h>
 
@@ -78,15 +78,31 @@ struct dense_product {
     {
         return e->desc_set(desc, attribute, &value, sizeof value) == CUBLAS_STATUS_SUCCESS;
     }
+    static cudaDataType_t type_of(s24_dtype dtype)
+    {
+        switch (dtype) {
+        case S24_F32:
+            return CUDA_R_32F;
+        case S24_BF16:
+            return CUDA_R_16BF;
+        case S24_E4M3:
+            return CUDA_R_8F_E4M3;
+        case S24_I8:
+            return CUDA_R_8I;
+        case S24_I32:
+            return CUDA_R_32I;
+        default:
+            return CUDA_R_16F;
+        }
+    }
     bool layout(cublasLtMatrixLayout_t *out, const s24_dense *d)
     {
-        return e->layout_create(out,
-                                d->dtype == S24_F32    ? CUDA_R_32F
-                                : d->dtype == S24_BF16 ? CUDA_R_16BF
-                                : d->dtype == S24_E4M3 ? CUDA_R_8F_E4M3
-                                                       : CUDA_R_16F,
-                                (uint64_t)d->cols, (uint64_t)d->rows,
+        return e->layout_create(out, type_of(d->dtype), (uint64_t)d->cols, (uint64_t)d->rows,
                                 ld_of(d)) == CUBLAS_STATUS_SUCCESS;
+    }
+    bool integers() const
+    {
+        return job->y->dtype == S24_I32;
     }
     /* Each token's scale and each output's; sums as the tensor cores keep them. */
     bool scale()
@@ -101,7 +117,8 @@ struct dense_product {
     }
     dense_product(const dense_engine *engine, const s24_device_dense_args *j) : e(engine), job(j)
     {
-        good = e->desc_create(&desc, CUBLAS_COMPUTE_32F, CUDA_R_32F) == CUBLAS_STATUS_SUCCESS &&
+        good = e->desc_create(&desc, integers() ? CUBLAS_COMPUTE_32I : CUBLAS_COMPUTE_32F,
+                              integers() ? CUDA_R_32I : CUDA_R_32F) == CUBLAS_STATUS_SUCCESS &&
                set(CUBLASLT_MATMUL_DESC_TRANSA, CUBLAS_OP_T) && layout(&w, j->w) &&
                layout(&x, j->x) && layout(&y, j->y) && layout(&c, j->residual ? j->residual : j->y);
         if (good && j->x_scale) good = scale();
@@ -121,7 +138,10 @@ struct dense_product {
         s24i_device_error error;
         if (!algorithm) return dense_few_enqueue(job, stream, &error) == S24_OK;
         const float one = 1, beta = job->residual ? 1 : 0;
-        return e->multiply(e->lt, desc, &one, job->w->data, w, job->x->data, x, &beta,
+        const int32_t whole = 1, none = 0; /* what integers count in */
+        const void *const alpha = integers() ? static_cast<const void *>(&whole) : &one;
+        return e->multiply(e->lt, desc, alpha, job->w->data, w, job->x->data, x,
+                           integers() ? static_cast<const void *>(&none) : &beta,
                            (job->residual ? job->residual : job->y)->data, c, job->y->data, y,
                            algorithm, job->work, job->work_bytes,
                            static_cast<cudaStream_t>(stream)) == CUBLAS_STATUS_SUCCESS;
@@ -165,6 +185,7 @@ static s24_status refused(s24i_device_error *error, const s24_device_dense_args 
 s24_status dense_enqueue(s24i_device *device, const s24_device_dense_args *job, void *stream,
                          s24i_device_error *error)
 {
+    if (dense_integers_takes(job)) return dense_integers_enqueue(device, job, stream, error);
     const dense_choice *choice = device->dense ? find(device->dense, job) : nullptr;
     if (dense_few_takes(job) && (!choice || choice->few))
         return dense_few_enqueue(job, stream, error);
@@ -202,6 +223,8 @@ static double time_of(s24i_device *device, dense_product &product,
 s24_status device_dense_search(s24i_device *device, const s24_device_dense_args *job,
                                double *seconds, void *stream, s24i_device_error *error)
 {
+    if (dense_integers_takes(job))
+        return dense_integers_search(device, job, seconds, stream, error);
     device_scope scope(device);
     cublasLtMatmulHeuristicResult_t found[PROPOSALS];
     int best = -1;

@@ -53,5 +53,11 @@ bool dense_few_takes(const s24_device_dense_args *job);
 s24_status dense_few_enqueue(const s24_device_dense_args *job, void *stream,
                              s24i_device_error *error);
 s24_status dense_open(s24i_device *device, s24i_device_error *error);
+/* Is it a product of i8 with scales? */
+bool dense_integers_takes(const s24_device_dense_args *job);
+s24_status dense_integers_enqueue(s24i_device *device, const s24_device_dense_args *job,
+                                  void *stream, s24i_device_error *error);
+s24_status dense_integers_search(s24i_device *device, const s24_device_dense_args *job,
+                                 double *seconds, void *stream, s24i_device_error *error);
 
 #endif

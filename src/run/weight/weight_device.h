@@ -29,6 +29,9 @@ int s24i_device_takes_integers(const s24_model *model, const s24i_source *source
 /* count floats, narrowed to dtype, to a device's memory of at least 256-byte alignment. */
 s24_status s24i_device_upload(void *to, s24_ctx *ctx, s24_device *device, s24_dtype dtype,
                               const float *floats, int64_t count);
+/* Divides a row by the scale that it returns, with which its largest magnitude becomes the largest
+   number of i8 or e4m3. */
+float s24i_scale_row(float *row, int64_t count, s24_dtype dtype);
 /* The dense form of a 2:4 weight, in the device's memory. */
 s24_status s24i_device_widen(s24i_weight **out, s24_ctx *ctx, const s24i_weight *sparse,
                              void *stream);

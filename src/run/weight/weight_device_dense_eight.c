@@ -1,31 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 /* A dense weight on a device in 8 bits, with a scale per row, next to the one in 16 bits: of layers
-   that were asked for in e4m3 by name, through cuBLASLt. */
+   that were asked for in i8 or e4m3 by name, through cuBLASLt. */
 #include "run/weight/weight_device.h"
 
-#include <math.h>
+#include <string.h>
 
 static int takes(const s24_model *model, const s24i_source *source)
 {
     return model->device && model->narrow_asked && !source->wide && !s24i_source_is_sparse(source);
 }
 
-/* Rows divided by their scales, in e4m3. */
-static s24_status narrow_rows(uint8_t *to, float *scales, s24_ctx *ctx, const s24_dense *from)
+/* Rows divided by their scales, in 8 bits. */
+static s24_status narrow_rows(uint8_t *to, float *scales, s24_ctx *ctx, const s24_dense *from,
+                              s24_dtype dtype)
 {
     const int64_t k = from->cols;
     float *row;
     s24_status status = S24_OK;
     TRY(s24i_alloc_elems(&row, ctx, k, sizeof *row, "a row"));
     for (int64_t r = 0; r < from->rows && status == S24_OK; r++) {
-        const float *x = (const float *)from->data + r * s24i_ld(from);
-        float most = 0;
-        for (int64_t c = 0; c < k; c++)
-            most = fmaxf(most, fabsf(x[c]));
-        scales[r] = most / 448;
-        for (int64_t c = 0; c < k; c++)
-            row[c] = most > 0 ? x[c] * (448 / most) : 0;
-        status = s24_convert(to + r * k, S24_E4M3, row, S24_F32, k);
+        memcpy(row, (const float *)from->data + r * s24i_ld(from), (size_t)k * sizeof *row);
+        scales[r] = s24i_scale_row(row, k, dtype);
+        status = s24_convert(to + r * k, dtype, row, S24_F32, k);
     }
     s24_ctx_free(ctx, row);
     return status;
@@ -49,19 +45,16 @@ static s24_status make(s24i_weight *weight, const s24_model *model, s24_ctx *ctx
     float *scales = NULL;
     void *memory = NULL;
     s24_status status;
-    REQUIRE(ctx, model->narrow == S24_E4M3, S24_ERROR_UNSUPPORTED,
-            "a dense layer was asked for in %s; a device runs dense layers in e4m3 or 16 bits",
-            s24_dtype_name(model->narrow));
     REQUIRE(ctx, dense->rows % 16 == 0 && dense->cols % 16 == 0, S24_ERROR_UNSUPPORTED,
-            "a dense layer [%lld, %lld] was asked for in e4m3; a device takes multiples of 16",
-            (long long)dense->rows, (long long)dense->cols);
+            "a dense layer [%lld, %lld] was asked for in %s; a device takes multiples of 16",
+            (long long)dense->rows, (long long)dense->cols, s24_dtype_name(model->narrow));
     w->device = model->device;
     w->dtype = model->narrow;
     w->n = dense->rows;
     w->k = dense->cols;
     TRY_DONE(s24i_alloc_elems(&bytes, ctx, (int64_t)count, 1, "a weight"));
     TRY_DONE(s24i_alloc_elems(&scales, ctx, w->n, sizeof *scales, "scales"));
-    TRY_DONE(narrow_rows(bytes, scales, ctx, dense));
+    TRY_DONE(narrow_rows(bytes, scales, ctx, dense, w->dtype));
     TRY_DONE(upload(&w->dense, ctx, w->device, bytes, count));
     status = upload(&memory, ctx, w->device, scales, (size_t)w->n * sizeof *scales);
     w->scale = memory;

@@ -19,21 +19,26 @@ static double largest_number(s24_dtype dtype)
     return dtype == S24_I8 ? 127 : 448;
 }
 
-/* Rows divided by their scales: the largest magnitude becomes the dtype's largest number. */
+float s24i_scale_row(float *row, int64_t count, s24_dtype dtype)
+{
+    float most = 0;
+    for (int64_t c = 0; c < count; c++)
+        most = fmaxf(most, fabsf(row[c]));
+    const float factor = most > 0 ? (float)(largest_number(dtype) / (double)most) : 0;
+    for (int64_t c = 0; c < count; c++)
+        row[c] *= factor;
+    return (float)((double)most / largest_number(dtype));
+}
+
 static void scale_rows(float *scales, float *lengths, const s24_dense *floats, s24_dtype dtype)
 {
     for (int64_t r = 0; r < floats->rows; r++) {
-        float *row = (float *)floats->data + r * floats->cols, most = 0;
+        float *row = (float *)floats->data + r * floats->cols;
         double squares = 0;
-        for (int64_t c = 0; c < floats->cols; c++) {
-            most = fmaxf(most, fabsf(row[c]));
-            squares += (double)row[c] * (double)row[c];
-        }
-        lengths[r] = (float)sqrt(squares);
-        scales[r] = (float)((double)most / largest_number(dtype));
-        const float factor = most > 0 ? (float)(largest_number(dtype) / (double)most) : 0;
         for (int64_t c = 0; c < floats->cols; c++)
-            row[c] *= factor;
+            squares += (double)row[c] * (double)row[c];
+        lengths[r] = (float)sqrt(squares);
+        scales[r] = s24i_scale_row(row, floats->cols, dtype);
     }
 }
 
