@@ -2,7 +2,7 @@
 /*
  * What every room of both libraries uses: error macros, the reader of option structs, small
  * arithmetic. Code alone, on the public header: the rooms of libsparse24-nn include this file of
- * base and no other.
+ * base and tiles.h, and no other.
  */
 #ifndef S24_BASE_TRY_H
 #define S24_BASE_TRY_H

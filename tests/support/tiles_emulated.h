@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The verbs of src/kernel/cpu/x86/tiles.h in plain C, so that the rows on AMX's tiles are tested
+ * The verbs of src/base/tiles.h in plain C, so that the rows on AMX's tiles are tested
  * on CPUs that have none: everything but the tile instructions is the rows' own.
  */
 #ifndef SPARSE24_TESTS_TILES_EMULATED_H
@@ -9,18 +9,52 @@
 #include <stdint.h>
 #include <string.h>
 
-static _Thread_local uint8_t emulated_tiles[8][16][64];
+typedef struct tile_shape tile_shape;
+static void emulated_begin(const tile_shape *shape);
+static void emulated_end(void);
 
+#define TILE_ZERO(T)              emulated_zero(T)
+#define TILE_LOAD(T, from, step)  emulated_load(T, from, step)
+#define TILE_STORE(T, to, step)   emulated_store(T, to, step)
+#define TILE_DOT_BF16(SUMS, X, W) emulated_dot_bf16(SUMS, X, W)
+#define TILE_DOT_I8(SUMS, X, W)   emulated_dot_i8(SUMS, X, W)
+#define TILES_BEGIN(shape)        emulated_begin(shape)
+#define TILES_END()               emulated_end()
+#include "base/tiles.h"
+
+static _Thread_local uint8_t emulated_tiles[8][16][64];
+static _Thread_local tile_shape emulated_shape;
+
+static inline void emulated_end(void)
+{
+    memset(emulated_tiles, 0xff, sizeof emulated_tiles);
+    memset(&emulated_shape, 0, sizeof emulated_shape);
+}
+
+static inline void emulated_begin(const tile_shape *shape)
+{
+    emulated_end();
+    emulated_shape = *shape;
+}
+
+static inline void emulated_zero(int tile)
+{
+    memset(emulated_tiles[tile], 0, sizeof *emulated_tiles);
+}
+
+/* What the shape leaves out is zero, and not read. */
 static inline void emulated_load(int tile, const void *from, int64_t step)
 {
-    for (int row = 0; row < 16; row++)
-        memcpy(emulated_tiles[tile][row], (const uint8_t *)from + row * step, 64);
+    emulated_zero(tile);
+    for (int row = 0; row < emulated_shape.rows[tile]; row++)
+        memcpy(emulated_tiles[tile][row], (const uint8_t *)from + row * step,
+               emulated_shape.bytes[tile]);
 }
 
 static inline void emulated_store(int tile, void *to, int64_t step)
 {
-    for (int row = 0; row < 16; row++)
-        memcpy((uint8_t *)to + row * step, emulated_tiles[tile][row], 64);
+    for (int row = 0; row < emulated_shape.rows[tile]; row++)
+        memcpy((uint8_t *)to + row * step, emulated_tiles[tile][row], emulated_shape.bytes[tile]);
 }
 
 /* Subnormals count as zero. */
@@ -57,13 +91,5 @@ static inline void emulated_dot_i8(int sums, int x, int w)
             for (int k = 0; k < 64; k++)
                 to[i][j] += (uint32_t)(a[i][k] * b[k / 4][4 * j + k % 4]);
 }
-
-#define TILE_ZERO(T)              memset(emulated_tiles[T], 0, sizeof *emulated_tiles)
-#define TILE_LOAD(T, from, step)  emulated_load(T, from, step)
-#define TILE_STORE(T, to, step)   emulated_store(T, to, step)
-#define TILE_DOT_BF16(SUMS, X, W) emulated_dot_bf16(SUMS, X, W)
-#define TILE_DOT_I8(SUMS, X, W)   emulated_dot_i8(SUMS, X, W)
-#define TILES_BEGIN(shape)        ((void)(shape), TILES_END())
-#define TILES_END()               memset(emulated_tiles, 0xff, sizeof emulated_tiles)
 
 #endif

@@ -24,9 +24,9 @@
 #ifndef S24_KERNEL_CPU_X86_LINEAR_AMX_H
 #define S24_KERNEL_CPU_X86_LINEAR_AMX_H
 
+#include "base/tiles.h"
 #include "kernel/cpu/rows16.h"
 #include "kernel/cpu/x86/avx512.h"
-#include "kernel/cpu/x86/tiles.h"
 
 enum {
     TILE = 1024,             /* bytes of a tile: 16 rows of 64 */

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * AMX's tiles, as verbs: eight of 16 rows by 64 bytes. In assembly, because gcc's intrinsics tell
- * the compiler nothing of the memory that a tile is loaded from, and clang's take literals alone;
- * T and the like are numbers of tiles, written out.
+ * AMX's tiles, as verbs: eight of up to 16 rows by 64 bytes. In assembly, because gcc's intrinsics
+ * tell the compiler nothing of the memory that a tile is loaded from, and clang's take literals
+ * alone; T and the like are numbers of tiles, written out. As try.h it is code alone, for rooms of
+ * both libraries.
  */
-#ifndef S24_KERNEL_CPU_X86_TILES_H
-#define S24_KERNEL_CPU_X86_TILES_H
+#ifndef S24_BASE_TILES_H
+#define S24_BASE_TILES_H
 
 #include <stdint.h>
 
