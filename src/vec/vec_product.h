@@ -78,6 +78,8 @@ TARGET INLINE void tile(const s24i_product *job, int64_t i0, int64_t j0, int row
     }
 
 PRODUCT(product, 0)
-#if HAVE_PAIRS
+#if HAVE_TILES
+#include "vec/vec_tiles.h"
+#elif HAVE_PAIRS
 PRODUCT(pair_product, 1)
 #endif

@@ -1,42 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Vector operations and attention: every row that this CPU runs against f64 arithmetic. */
-#include "support.h"
-
-#include <math.h>
+/* Vector operations: every row that this CPU runs against f64 arithmetic. */
+#include "nn_vec.h"
 
 #include "activation.h"
+#include "guarded.h"
 #include "io/file/io.h"
-#include "run/cpu/attention.h"
-#include "vec/vec.h"
 
 enum { PAD = S24I_VEC_PAD };
-
-static float *floats(int64_t count, uint64_t seed, float scale)
-{
-    float *x = malloc((size_t)(count + 1) * sizeof(float));
-    for (int64_t i = 0; i < count; i++)
-        x[i] = scale * test_uniform(&seed);
-    return x;
-}
-
-static void assert_close(double expected, double got, double bound, const char *what, int64_t i)
-{
-    if (!(fabs(expected - got) <= bound))
-        fail_msg("%s at %lld: expected %.9g, got %.9g, bound %.3g", what, (long long)i, expected,
-                 got, bound);
-}
-
-/* Calls fn for each row of the table that this CPU runs. */
-static void each_row(void (*fn)(const s24i_vec *vec))
-{
-    int count = 0;
-    for (int i = 0; s24i_vec_row(i); i++) {
-        if (s24i_vec_row(i)->cpu & ~s24_cpu_detect()) continue;
-        fn(s24i_vec_row(i));
-        count++;
-    }
-    assert_true(count > 0);
-}
 
 static void check_product(const s24i_vec *vec, int64_t m, int64_t n, int64_t k, int scaled)
 {
@@ -77,6 +47,66 @@ static void product(void **state)
 {
     (void)state;
     each_row(product_row);
+}
+
+/* What pair products sum: bf16 as f32, subnormals as zero. */
+static float widened(uint16_t bits)
+{
+    float x;
+    assert_int_equal(s24_convert(&x, S24_F32, &bits, S24_BF16, 1), S24_OK);
+    return x;
+}
+
+/* Operands end where nothing may be touched, and k counts pairs. */
+static void check_pair_product(const s24i_vec *vec, int64_t m, int64_t n, int64_t k, int scaled)
+{
+    const int64_t lda = k + 3, ldb = s24i_round_up(n, PAD), ldc = ldb + PAD;
+    const int64_t a_pairs = (m - 1) * lda + k, b_pairs = k * ldb;
+    const guarded a = guard((size_t)a_pairs * 4, 4, 1), b = guard((size_t)b_pairs * 4, 4, 1);
+    float *c = floats(m * ldc, 3, 1.0f), *scale = floats(m, 4, 2.0f);
+    float *from = floats(2 * (a_pairs + b_pairs), 21, 1.0f);
+    const float after = c[m * ldc - 1];
+    assert_int_equal(s24_convert(a.data, S24_BF16, from, S24_F32, 2 * a_pairs), S24_OK);
+    assert_int_equal(s24_convert(b.data, S24_BF16, from + 2 * a_pairs, S24_F32, 2 * b_pairs),
+                     S24_OK);
+    const uint16_t *x = a.data, *w = b.data;
+    const s24i_product job = {c, ldc, a.data, lda, b.data, ldb, scaled ? scale : NULL, m, n, k};
+    vec->pair_product(&job);
+    for (int64_t i = 0; i < m; i++)
+        for (int64_t j = 0; j < n; j++) {
+            double sum = 0, magnitude = 0;
+            for (int64_t l = 0; l < 2 * k; l++) {
+                const double term =
+                    (double)widened(x[2 * i * lda + l]) * widened(w[2 * (l / 2 * ldb + j) + l % 2]);
+                sum += term;
+                magnitude += fabs(term);
+            }
+            assert_close((scaled ? scale[i] : 1.0) * sum, c[i * ldc + j],
+                         1.2e-7 * (double)(2 * k + 2) * magnitude + 1e-12, "pairs", i * n + j);
+        }
+    assert_true(c[m * ldc - 1] == after); /* nothing after n rounded up */
+    unguard(a);
+    unguard(b);
+    free(c);
+    free(scale);
+    free(from);
+}
+
+/* Rows, columns and pairs of one tile, of several, and of parts of them. */
+static void pair_product_row(const s24i_vec *vec)
+{
+    const int64_t ms[] = {1, 15, 16, 24, 33, 49}, ns[] = {1, 16, 31, 48, 100},
+                  ks[] = {1, 15, 16, 17, 32, 65};
+    if (!vec->pair_product) return;
+    for (size_t i = 0; i < sizeof ms / sizeof *ms; i++)
+        for (size_t j = 0; j < sizeof ns / sizeof *ns; j++)
+            for (size_t l = 0; l < sizeof ks / sizeof *ks; l++)
+                check_pair_product(vec, ms[i], ns[j], ks[l], (int)(j % 2));
+}
+static void pair_product(void **state)
+{
+    (void)state;
+    each_row(pair_product_row);
 }
 
 static void check_softmax(const s24i_vec *vec, int64_t n, float spread, const float *mask)
@@ -316,128 +346,10 @@ static void find(void **state)
     assert_string_equal(s24i_vec_find(s24_cpu_parse("avx2"))->name, "avx2");
     assert_string_equal(s24i_vec_find(s24_cpu_parse("avx512"))->name, "avx512");
     assert_string_equal(s24i_vec_find(s24_cpu_parse("avx512bf16"))->name, "avx512bf16");
+    assert_string_equal(s24i_vec_find(s24_cpu_parse("amx"))->name, "amx");
 #endif
     assert_null(s24i_vec_row(-1));
     assert_null(s24i_vec_row(100));
-}
-
-/* ---- attention ------------------------------------------------------------------------------- */
-
-typedef struct texts {
-    int64_t heads, d;
-    const s24_batch *batch;
-    const float *qkv;
-} texts;
-
-/* One token's output for one head, in f64. */
-static void attend(double *out, const texts *t, int64_t text, int64_t token, int64_t head)
-{
-    const int64_t first = t->batch->offsets[text], end = t->batch->offsets[text + 1];
-    const int64_t width = t->heads * t->d;
-    const float *q = t->qkv + token * 3 * width + head * t->d;
-    double most = -INFINITY, sum = 0, score[256];
-    int any = 0;
-    for (int64_t j = first; j < end; j++)
-        any |= !t->batch->mask || t->batch->mask[j];
-    for (int64_t j = first; j < end; j++) {
-        double s = 0;
-        for (int64_t c = 0; c < t->d; c++)
-            s += (double)q[c] * t->qkv[j * 3 * width + width + head * t->d + c];
-        const int on = !t->batch->mask || t->batch->mask[j];
-        score[j - first] = !any ? 0 : on ? s / sqrt((double)t->d) : -INFINITY;
-        most = score[j - first] > most ? score[j - first] : most;
-    }
-    memset(out, 0, (size_t)t->d * sizeof *out);
-    for (int64_t j = first; j < end; j++)
-        sum += score[j - first] = exp(score[j - first] - most);
-    for (int64_t j = first; j < end; j++)
-        for (int64_t c = 0; c < t->d; c++)
-            out[c] += score[j - first] / sum * t->qkv[j * 3 * width + 2 * width + head * t->d + c];
-}
-
-/* Rounds to bf16 in place and gives the same numbers as bf16. */
-static uint16_t *round_bf16(float *x, int64_t count)
-{
-    uint16_t *narrow = malloc((size_t)(count + 1) * sizeof *narrow);
-    assert_int_equal(s24_convert(narrow, S24_BF16, x, S24_F32, count), S24_OK);
-    assert_int_equal(s24_convert(x, S24_F32, narrow, S24_BF16, count), S24_OK);
-    return narrow;
-}
-
-static void check_attention(s24_ctx *ctx, int64_t heads, int64_t d, int masked, s24_dtype dtype)
-{
-    enum { TEXTS = 5 };
-    const int64_t offsets[TEXTS + 1] = {0, 1, 48, 97, 100, 230};
-    const int64_t tokens = offsets[TEXTS], width = heads * d;
-    int64_t tiles[TEXTS + 1] = {0};
-    uint8_t mask[230];
-    for (int64_t t = 0; t < tokens; t++)
-        mask[t] = t % 4 != 2 && !(t >= 97 && t < 100); /* all of the fourth text */
-    for (int b = 0; b < TEXTS; b++)
-        tiles[b + 1] = tiles[b] + s24i_attention_tiles(offsets[b + 1] - offsets[b]);
-    const s24_batch batch = {.texts = TEXTS, .offsets = offsets, .mask = masked ? mask : NULL};
-    const int64_t scratch = s24i_attention_scratch(130, d);
-    float *qkv = floats(tokens * 3 * width, 17, 2.0f), *out = floats(tokens * width, 18, 1.0f);
-    float *memory = floats(scratch * s24_ctx_threads(ctx), 19, 1.0f);
-    uint16_t *qkv16 = round_bf16(qkv, dtype == S24_BF16 ? tokens * 3 * width : 0);
-    uint16_t *out16 = round_bf16(out, dtype == S24_BF16 ? tokens * width : 0);
-    const size_t step = (size_t)width * s24_dtype_bytes(dtype);
-    const char *q = dtype == S24_BF16 ? (const char *)qkv16 : (const char *)qkv;
-    /* Behind the rounding to bf16 of the weights, of at most 1, and of the result. */
-    const double bound = dtype == S24_BF16 ? 2 * 0x1p-8 : 1e-5;
-    const s24i_attention job = {.vec = s24i_vec_find(s24_ctx_cpu(ctx)),
-                                .dtype = dtype,
-                                .q = q,
-                                .k = q + step,
-                                .v = q + 2 * step,
-                                .ld = 3 * width,
-                                .context = dtype == S24_BF16 ? (void *)out16 : (void *)out,
-                                .batch = &batch,
-                                .tiles = tiles,
-                                .heads = heads,
-                                .d = d,
-                                .scratch = memory,
-                                .scratch_elems = scratch};
-    s24i_attention_run(ctx, &job);
-    if (dtype == S24_BF16)
-        assert_int_equal(s24_convert(out, S24_F32, out16, S24_BF16, tokens * width), S24_OK);
-    const texts t = {heads, d, &batch, qkv};
-    double expected[80];
-    for (int b = 0; b < TEXTS; b++)
-        for (int64_t i = offsets[b]; i < offsets[b + 1]; i++)
-            for (int64_t h = 0; h < heads; h++) {
-                attend(expected, &t, b, i, h);
-                for (int64_t c = 0; c < d; c++)
-                    assert_close(expected[c], out[i * width + h * d + c], bound, "attention", i);
-            }
-    free(qkv);
-    free(qkv16);
-    free(out16);
-    free(out);
-    free(memory);
-}
-
-static void attention(void **state)
-{
-    (void)state;
-    const char *levels[] = {"baseline", "avx2", "avx512bf16"};
-    const struct {
-        int64_t heads, d;
-    } shapes[] = {{12, 32}, {3, 64}, {2, 1}, {1, 5}, {3, 24}, {2, 72}};
-    for (int threads = 1; threads <= 3; threads++)
-        for (size_t level = 0; level < sizeof levels / sizeof *levels; level++) {
-            const s24_ctx_opts opts = {
-                .size = sizeof opts, .threads = threads, .cpu_mask = s24_cpu_parse(levels[level])};
-            s24_ctx *ctx;
-            assert_int_equal(s24_ctx_create(&ctx, &opts), S24_OK);
-            for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
-                const int masked = (int)i % 2 == threads % 2;
-                check_attention(ctx, shapes[i].heads, shapes[i].d, masked, S24_F32);
-                if (s24i_attention_takes_bf16(s24i_vec_find(s24_ctx_cpu(ctx)), shapes[i].d))
-                    check_attention(ctx, shapes[i].heads, shapes[i].d, masked, S24_BF16);
-            }
-            s24_ctx_destroy(ctx);
-        }
 }
 
 int main(void)
@@ -447,7 +359,7 @@ int main(void)
         cmocka_unit_test(transpose),         cmocka_unit_test(layer_norm),
         cmocka_unit_test(epilogue),          cmocka_unit_test(rows),
         cmocka_unit_test(nan_comes_through), cmocka_unit_test(find),
-        cmocka_unit_test(attention),
+        cmocka_unit_test(pair_product),
     };
     return cmocka_run_group_tests_name("nn_ops", tests, NULL, NULL);
 }
