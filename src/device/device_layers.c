@@ -115,6 +115,26 @@ static s24_status eight_check(s24_ctx *ctx, const s24_device_dense_args *a)
     return S24_OK;
 }
 
+/* What our own kernel takes in: no other has it. */
+static s24_status ends_check(s24_ctx *ctx, const s24_device_dense_args *a)
+{
+    const int wide = a->y->dtype == S24_F32;
+    REQUIRE(ctx, a->few && !a->x_scale && !wide, S24_ERROR_UNSUPPORTED,
+            "a dense product%s takes in no norm and no gate",
+            wide         ? " with an f32 y"
+            : a->x_scale ? " in e4m3"
+                         : " that may not have our own kernel");
+    REQUIRE(ctx, !a->gated || a->w->rows % 2 == 0, S24_ERROR_SHAPE,
+            "w has %" PRId64 " rows; as many of the gate as of what it is multiplied with were "
+            "expected",
+            a->w->rows);
+    if (!a->gamma) return S24_OK;
+    TRY(aligned(ctx, a->gamma, "gamma"));
+    REQUIRE(ctx, a->eps >= 0 && a->eps <= FLT_MAX, S24_ERROR_ARGUMENT,
+            "eps is %g; a finite number of at least 0 was expected", (double)a->eps);
+    return S24_OK;
+}
+
 static s24_status dense_check(s24_ctx *ctx, const s24_device_dense_args *a)
 {
     TRY(not_null(ctx, a->x, "x"));
@@ -126,16 +146,17 @@ static s24_status dense_check(s24_ctx *ctx, const s24_device_dense_args *a)
     TRY(operand(ctx, "w", a->w, a->x->dtype, 0, a->x->cols));
     TRY(contiguous(ctx, "w", a->w));
     TRY(not_null(ctx, a->y, "y"));
+    if (a->gamma || a->gated) TRY(ends_check(ctx, a));
+    const int64_t n = a->w->rows / (a->gated ? 2 : 1);
     if (a->y->dtype == S24_F32)
         TRY(wide_check(ctx, a));
     else
-        TRY(operand(ctx, "y", a->y, a->x->dtype, a->x->rows, a->w->rows));
-    if (a->residual)
-        TRY(operand(ctx, "residual", a->residual, a->x->dtype, a->x->rows, a->w->rows));
+        TRY(operand(ctx, "y", a->y, a->x->dtype, a->x->rows, n));
+    if (a->residual) TRY(operand(ctx, "residual", a->residual, a->x->dtype, a->x->rows, n));
     REQUIRE(ctx, (int)a->activation >= 0 && a->activation <= S24_ACTIVATION_SILU,
             S24_ERROR_ARGUMENT, "activation is %d; expected 0 to %d", (int)a->activation,
             (int)S24_ACTIVATION_SILU);
-    REQUIRE(ctx, !a->activation || !a->residual, S24_ERROR_UNSUPPORTED,
+    REQUIRE(ctx, a->gated || !a->activation || !a->residual, S24_ERROR_UNSUPPORTED,
             "a dense product on a device has an activation or a residual, not both");
     if (a->bias) TRY(aligned(ctx, a->bias, "bias"));
     REQUIRE(ctx, a->work || !a->work_bytes, S24_ERROR_ARGUMENT, "work is NULL, work_bytes %zu",
@@ -160,6 +181,8 @@ s24_status s24_device_dense_search(double *seconds, s24_ctx *ctx, s24_device *de
     if (!seconds) return S24_ERROR_ARGUMENT;
     READ_ARGS(known, args, "s24_device_dense_args");
     TRY(dense_check(ctx, &known));
+    REQUIRE(ctx, !known.gamma && !known.gated, S24_ERROR_UNSUPPORTED,
+            "a search among dense products that take in a norm or a gate; there is one of them");
     return s24i_device_status(
         ctx, device->table->dense_search(device->gpu, &known, seconds, known.stream, &error),
         &error);

@@ -33,7 +33,16 @@ typedef struct s24_device_dense_args {
     int few; /* 1: up to 16 tokens may have our own kernel, which rounds once */
     /* Of x and w of i8 or e4m3, with y of bf16: [m] and [n], factors per token and output. */
     const float *x_scale, *w_scale;
+    /* What our own kernel takes in, if it may have the product. gamma [k] or NULL: x is divided by
+       its root mean square and multiplied by gamma first; S24_DEVICE_FEW_NORMED elements of x at
+       most, rows of 8192 at most. gated 1: w has 2·n rows, y = activation(x·w₁ᵀ + bias₁), squared
+       if squared is 1, times (x·w₂ᵀ + bias₂). Either may stand with a residual. */
+    const float *gamma;
+    float eps;
+    int gated, squared;
 } s24_device_dense_args;
+
+enum { S24_DEVICE_FEW_TOKENS = 16, S24_DEVICE_FEW_NORMED = 1 << 15 };
 
 /* Computes y = activation(x·wᵀ·scales + bias) + residual of a dense weight, through cuBLASLt, where
    sums are rounded before an activation. Those of i8 are not: they are 32 bits in `work`, as many

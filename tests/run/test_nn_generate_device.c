@@ -304,6 +304,71 @@ static void integers(void **state)
     s24_ctx_destroy(ctx);
 }
 
+/* ---- long texts ------------------------------------------------------------------------------ */
+
+/* A text of so many tokens that attention takes it in several pieces goes on token by token, alone
+   and next to a short one. */
+static void check_long(const pair *p, int64_t count, int64_t prompt)
+{
+    enum { SHORT = 9, STEPS = 12 };
+    int32_t *ids = malloc((size_t)count * sizeof *ids);
+    fill_ids(ids, count);
+    float *want = whole(p, ids, count), *got = malloc((size_t)(count * p->words) * sizeof *got);
+    float *other = whole(p, ids, SHORT + STEPS);
+    const int64_t ends[3] = {0, prompt, prompt + SHORT}, ones[3] = {0, 1, 2};
+    s24_session *session;
+    OK(p->ctx, s24_session_create(&session, p->ctx, p->there, count + SHORT));
+    const s24_cache_opts opts = {.size = sizeof opts, .texts = 2, .tokens = count};
+    s24_cache *cache;
+    OK(p->ctx, s24_cache_create(&cache, p->ctx, session, &opts));
+    int32_t *both = malloc((size_t)(count + SHORT) * sizeof *both);
+    memcpy(both, ids, (size_t)prompt * sizeof *ids);
+    memcpy(both + prompt, ids, SHORT * sizeof *ids);
+    s24_batch batch = {.texts = 2, .offsets = ends, .ids = both};
+    const s24_outputs outputs = {.logits = got};
+    OK(p->ctx,
+       s24_session_extend(session, p->ctx, cache, &(s24_extension){.batch = &batch}, &outputs));
+    near(want, got, prompt * p->words, p->bound, "a long prompt");
+    batch.offsets = ones;
+    for (int64_t s = 0; s < STEPS; s++) {
+        both[0] = ids[prompt + s];
+        both[1] = ids[SHORT + s];
+        OK(p->ctx,
+           s24_session_extend(session, p->ctx, cache, &(s24_extension){.batch = &batch}, &outputs));
+        near(want + (prompt + s) * p->words, got, p->words, p->bound, "a long text's step");
+        near(other + (SHORT + s) * p->words, got + p->words, p->words, p->bound, "a short one's");
+    }
+    s24_cache_destroy(cache);
+    s24_session_destroy(session);
+    free(both);
+    free(other);
+    free(got);
+    free(want);
+    free(ids);
+}
+
+static void long_texts(void **state)
+{
+    static const lm_spec tall = {.llama = 1, .positions = 1300},
+                         near_by = {.llama = 1,
+                                    .model_type = "mistral",
+                                    .more = ", \"sliding_window\": 300",
+                                    .positions = 1300};
+    const lm_spec *const each[] = {&tall, &near_by};
+    s24_ctx *ctx = new_ctx(NULL, 2);
+    s24_device *device = open_device(ctx);
+    (void)state;
+    for (int i = 0; device && i < 4; i++) {
+        pair p;
+        open_pair(&p, ctx, device, folder_of_spec(each[i / 2]), i % 2 ? S24_BF16 : S24_F16, NULL);
+        check_long(&p, 1200, 1188);
+        check_long(&p, 520, 506); /* into the second piece */
+        close_pair(&p);
+    }
+    s24_device_destroy(device);
+    s24_ctx_destroy(ctx);
+}
+
 /* ---- golden ---------------------------------------------------------------------------------- */
 
 /* Goes on with the prompts of a folder; how many tokens are transformers' own. */
@@ -365,6 +430,7 @@ static void golden_texts(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(every_model), cmocka_unit_test(two_four),
-                                       cmocka_unit_test(integers), cmocka_unit_test(golden_texts)};
+                                       cmocka_unit_test(integers), cmocka_unit_test(long_texts),
+                                       cmocka_unit_test(golden_texts)};
     return cmocka_run_group_tests(tests, io_folder_setup, io_folder_teardown);
 }

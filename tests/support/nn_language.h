@@ -26,6 +26,7 @@ typedef struct lm_spec {
     const char *model_type;
     int head, norms;
     const char *more;
+    int positions; /* 0: LM_POSITIONS */
 } lm_spec;
 
 /* Models of the golden vectors, with prompts and what comes after them. */
@@ -132,8 +133,9 @@ static inline void lm_config(const lm_spec *spec, const char *path)
                 "\"num_hidden_layers\": %d, \"num_attention_heads\": 6, "
                 "\"num_key_value_heads\": 3, \"intermediate_size\": 72, \"rms_norm_eps\": 1e-5, "
                 "\"head_dim\": %d%s",
-                spec->model_type ? spec->model_type : "llama", LM_VOCABULARY, LM_POSITIONS,
-                LM_WIDTH, LM_LAYERS, spec->head ? spec->head : 8, spec->more ? spec->more : "");
+                spec->model_type ? spec->model_type : "llama", LM_VOCABULARY,
+                spec->positions ? spec->positions : LM_POSITIONS, LM_WIDTH, LM_LAYERS,
+                spec->head ? spec->head : 8, spec->more ? spec->more : "");
     else
         fprintf(f,
                 "{\"model_type\": \"gpt2\", \"vocab_size\": %d, \"n_positions\": %d, "

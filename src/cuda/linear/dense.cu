@@ -133,10 +133,10 @@ struct dense_product {
             if (l) e->layout_destroy(l);
     }
     /* No algorithm: ours. */
-    bool run(const cublasLtMatmulAlgo_t *algorithm, void *stream)
+    bool run(s24i_device *device, const cublasLtMatmulAlgo_t *algorithm, void *stream)
     {
         s24i_device_error error;
-        if (!algorithm) return dense_few_enqueue(job, stream, &error) == S24_OK;
+        if (!algorithm) return dense_few_enqueue(device, job, stream, &error) == S24_OK;
         const float one = 1, beta = job->residual ? 1 : 0;
         const int32_t whole = 1, none = 0; /* what integers count in */
         const void *const alpha = integers() ? static_cast<const void *>(&whole) : &one;
@@ -187,8 +187,14 @@ s24_status dense_enqueue(s24i_device *device, const s24_device_dense_args *job, 
 {
     if (dense_integers_takes(job)) return dense_integers_enqueue(device, job, stream, error);
     const dense_choice *choice = device->dense ? find(device->dense, job) : nullptr;
-    if (dense_few_takes(job) && (!choice || choice->few))
-        return dense_few_enqueue(job, stream, error);
+    const bool ours = job->gamma || job->gated; /* cuBLASLt has neither */
+    if (dense_few_takes(job) && (ours || !choice || choice->few))
+        return dense_few_enqueue(device, job, stream, error);
+    if (ours)
+        return device_failed(error, S24_ERROR_UNSUPPORTED,
+                             "a dense product of %lld tokens of %lld elements takes in no norm and "
+                             "no gate",
+                             (long long)job->x->rows, (long long)job->x->cols);
     s24_status status = dense_open(device, error);
     if (status != S24_OK) return status;
     dense_product product(device->dense, job);
@@ -200,7 +206,8 @@ s24_status dense_enqueue(s24i_device *device, const s24_device_dense_args *job, 
                              product.y, &choice->algorithm, &found) == CUBLAS_STATUS_SUCCESS &&
         found.workspaceSize <= job->work_bytes;
     if (!fits && !product.propose(&found, 1)) return refused(error, job);
-    if (!product.run(fits ? &choice->algorithm : &found.algo, stream)) return refused(error, job);
+    if (!product.run(device, fits ? &choice->algorithm : &found.algo, stream))
+        return refused(error, job);
     return job->activation ? activation_enqueue(device, job, stream, error) : S24_OK;
 }
 
@@ -213,7 +220,7 @@ static double time_of(s24i_device *device, dense_product &product,
     for (int turn = 0; turn <= TURNS; turn++) { /* the first one warms up */
         bool good = device_timer_start(device, stream, &error) == S24_OK;
         for (int i = 0; i < RUNS && good; i++)
-            good = product.run(algorithm, stream);
+            good = product.run(device, algorithm, stream);
         if (!good || device_timer_stop(device, &seconds, stream, &error) != S24_OK) return -1;
         if (turn > 0 && (least < 0 || seconds < least)) least = seconds;
     }

@@ -50,7 +50,7 @@ struct dense_engine {
 
 /* Has it a kernel of our own? */
 bool dense_few_takes(const s24_device_dense_args *job);
-s24_status dense_few_enqueue(const s24_device_dense_args *job, void *stream,
+s24_status dense_few_enqueue(s24i_device *device, const s24_device_dense_args *job, void *stream,
                              s24i_device_error *error);
 s24_status dense_open(s24i_device *device, s24i_device_error *error);
 /* Is it a product of i8 with scales? */

@@ -16,7 +16,7 @@ static __device__ inline float logistic(float v)
     return __fdividef(1.0f, 1.0f + __expf(-v));
 }
 
-static __device__ __forceinline__ void activate(float (&v)[8], int activation)
+template <int N> static __device__ __forceinline__ void activate(float (&v)[N], int activation)
 {
     if (activation == S24_ACTIVATION_RELU) {
 #pragma unroll

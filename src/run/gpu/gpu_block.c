@@ -9,7 +9,8 @@
  *  - the embeddings' kernel runs the norm that the first block starts with;
  *  - a norm whose readers run in 8 bits writes these too, attention and the intermediate product
  *    write them alone (gpu_eight.c);
- *  - where norms are folded into products (gpu_fold.c) only a norm that no product reads is run.
+ *  - where norms are folded into products (gpu_fold.c) only a norm that no product reads is run;
+ *  - dense products of few tokens take in norms, gates and the sums (gpu_join.c).
  */
 #include "run/gpu/gpu_state.h"
 
@@ -116,8 +117,9 @@ static s24_status run_norm(walk *w, int64_t number, int before)
 static s24_status norm_step(walk *w)
 {
     const s24i_block_step *step = &w->gpu->steps.step[w->step];
-    if (s24i_gpu_folds(w->gpu, w->shape->tokens) && reader_of(w).index < S24I_PRODUCTS)
-        return S24_OK;
+    const int taken_in =
+        s24i_gpu_folds(w->gpu, w->shape->tokens) || s24i_gpu_joins(w->gpu, w->shape->tokens);
+    if (taken_in && reader_of(w).index < S24I_PRODUCTS) return S24_OK;
     return run_norm(w, 2 * w->block + step->norm, step->to == S24I_AT_NORMED);
 }
 
@@ -128,7 +130,7 @@ static s24_status product_step(walk *w)
     for (int i = 0; i < S24I_PRODUCTS; i++)
         if (s24i_gpu_is_of(w->gpu, w->block, step->slot, i))
             TRY(s24i_gpu_product(w->gpu, w->ctx, tokens, w->block, i));
-    if (step->adds) w->pending = !s24i_gpu_folds(w->gpu, tokens);
+    if (step->adds) w->pending = !s24i_gpu_folds(w->gpu, tokens) && !s24i_gpu_joins(w->gpu, tokens);
     return S24_OK;
 }
 
@@ -205,6 +207,7 @@ static s24_status rotate_step(walk *w)
 
 static s24_status gate_step(walk *w)
 {
+    if (s24i_gpu_joins(w->gpu, w->shape->tokens)) return S24_OK;
     return s24i_gpu_gate(w->gpu, w->ctx, w->shape->tokens);
 }
 
@@ -281,7 +284,8 @@ s24_status s24i_gpu_encode(const s24i_gpu_session *gpu, s24_ctx *ctx, const s24i
     for (; w.block < gpu->model->shape.layers; w.block++, w.step = 0)
         for (; w.step < gpu->steps.count; w.step++)
             TRY(kernels[gpu->steps.step[w.step].kind](&w));
-    return w.pending ? run_norm(&w, 2 * w.block, 1) : S24_OK;
+    if (!w.pending && !s24i_gpu_joins(gpu, shape->tokens)) return S24_OK;
+    return run_norm(&w, 2 * w.block, 1);
 }
 
 s24_status s24i_gpu_capture(s24_device_graph **out, const s24i_gpu_session *gpu, s24_ctx *ctx,

@@ -32,7 +32,7 @@ s24_status s24i_gpu_language_check(s24_ctx *ctx, const s24i_architecture *archit
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-static const float *gamma_at(const s24i_gpu_session *gpu, int64_t number)
+const float *s24i_gpu_gamma(const s24i_gpu_session *gpu, int64_t number)
 {
     return gpu->gammas + number * gpu->model->shape.width;
 }
@@ -148,7 +148,7 @@ s24_status s24i_gpu_rms_norm(const s24i_gpu_session *gpu, s24_ctx *ctx, int64_t 
                                            .y = gpu->context,
                                            .sum = gpu->hidden,
                                            .x = how->pending ? gpu->qkv : NULL,
-                                           .gamma = gamma_at(gpu, number),
+                                           .gamma = s24i_gpu_gamma(gpu, number),
                                            .eps = s24i_gpu_norm_at(gpu, number)->eps,
                                            .narrow = how->eight ? &eight : NULL,
                                            .narrow_scale = gpu->eight_scale,

@@ -129,6 +129,25 @@ static s24_status compare_eights(s24i_gpu_session *gpu, s24_ctx *ctx, const s24i
     return status;
 }
 
+/* ---- steps in dense products ----------------------------------------------------------------- */
+
+/* Do dense products take in the steps next to them? */
+static s24_status compare_joined(s24i_gpu_session *gpu, s24_ctx *ctx, const s24i_gpu_shape *shape)
+{
+    int *joined = &gpu->joined[s24i_gpu_octave(shape->tokens)], best = 0;
+    s24_device_graph *graphs[MOST_PLANS] = {NULL};
+    s24_status status = S24_OK;
+    if (!s24i_gpu_can_join(gpu, shape->tokens)) return S24_OK;
+    for (int i = 0; i < 2 && status == S24_OK; i++) {
+        *joined = i;
+        status = capture_pass(&graphs[i], gpu, ctx, shape);
+    }
+    if (status == S24_OK) status = fastest(&best, graphs, 2, gpu, ctx, 1);
+    *joined = best;
+    drop(graphs, gpu);
+    return status;
+}
+
 /* ---- tiles ----------------------------------------------------------------------------------- */
 
 /* Of the tile planned for a product and its rivals the one with which the pass is fastest. */
@@ -192,6 +211,7 @@ s24_status s24i_gpu_plan(s24i_gpu_session *gpu, s24_ctx *ctx, const s24i_gpu_sha
     }
     if (gpu->eight) TRY(compare_eights(gpu, ctx, shape));
     TRY(settle_tiles(gpu, ctx, shape, &rivals[gpu->folded[octave]]));
+    TRY(compare_joined(gpu, ctx, shape));
     gpu->planned[octave] = 1;
     return S24_OK;
 }

@@ -5,7 +5,8 @@
  * come here alike.
  *
  * What a product adds to the sums waits in qkv, whose contents are done with, until the next norm
- * adds it: a product would have to wait for a residual, while a norm streams it.
+ * adds it: a product would have to wait for a residual, while a norm streams it. Dense products of
+ * few tokens add it themselves (gpu_join.c).
  */
 #include "run/gpu/gpu_state.h"
 
@@ -62,6 +63,7 @@ s24i_gpu_operands s24i_gpu_operands_of(const s24i_gpu_session *gpu, int64_t toke
     o.y.ld = columns;
     if (gpu->eight) s24i_gpu_eight_operands(&o, gpu, tokens, block, index);
     if (s24i_gpu_folds(gpu, tokens)) s24i_gpu_fold_operands(&o, gpu, block, index);
+    if (s24i_gpu_joins(gpu, tokens)) s24i_gpu_join_operands(&o, gpu, block, index);
     return o;
 }
 
@@ -97,6 +99,12 @@ s24i_product_job s24i_gpu_product_of(const s24i_gpu_session *gpu, const s24i_lin
     default:
         p.work = gpu->dense_work;
         p.work_bytes = S24I_GPU_DENSE_WORK;
+        p.gamma = o->gamma;
+        p.eps = o->eps;
+        p.gated = o->gated;
+        p.squared = o->gated && gpu->model->shape.squared;
+        if (o->gated) p.activation = o->gate;
+        if (o->residual.data) p.residual = &o->residual;
     }
     return p;
 }

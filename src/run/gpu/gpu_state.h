@@ -95,6 +95,7 @@ struct s24i_gpu_session {
     const char *eight_tiles[S24I_PRODUCTS]; /* the best in 8 bits, as the last search measured */
     int planned[S24I_GPU_OCTAVES];
     int folded[S24I_GPU_OCTAVES]; /* norms that products read are folded into these */
+    int joined[S24I_GPU_OCTAVES]; /* dense products take in norms, gates and sums */
     /* [layers] of 2:4 weights, where that is chosen for a product. NULL: the weight has not the
        shape of the first block's (a block may have query, key and value in one where another has
        them apart). */
@@ -113,6 +114,11 @@ typedef struct s24i_gpu_operands {
     const float *eight_bias;
     float eight_y_scale;
     s24_device_linear_norm norm; /* size 0: no norm and no residual */
+    /* What dense products of few tokens take in, where they do (gpu_join.c). */
+    const float *gamma;
+    float eps;
+    s24_activation gate;
+    int gated;
 } s24i_gpu_operands;
 
 static inline s24_dense s24i_gpu_view(const s24i_gpu_session *gpu, void *data, int64_t rows,
@@ -143,6 +149,19 @@ static inline int s24i_gpu_folds(const s24i_gpu_session *gpu, int64_t tokens)
 {
     return gpu->folded[s24i_gpu_octave(tokens)];
 }
+
+/* Do its dense products take in the steps next to them? */
+static inline int s24i_gpu_joins(const s24i_gpu_session *gpu, int64_t tokens)
+{
+    return gpu->joined[s24i_gpu_octave(tokens)];
+}
+
+/* ---- steps in dense products (gpu_join.c) ---------------------------------------------------- */
+
+/* May a pass of that many tokens, as it is planned, run so? All of its products or none. */
+int s24i_gpu_can_join(const s24i_gpu_session *gpu, int64_t tokens);
+void s24i_gpu_join_operands(s24i_gpu_operands *o, const s24i_gpu_session *gpu, int64_t block,
+                            int index);
 
 /* ---- norms in products (gpu_fold.c) ---------------------------------------------------------- */
 
@@ -204,6 +223,8 @@ int s24i_gpu_attends_as_language(const s24i_architecture *architecture, const s2
 s24_status s24i_gpu_language_check(s24_ctx *ctx, const s24i_architecture *architecture,
                                    const s24i_shape *shape);
 s24_status s24i_gpu_language_create(s24i_gpu_session *gpu, s24_ctx *ctx);
+/* [width], of norm `number`. */
+const float *s24i_gpu_gamma(const s24i_gpu_session *gpu, int64_t number);
 /* hidden = the words' embeddings. */
 s24_status s24i_gpu_embed_words(const s24i_gpu_session *gpu, s24_ctx *ctx,
                                 const s24i_gpu_shape *shape);

@@ -25,7 +25,10 @@ typedef struct s24i_product_job {
     const float *x_scale;               /* of tokens in 8 bits; or, of all of them, */
     float alpha;                        /* one; 0: each has its own */
     float y_scale;                      /* of a y in 8 bits */
-    void *widened;  /* room for integers in 16 bits: they are multiplied so; or NULL */
+    void *widened;      /* room for integers in 16 bits: they are multiplied so; or NULL */
+    const float *gamma; /* of a norm that a dense product of few tokens takes in; or NULL */
+    float eps;
+    int gated, squared; /* likewise: a weight of twice as many rows, as s24_device_dense has it */
     double *search; /* of a dense product: the best algorithm is searched for, its seconds go here;
                        or NULL */
 } s24i_product_job;

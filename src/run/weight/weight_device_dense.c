@@ -95,10 +95,15 @@ s24_status s24i_device_dense_run(const s24i_device_weight *w, s24_ctx *ctx, cons
                                         .w = dense,
                                         .bias = p->bias,
                                         .activation = p->activation,
+                                        .residual = p->residual,
                                         .work = p->work,
                                         .work_bytes = p->work_bytes,
                                         .stream = p->stream,
-                                        .few = w->few};
+                                        .few = w->few,
+                                        .gamma = p->gamma,
+                                        .eps = p->eps,
+                                        .gated = p->gated,
+                                        .squared = p->squared};
     if (p->search) return s24_device_dense_search(p->search, ctx, w->device, &args);
     return s24_device_dense(ctx, w->device, &args);
 }
