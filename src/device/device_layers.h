@@ -213,7 +213,7 @@ typedef struct s24_device_pick_args {
     size_t size;          /* sizeof(s24_device_pick_args) */
     const float *logits;  /* [rows, n], rows ld apart */
     int64_t rows, n, ld;  /* 4 divides ld */
-    s24_device_picked *y; /* [rows] written */
+    s24_device_picked *y; /* [rows] written, there or in pinned memory */
     void *work;           /* s24_device_pick_work_bytes, zeros before the first use */
     void *stream;
 } s24_device_pick_args;

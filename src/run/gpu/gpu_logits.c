@@ -25,8 +25,6 @@ static s24_status create_picks(s24i_gpu_session *gpu, s24_ctx *ctx)
     const size_t bytes = (size_t)gpu->max_tokens * sizeof(s24_device_picked),
                  work = s24_device_pick_work_bytes(gpu->device, gpu->logit_rows);
     void *memory;
-    TRY(s24_device_alloc(&memory, ctx, gpu->device, bytes, gpu->stream));
-    gpu->picked = memory;
     TRY(s24_device_pinned_alloc(&memory, ctx, gpu->device, bytes));
     gpu->picks = memory;
     TRY(s24_device_alloc(&gpu->pick_work, ctx, gpu->device, work, gpu->stream));
@@ -137,7 +135,7 @@ s24_status s24i_gpu_pick(const s24i_gpu_session *gpu, s24_ctx *ctx, const void *
                                            .rows = s24i_min(gpu->logit_rows, rows - first),
                                            .n = vocabulary_of(gpu),
                                            .ld = row_of(gpu),
-                                           .y = gpu->picked + first,
+                                           .y = gpu->picks + first,
                                            .work = gpu->pick_work,
                                            .stream = gpu->stream};
         TRY(make_logits(gpu, ctx, states, first, args.rows));
@@ -164,8 +162,6 @@ s24_status s24i_gpu_picks_give(const s24i_gpu_session *gpu, s24_ctx *ctx,
     const int64_t count = shape->picks ? shape->tokens : o->token_count;
     if (!count) return S24_OK;
     if (!shape->picks) TRY(pick_some(gpu, ctx, o));
-    TRY(s24_device_copy(ctx, gpu->device, gpu->picks, gpu->picked,
-                        (size_t)count * sizeof *gpu->picks, gpu->stream));
     TRY(s24_device_wait(ctx, gpu->device, gpu->stream));
     for (int64_t i = 0; i < count; i++)
         gpu->asked[i] = (s24i_pick){gpu->picks[i].id, gpu->picks[i].log_probability};

@@ -115,8 +115,8 @@ void s24i_gpu_session_destroy(s24i_gpu_session *gpu)
                              gpu->eight_scale, gpu->dense_work, gpu->eight,   gpu->moments[0],
                              gpu->moments[1],  gpu->terms,      gpu->gammas,  gpu->stats,
                              gpu->angles,      gpu->gated,      gpu->logits,  gpu->lm_bias,
-                             gpu->train_work,  gpu->targets,    gpu->losses,  gpu->picked,
-                             gpu->pick_work,   gpu->eight_bias, gpu->widened};
+                             gpu->train_work,  gpu->targets,    gpu->losses,  gpu->pick_work,
+                             gpu->eight_bias,  gpu->widened};
     for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++)
         if (buffers[i]) (void)s24_device_free(ctx, gpu->device, buffers[i], gpu->stream);
     for (int i = 0; i < S24I_PRODUCTS; i++)

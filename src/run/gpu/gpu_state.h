@@ -84,8 +84,8 @@ struct s24i_gpu_session {
     void *gated, *train_work;
     double *losses, *host_losses;
     int32_t *targets;
-    int64_t logit_rows;                /* made at a time */
-    s24_device_picked *picked, *picks; /* on the device, and where the host reads them */
+    int64_t logit_rows;       /* made at a time */
+    s24_device_picked *picks; /* pinned: the device writes them where the host reads */
     void *pick_work;
     int32_t *inputs, *pinned; /* on the device, and where the host writes them */
     size_t input_bytes;
