@@ -20,7 +20,12 @@ typedef struct operands {
     void *gamma_there;
 } operands;
 
-enum { APART = 8 }; /* elements between y's rows */
+/* From one of y's rows to the next. */
+static int64_t ld_of(const few_case *c)
+{
+    return (c->n + 7) / 8 * 8 + 8;
+}
+
 static const float EPS = 1e-3f;
 
 static operands operands_make(gpu *g, const few_case *c)
@@ -91,7 +96,7 @@ static double *expected_of(gpu *g, const few_case *c, const operands *o)
 /* y's memory: rows apart, poisoned but for the residual. */
 static void *place_y(gpu *g, const few_case *c, const operands *o, size_t *bytes)
 {
-    const int64_t ld = c->n + APART;
+    const int64_t ld = ld_of(c);
     *bytes = (size_t)(c->m * ld) * (c->wide ? 4 : 2);
     uint16_t *raw = malloc(*bytes);
     memset(raw, 0xff, *bytes);
@@ -106,7 +111,7 @@ static void *run(gpu *g, const few_case *c, const operands *o, size_t *bytes)
 {
     const int64_t rows = c->n * (c->gated ? 2 : 1);
     void *y = place_y(g, c, o, bytes), *raw = malloc(*bytes);
-    const s24_dense views[] = {{y, c->wide ? S24_F32 : g->dtype, c->m, c->n, c->n + APART},
+    const s24_dense views[] = {{y, c->wide ? S24_F32 : g->dtype, c->m, c->n, ld_of(c)},
                                {o->x.there, g->dtype, c->m, c->k, 0},
                                {o->w.there, g->dtype, rows, c->k, 0}};
     const s24_device_dense_args args = {.size = sizeof args,
@@ -131,7 +136,7 @@ static void *run(gpu *g, const few_case *c, const operands *o, size_t *bytes)
 static void check(gpu *g, const few_case *c)
 {
     const double ulp = g->dtype == S24_BF16 ? 1.0 / 256 : 1.0 / 2048;
-    const int64_t ld = c->n + APART;
+    const int64_t ld = ld_of(c);
     operands o = operands_make(g, c);
     double *expected = expected_of(g, c, &o);
     size_t bytes, element = c->wide ? 4 : 2;

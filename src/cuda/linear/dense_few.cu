@@ -2,9 +2,9 @@
 /*
  * Dense products of up to 16 tokens, in which all that counts is how the weight streams in. A block
  * takes tiles of eight outputs by turns, and its warps pieces of k: eight rows by 256 elements of
- * the weight, straight to registers, the first of them before the kernels before this one are done,
- * and each of the others, the next tile's too, before the one at hand is multiplied. The products
- * are mma's, tokens by outputs; a thread's 16 bytes of a row are four of its operands, in an order
+ * the weight, straight to registers, the first two of them before the kernels before this one are
+ * done, and each of the others, the next tile's too, two before it is multiplied. The products are
+ * mma's, tokens by outputs; a thread's 16 bytes of a row are four of its operands, in an order
  * of k that weight and tokens share. Sums are added up in the order of warps.
  *
  * What stands between the products of a language model's step is done here, too, since a kernel of
@@ -226,6 +226,8 @@ __global__ void __launch_bounds__(FEW_THREADS, FEW_BLOCKS)
     few_place at = few_place::first();
     dependents_may_start();
     piece_in(w[0], p, at);
+    few_place next = at.next(p);
+    if (next.tile < p.tiles) piece_in(w[1], p, next);
     if (NORMED) first_gamma<T>(gamma, p);
     wait_for_predecessors();
     if (NORMED) norm_in(reinterpret_cast<T *>(normed), p, gamma);
@@ -242,13 +244,13 @@ __global__ void __launch_bounds__(FEW_THREADS, FEW_BLOCKS)
         turn ^= 1;
     };
     while (at.tile < p.tiles) {
-        const few_place next = at.next(p);
-        if (next.tile < p.tiles) piece_in(w[1], p, next);
         use(w[0], at);
-        if (next.tile >= p.tiles) break;
         at = next.next(p);
         if (at.tile < p.tiles) piece_in(w[0], p, at);
+        if (next.tile >= p.tiles) break;
         use(w[1], next);
+        next = at.next(p);
+        if (next.tile < p.tiles) piece_in(w[1], p, next);
     }
 }
 
@@ -301,8 +303,7 @@ s24_status dense_few_enqueue(s24i_device *device, const s24_device_dense_args *j
     few_product p = product_of(job);
     const void *kernel =
         job->x->dtype == S24_BF16 ? kernel_of<__nv_bfloat16>(p) : kernel_of<__half>(p);
-    /* A norm is done once a block: these are as many as run at a time. */
-    const int most = p.gamma ? FEW_BLOCKS * device->processors : p.tiles;
+    const int most = FEW_BLOCKS * device->processors;
     const int shared = p.gamma ? p.m * p.normed_ld() * 2 : 0;
     if (shared)
         CUDA_TRY(error, "giving a kernel its shared memory",
