@@ -194,7 +194,7 @@ static void show(generation *g)
     for (; g->next < count && (count == 1 || g->texts[g->next].stopped); g->next++) {
         generate_text *text = &g->texts[g->next];
         cli_progress_clear(g->cli);
-        generate_text_print(text, o->stop, o->ids, count > 1);
+        generate_text_print(text, (const char *[]){o->stop, NULL}, o->ids, count > 1);
         if (!text->stopped) break;
         putchar('\n');
     }
@@ -214,7 +214,8 @@ static int take(void *user, const s24_new_token *token)
     if (g->o->logprobs) generate_text_rate(text, token);
     /* The token that ends a text has none, whether the tokenizer calls it special or not. */
     const s24_tokenizer *tokenizer = token->end == S24_END_STOP ? NULL : g->prompts.tokenizer;
-    g->code = generate_text_add(g->cli, text, tokenizer, token->id, g->o->stop);
+    g->code =
+        generate_text_add(g->cli, text, tokenizer, token->id, (const char *[]){g->o->stop, NULL});
     if (!text->stopped) text->stopped = ends[token->end];
     show(g);
     return g->code != CLI_OK || text->stopped != NULL;

@@ -53,16 +53,23 @@ typedef struct generate_text {
 /* Begins the text that follows a prompt. */
 int generate_text_begin(cli_app *cli, generate_text *text, const generate_prompts *prompts,
                         int64_t prompt);
-/* Adds a token to the text, which ends before `stop` where it comes to that (NULL: none). */
+/* Adds a token to the text, which ends before the first of `stops` that it comes to; these end with
+   a NULL, and a NULL in their place is none, here and below. */
 int generate_text_add(cli_app *cli, generate_text *text, const s24_tokenizer *tokenizer, int32_t id,
-                      const char *stop);
+                      const char *const *stops);
+/* Makes the bytes of both[1] as it stands after both[0] (−1: nothing), for a blank may be lost at
+   the front of a text; the caller frees *piece, which is NULL for a token without a text. */
+int generate_token_bytes(cli_app *cli, char **piece, size_t *bytes, const s24_tokenizer *tokenizer,
+                         const int32_t both[2]);
 /* Keeps a token's log probability, and those of the likeliest in its place. */
 void generate_text_rate(generate_text *text, const s24_new_token *token);
 /* Prints what was not printed yet, as far as it can change no more; `line`: as a part of one line,
    with line ends as escapes. */
-void generate_text_print(generate_text *text, const char *stop, int ids, int line);
+void generate_text_print(generate_text *text, const char *const *stops, int ids, int line);
 /* Makes JSON's string of what would be printed now, which counts as shown. */
-json_t *generate_text_rest(generate_text *text, const char *stop);
+json_t *generate_text_rest(generate_text *text, const char *const *stops);
+/* Makes JSON's string of bytes, with U+FFFD in the place of those that are no text. */
+json_t *generate_bytes_json(const char *from, size_t count);
 /* Makes JSON's string of the text, or list of its tokens. */
 json_t *generate_text_json(const generate_text *text, int ids);
 void generate_text_free(generate_text *text);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Holds the text that follows a prompt: tokens as they come, their bytes, and how far these can be
- * shown: not within a character, and not where the text to stop at may have begun.
+ * shown: not within a character, and not where a text to stop at may have begun.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -93,37 +93,48 @@ static s24_status has_text(int *out, cli_app *cli, const s24_tokenizer *tokenize
     return status;
 }
 
-/* Adds the token's bytes: what two tokens say beyond the first, as a blank may be lost at the front
-   of a text. */
+int generate_token_bytes(cli_app *cli, char **piece, size_t *bytes, const s24_tokenizer *tokenizer,
+                         const int32_t both[2])
+{
+    const int first = both[0] < 0, count = first ? 1 : 2;
+    size_t before = 0, all = 0;
+    int has = 0;
+    s24_status status = has_text(&has, cli, tokenizer, both[1]);
+    *piece = NULL;
+    *bytes = 0;
+    if (status != S24_OK || !has) return cli_status(cli, status);
+    if (!first) status = decoded_bytes(&before, cli, tokenizer, both, 1);
+    if (status == S24_OK) status = decoded_bytes(&all, cli, tokenizer, both + first, count);
+    if (status != S24_OK) return cli_status(cli, status);
+    if (!(*piece = malloc(all + 1))) return no_memory(cli);
+    status = s24_tokenizer_decode(*piece, &all, tokenizer, cli->ctx, both + first, count);
+    *bytes = all - before;
+    memmove(*piece, *piece + before, *bytes);
+    return cli_status(cli, status);
+}
+
 static int add_bytes(cli_app *cli, generate_text *t, const s24_tokenizer *tokenizer, int32_t id)
 {
     const int32_t both[2] = {t->anchor, id};
-    const int count = t->anchor < 0 ? 1 : 2, first = t->anchor < 0;
-    size_t before = 0, all = 0;
+    size_t bytes = 0;
     char *piece = NULL;
-    s24_status status = S24_OK;
-    if (!first) status = decoded_bytes(&before, cli, tokenizer, both, 1);
-    if (status == S24_OK) status = decoded_bytes(&all, cli, tokenizer, both + first, count);
-    int code = cli_status(cli, status);
-    if (code == CLI_OK) code = make_room(cli, t, all);
-    if (code == CLI_OK && !(piece = malloc(all + 1))) code = no_memory(cli);
-    if (code == CLI_OK)
-        code = cli_status(
-            cli, s24_tokenizer_decode(piece, &all, tokenizer, cli->ctx, both + first, count));
-    if (code == CLI_OK) {
-        memcpy(t->text + t->bytes, piece + before, all - before);
-        t->bytes += all - before;
+    int code = generate_token_bytes(cli, &piece, &bytes, tokenizer, both);
+    if (code == CLI_OK && piece) code = make_room(cli, t, bytes);
+    if (code == CLI_OK && piece) {
+        memcpy(t->text + t->bytes, piece, bytes);
+        t->bytes += bytes;
         t->anchor = id;
     }
     free(piece);
     return code;
 }
 
-/* Cuts the text before the one to stop at, which may have begun before the last `added` bytes. */
+/* Cuts the text before the first one to stop at, which may have begun before the last `added`
+   bytes. */
 static void cut_at(generate_text *t, const char *stop, size_t added)
 {
     const size_t length = strlen(stop);
-    size_t at = t->bytes - added;
+    size_t at = t->bytes > added ? t->bytes - added : 0;
     at = at > length ? at - length : 0;
     for (; at + length <= t->bytes; at++) {
         if (memcmp(t->text + at, stop, length) != 0) continue;
@@ -151,15 +162,15 @@ int generate_text_begin(cli_app *cli, generate_text *text, const generate_prompt
 }
 
 int generate_text_add(cli_app *cli, generate_text *text, const s24_tokenizer *tokenizer, int32_t id,
-                      const char *stop)
+                      const char *const *stops)
 {
-    int has = 0;
     const size_t before = text->bytes;
     int code = add_id(cli, text, id);
     if (code != CLI_OK || !tokenizer) return code;
-    code = cli_status(cli, has_text(&has, cli, tokenizer, id));
-    if (code == CLI_OK && has) code = add_bytes(cli, text, tokenizer, id);
-    if (code == CLI_OK && stop) cut_at(text, stop, text->bytes - before);
+    code = add_bytes(cli, text, tokenizer, id);
+    const size_t added = text->bytes - before;
+    for (; code == CLI_OK && stops && *stops; stops++)
+        cut_at(text, *stops, added);
     return code;
 }
 
@@ -191,10 +202,10 @@ void generate_text_rate(generate_text *text, const s24_new_token *token)
 
 /* ---- showing --------------------------------------------------------------------------------- */
 
-/* Counts the bytes at the end with which the text to stop at may begin. */
+/* Counts the bytes at the end with which a text to stop at may begin. */
 static size_t maybe_stop(const generate_text *t, const char *stop)
 {
-    size_t most = stop ? strlen(stop) : 0;
+    size_t most = strlen(stop);
     if (most > t->bytes) most = t->bytes;
     while (most > 0 && memcmp(t->text + t->bytes - most, stop, most) != 0)
         most--;
@@ -211,10 +222,15 @@ static void print_char(const char *character, size_t bytes, int line, int termin
 }
 
 /* Finds the end of what can be shown: whole characters, before what may begin the stop. */
-static const char *shown_end(const generate_text *t, const char *stop)
+static const char *shown_end(const generate_text *t, const char *const *stops)
 {
     const char *at = t->text + t->shown, *character;
-    const char *end = t->text + t->bytes - (t->stopped ? 0 : maybe_stop(t, stop));
+    size_t kept = 0;
+    for (; !t->stopped && stops && *stops; stops++) {
+        const size_t begun = maybe_stop(t, *stops);
+        if (begun > kept) kept = begun;
+    }
+    const char *end = t->text + t->bytes - kept;
     while (at < end) {
         int cut;
         first_char(&cut, at, (size_t)(end - at));
@@ -224,10 +240,10 @@ static const char *shown_end(const generate_text *t, const char *stop)
     return at;
 }
 
-static void print_bytes(generate_text *t, const char *stop, int line)
+static void print_bytes(generate_text *t, const char *const *stops, int line)
 {
     const int terminal = isatty(STDOUT_FILENO);
-    const char *at = t->text + t->shown, *end = shown_end(t, stop), *character;
+    const char *at = t->text + t->shown, *end = shown_end(t, stops), *character;
     t->shown = (size_t)(end - t->text);
     while (at < end) {
         const size_t bytes = next_char(&character, &at, end);
@@ -235,19 +251,20 @@ static void print_bytes(generate_text *t, const char *stop, int line)
     }
 }
 
-void generate_text_print(generate_text *text, const char *stop, int ids, int line)
+void generate_text_print(generate_text *text, const char *const *stops, int ids, int line)
 {
     if (!ids) {
-        if (text->text) print_bytes(text, stop, line);
+        if (text->text) print_bytes(text, stops, line);
         return;
     }
     for (; (int64_t)text->shown < text->count; text->shown++)
         printf("%s%d", text->shown ? " " : "", (int)text->ids[text->shown]);
 }
 
-static json_t *text_json(const char *at, const char *end)
+json_t *generate_bytes_json(const char *from, size_t count)
 {
-    char *clean = malloc(3 * (size_t)(end - at) + 1); /* a byte may become U+FFFD */
+    const char *at = from, *end = from + count;
+    char *clean = malloc(3 * count + 1); /* a byte may become U+FFFD */
     const char *character;
     size_t used = 0;
     while (clean && at < end) {
@@ -260,17 +277,17 @@ static json_t *text_json(const char *at, const char *end)
     return string;
 }
 
-json_t *generate_text_rest(generate_text *text, const char *stop)
+json_t *generate_text_rest(generate_text *text, const char *const *stops)
 {
     if (!text->text) return json_string("");
-    const char *at = text->text + text->shown, *end = shown_end(text, stop);
+    const char *at = text->text + text->shown, *end = shown_end(text, stops);
     text->shown = (size_t)(end - text->text);
-    return text_json(at, end);
+    return generate_bytes_json(at, (size_t)(end - at));
 }
 
 json_t *generate_text_json(const generate_text *text, int ids)
 {
-    if (!ids) return text->text ? text_json(text->text, text->text + text->bytes) : json_string("");
+    if (!ids) return generate_bytes_json(text->text, text->bytes);
     json_t *list = json_array();
     for (int64_t i = 0; i < text->count; i++)
         json_array_append_new(list, json_integer(text->ids[i]));

@@ -182,7 +182,8 @@ typedef struct serve_route {
 struct serve_request {
     serve_server *server;
     struct MHD_Connection *connection;
-    int64_t route; /* of the server's; SERVE_ROUTES: none */
+    int64_t route;    /* of the server's; SERVE_ROUTES: none */
+    const char *path; /* while it is read */
     char *body;
     size_t bytes, room, dropped, held; /* held: what of the server's budget is in use */
     json_t *json;                      /* while it is read */
@@ -249,6 +250,8 @@ void serve_refuse(serve_request *r, int code, const char *param, const char *for
 /* Parses the body into request->json; 0: it was refused. */
 int serve_read_json(serve_request *r);
 typedef enum serve_kind { SERVE_ANY, SERVE_ENCODER, SERVE_LANGUAGE, SERVE_CLASSIFIER } serve_kind;
+/* Finds the model of that name; NULL: there is none, which is refused. */
+serve_model *serve_find_model(serve_request *r, const char *name);
 /* Finds the model that the body names, which is of that kind; the first such one where it names
    none. */
 int serve_read_model(serve_request *r, serve_kind kind);

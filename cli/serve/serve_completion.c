@@ -2,11 +2,12 @@
 /* Writes what language models answer, in OpenAI's shapes: whole texts, and parts of a stream. */
 #include "serve/serve_language.h"
 
-static json_t *choice_json(const serve_generation *g, json_t *text, const char *reason)
+static json_t *choice_json(serve_generation *generation, json_t *text, const char *reason)
 {
+    const serve_generation *g = generation;
     json_t *choice = json_object(), *message = json_object();
     json_object_set_new(choice, "index", json_integer(0));
-    json_object_set_new(choice, "logprobs", json_null());
+    json_object_set_new(choice, "logprobs", serve_rates_json(generation));
     json_object_set_new(choice, "finish_reason", reason ? json_string(reason) : json_null());
     if (!g->chat) {
         json_object_set_new(choice, "text", text);
@@ -40,10 +41,10 @@ json_t *serve_generation_json(serve_generation *generation, json_t *text, const 
     json_object_set_new(object, "object", json_string(kind));
     json_object_set_new(object, "created", json_integer(g->created));
     json_object_set_new(object, "model", json_string(g->model->name));
-    json_array_append_new(choices, choice_json(g, text, reason));
+    if (text) json_array_append_new(choices, choice_json(generation, text, reason));
     json_object_set_new(object, "choices", choices);
-    if (reason && (!g->stream || g->says_usage))
-        json_object_set_new(object, "usage", usage_json(g));
+    if (!g->stream || g->says_usage)
+        json_object_set_new(object, "usage", g->stream && text ? json_null() : usage_json(g));
     return object;
 }
 

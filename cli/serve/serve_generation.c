@@ -39,8 +39,10 @@ static s24_status make_session(serve_model *m, int64_t texts)
 {
     const int64_t pass = m->max_tokens < PASS_TOKENS ? m->max_tokens : PASS_TOKENS;
     const s24_cache_opts cache = {.size = sizeof cache, .texts = texts, .tokens = m->max_tokens};
-    const s24_generator_opts joining = {
-        .size = sizeof joining, .prompt_tokens = pass < JOINING_TOKENS ? pass : JOINING_TOKENS};
+    const s24_generator_opts joining = {.size = sizeof joining,
+                                        .prompt_tokens =
+                                            pass < JOINING_TOKENS ? pass : JOINING_TOKENS,
+                                        .likeliest = SERVE_LIKELIEST};
     serve_language *l = &m->language;
     s24_ctx *ctx = m->cli.ctx;
     s24_status status = s24_session_create(&l->session, ctx, l->model, pass + texts);
@@ -121,7 +123,9 @@ void serve_generation_leave(serve_generation *generation)
     generate_text_free(&generation->text);
     free(generation->events.data);
     free(generation->job.ids);
-    free(generation->stop);
+    free(generation->stop_bytes);
+    json_decref(generation->rates);
+    json_decref(generation->places);
     pthread_mutex_destroy(&generation->lock);
     free(generation);
 }
@@ -133,11 +137,14 @@ static int take(void *user, const s24_new_token *token)
         [S24_END_NONE] = NULL, [S24_END_STOP] = "stop", [S24_END_LENGTH] = "length"};
     serve_generation *g = user;
     const s24_tokenizer *tokenizer = token->end == S24_END_STOP ? NULL : g->model->tokenizer;
-    const int code = generate_text_add(&g->model->cli, &g->text, tokenizer, token->id, g->stop);
+    const int32_t anchor = g->text.anchor;
+    const size_t before = g->text.bytes;
+    int code = generate_text_add(&g->model->cli, &g->text, tokenizer, token->id, g->stops);
+    if (code == CLI_OK && g->rated && tokenizer) code = serve_rates_add(g, token, anchor, before);
     serve_slots_add(g->model, g->slot, token->id);
     if (!g->text.stopped) g->text.stopped = ends[token->end];
     if (g->stream && code == CLI_OK) {
-        json_t *rest = generate_text_rest(&g->text, g->stop);
+        json_t *rest = generate_text_rest(&g->text, g->stops);
         if (json_string_length(rest) > 0)
             serve_stream_put(g, serve_generation_json(g, rest, NULL));
         else

@@ -28,13 +28,20 @@ static const serve_route serve_routes[SERVE_ROUTES] = {
 
 /* ---- a request's life ----------------------------------------------------------------------- */
 
+/* Is it the route's path, or one that begins as that does before its star? */
+static int is_path(const char *route, const char *path)
+{
+    const size_t fixed = strcspn(route, "*");
+    return route[fixed] ? !strncmp(route, path, fixed) && path[fixed] : !strcmp(route, path);
+}
+
 /* Finds the route; the path of one with another method is told apart from none. */
 static int64_t find_route(const char *method, const char *path, int *other)
 {
     *other = 0;
     if (!strcmp(method, "HEAD")) method = "GET";
     for (int64_t i = 0; i < SERVE_ROUTES; i++) {
-        if (strcmp(serve_routes[i].path, path) != 0) continue;
+        if (!is_path(serve_routes[i].path, path)) continue;
         if (!strcmp(serve_routes[i].method, method)) return i;
         *other = 1;
     }
@@ -279,6 +286,7 @@ static enum MHD_Result handle(void *server, struct MHD_Connection *connection, c
         return goes_on ? MHD_YES : MHD_NO;
     }
     if (!r->code && !r->queued) {
+        r->path = url;
         read_whole(r);
         if (r->queued) return MHD_YES;
         if (is_streamed(r)) return begin_stream(r);

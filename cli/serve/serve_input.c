@@ -63,31 +63,37 @@ static int is_kind(const serve_model *model, serve_kind kind)
     return kind == SERVE_ANY || kind_of_model(model) == kind;
 }
 
+serve_model *serve_find_model(serve_request *r, const char *name)
+{
+    for (int64_t i = 0; i < r->set->model_count; i++)
+        if (!strcmp(r->set->models[i].name, name)) return &r->set->models[i];
+    serve_refuse(r, 404, "model", "there is no model '%s' here; GET /v1/models lists them", name);
+    return NULL;
+}
+
+static serve_model *first_of_kind(const serve_request *r, serve_kind kind)
+{
+    for (int64_t i = 0; i < r->set->model_count; i++)
+        if (is_kind(&r->set->models[i], kind)) return &r->set->models[i];
+    return NULL;
+}
+
 int serve_read_model(serve_request *r, serve_kind kind)
 {
-    const serve_set *set = r->set;
-    const json_t *named = json_object_get(r->json, "model");
-    const char *name = json_string_value(named);
     static const char *const kinds[] = {"model", "encoder", "language model",
                                         "model with a head that classifies texts"};
-    const char *of = kinds[kind];
+    const json_t *named = json_object_get(r->json, "model");
+    const char *name = json_string_value(named);
     const int any = !named || json_is_null(named);
-    int found = 0;
-    for (int64_t i = 0; (any || name) && i < set->model_count; i++) {
-        r->model = &set->models[i];
-        found |= !any && !strcmp(r->model->name, name);
-        if ((any || found) && is_kind(r->model, kind)) return 1;
-        if (found) break;
-    }
+    r->model = any ? first_of_kind(r, kind) : name ? serve_find_model(r, name) : NULL;
+    if (r->model && is_kind(r->model, kind)) return 1;
     if (any)
-        serve_refuse(r, 404, "model", "there is no %s here; GET /v1/models lists what is", of);
-    else if (found)
-        serve_refuse(r, 422, "model", "%s is no %s", name, of);
-    else if (name)
-        serve_refuse(r, 404, "model", "there is no model '%s' here; GET /v1/models lists them",
-                     name);
-    else
+        serve_refuse(r, 404, "model", "there is no %s here; GET /v1/models lists what is",
+                     kinds[kind]);
+    else if (!name)
         serve_refuse(r, 422, "model", "model is no text");
+    else if (r->model)
+        serve_refuse(r, 422, "model", "%s is no %s", name, kinds[kind]);
     return 0;
 }
 

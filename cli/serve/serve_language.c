@@ -6,24 +6,18 @@
 #include <string.h>
 #include <time.h>
 
+enum { MOST_RATES = 32768 }; /* log probabilities of an answer */
+#define LEAST_TOP_P 1e-9     /* the likeliest alone, where options take 0 as their default */
+
 /* ---- options --------------------------------------------------------------------------------- */
 
 /* Keys that are not carried out, but for the value that asks for nothing. */
 static const struct {
     const char *key;
     double nothing;
-} left_out[] = {{"n", 1},
-                {"best_of", 1},
-                {"presence_penalty", 0},
-                {"frequency_penalty", 0},
-                {"logprobs", 0},
-                {"top_logprobs", 0},
-                {"echo", 0},
-                {"suffix", 0},
-                {"tools", 0},
-                {"functions", 0},
-                {"response_format", 0},
-                {"logit_bias", 0}};
+} left_out[] = {
+    {"n", 1},      {"best_of", 1}, {"presence_penalty", 0}, {"frequency_penalty", 0}, {"echo", 0},
+    {"suffix", 0}, {"tools", 0},   {"functions", 0},        {"logit_bias", 0}};
 
 static int check_left_out(serve_request *r)
 {
@@ -38,7 +32,11 @@ static int check_left_out(serve_request *r)
         serve_refuse(r, 422, left_out[i].key, "%s is not carried out here", left_out[i].key);
         return 0;
     }
-    return 1;
+    const json_t *format = json_object_get(r->json, "response_format");
+    const char *type = json_string_value(json_object_get(format, "type"));
+    if (!format || json_is_null(format) || (type && !strcmp(type, "text"))) return 1;
+    serve_refuse(r, 422, "response_format", "response_format other than text is not carried out");
+    return 0;
 }
 
 static int read_real(serve_request *r, const char *key, double *value, double most)
@@ -54,19 +52,86 @@ static int read_real(serve_request *r, const char *key, double *value, double mo
     return 1;
 }
 
+/* Counts the bytes of the texts to stop at, each with its zero; 0: one is no text to stop at. */
+static size_t stop_bytes(const json_t *stop, size_t count)
+{
+    size_t bytes = 0;
+    for (size_t i = 0; i < count; i++) {
+        const json_t *one = json_is_array(stop) ? json_array_get(stop, i) : stop;
+        const char *text = json_string_value(one);
+        if (!text || !*text || strlen(text) != json_string_length(one)) return 0;
+        bytes += strlen(text) + 1;
+    }
+    return bytes;
+}
+
 static int read_stop(serve_request *r, serve_generation *g)
 {
     const json_t *stop = json_object_get(r->json, "stop");
-    if (json_is_array(stop) && json_array_size(stop) == 1) stop = json_array_get(stop, 0);
-    if (!stop || json_is_null(stop) || (json_is_array(stop) && !json_array_size(stop))) return 1;
-    const char *text = json_string_value(stop);
-    if (!text || !*text || strlen(text) != json_string_length(stop)) {
-        serve_refuse(r, 422, "stop", "stop is one text that is not empty");
+    const size_t count = json_is_array(stop) ? json_array_size(stop) : 1;
+    if (!stop || json_is_null(stop) || !count) return 1;
+    const size_t bytes = count <= SERVE_STOPS ? stop_bytes(stop, count) : 0;
+    if (!bytes) {
+        serve_refuse(r, 422, "stop", "stop is a text that is not empty, or up to %d of them",
+                     SERVE_STOPS);
         return 0;
     }
-    g->stop = strdup(text);
-    if (!g->stop) serve_refuse(r, 503, NULL, "the server is out of memory");
-    return g->stop != NULL;
+    char *at = g->stop_bytes = malloc(bytes);
+    if (!at) {
+        serve_refuse(r, 503, NULL, "the server is out of memory");
+        return 0;
+    }
+    for (size_t i = 0; i < count; i++) {
+        const char *text = json_string_value(json_is_array(stop) ? json_array_get(stop, i) : stop);
+        g->stops[i] = memcpy(at, text, strlen(text) + 1);
+        at += strlen(text) + 1;
+    }
+    return 1;
+}
+
+/* Reads how many of the likeliest are told with each token. */
+static int read_likeliest(serve_request *r, serve_generation *g, const char *key)
+{
+    const json_t *found = json_object_get(r->json, key);
+    if (!found || json_is_null(found)) return 1;
+    const json_int_t count = json_integer_value(found);
+    if (json_is_integer(found) && count >= 0 && count <= SERVE_LIKELIEST && g->rated) {
+        g->opts.likeliest = count;
+        return 1;
+    }
+    serve_refuse(r, 422, key, "%s is a whole number of 0 to %d%s", key, SERVE_LIKELIEST,
+                 g->chat ? ", with logprobs: true" : "");
+    return 0;
+}
+
+static int read_rates(serve_request *r, serve_generation *g)
+{
+    const json_t *found = json_object_get(r->json, "logprobs");
+    if (g->chat && !serve_read_flag(r, "logprobs", &g->rated)) return 0;
+    if (!g->chat) g->rated = found && !json_is_null(found) && !json_is_false(found);
+    if (g->rated || g->chat)
+        if (!read_likeliest(r, g, g->chat ? "top_logprobs" : "logprobs")) return 0;
+    const int64_t told = g->opts.max_new * (g->opts.likeliest + 1);
+    if (!g->rated || told <= MOST_RATES) return 1;
+    serve_refuse(
+        r, 422, "logprobs",
+        "%lld tokens and the likeliest in their places are more log probabilities than %d, "
+        "which are told",
+        (long long)g->opts.max_new, MOST_RATES);
+    return 0;
+}
+
+static int read_seed(serve_request *r, serve_generation *g)
+{
+    struct timespec now;
+    const json_t *seed = json_object_get(r->json, "seed");
+    clock_gettime(CLOCK_REALTIME, &now);
+    g->created = now.tv_sec;
+    g->opts.seed = (uint64_t)now.tv_nsec + (uint64_t)now.tv_sec;
+    if (!seed || json_is_null(seed)) return 1;
+    g->opts.seed = (uint64_t)json_integer_value(seed);
+    if (!json_is_integer(seed)) serve_refuse(r, 422, "seed", "seed is a whole number");
+    return json_is_integer(seed);
 }
 
 static int read_stream(serve_request *r, serve_generation *g)
@@ -78,21 +143,17 @@ static int read_stream(serve_request *r, serve_generation *g)
 
 static int read_options(serve_request *r, serve_generation *g)
 {
-    struct timespec now;
     s24_generate_opts *o = &g->opts;
-    int64_t seed = 0, most = g->model->max_tokens;
-    clock_gettime(CLOCK_REALTIME, &now);
-    g->created = now.tv_sec;
+    const int64_t most = g->model->max_tokens;
     *o = (s24_generate_opts){.max_new = 128, .temperature = 1, .top_p = 1, .repeat_penalty = 1};
     const int good = check_left_out(r) && serve_read_count(r, "max_tokens", &o->max_new, most) &&
                      serve_read_count(r, "max_completion_tokens", &o->max_new, most) &&
                      serve_read_count(r, "top_k", &o->top_k, INT32_MAX) &&
-                     serve_read_count(r, "seed", &seed, INT64_MAX) &&
                      read_real(r, "temperature", &o->temperature, 2) &&
                      read_real(r, "top_p", &o->top_p, 1) && read_real(r, "min_p", &o->min_p, 1) &&
                      read_real(r, "repetition_penalty", &o->repeat_penalty, 10) &&
-                     read_stop(r, g) && read_stream(r, g);
-    o->seed = seed ? (uint64_t)seed : (uint64_t)now.tv_nsec + (uint64_t)now.tv_sec;
+                     read_seed(r, g) && read_stop(r, g) && read_rates(r, g) && read_stream(r, g);
+    if (o->top_p == 0) o->top_p = LEAST_TOP_P;
     return good;
 }
 
@@ -162,13 +223,24 @@ static int read_prompt(serve_request *r, serve_generation *g)
 
 /* ---- conversations --------------------------------------------------------------------------- */
 
-/* The text of a message: a text, or a list with one part of type text. */
-static const json_t *content_of(const json_t *message)
+/* The text of a message: a text, or parts of type text, in whose place they then stand as lines of
+   one. NULL: it is neither. */
+static const json_t *content_of(json_t *message)
 {
     const json_t *content = json_object_get(message, "content");
-    const json_t *part = json_array_get(content, 0);
-    if (!json_is_array(content) || json_array_size(content) != 1) return content;
-    return json_object_get(part, "text");
+    serve_text lines = {0};
+    size_t texts = 0;
+    if (json_is_string(content)) return content;
+    for (; texts < json_array_size(content); texts++) {
+        const json_t *text = json_object_get(json_array_get(content, texts), "text");
+        if (!json_is_string(text)) break;
+        if (texts) serve_puts(&lines, "\n");
+        serve_put(&lines, json_string_value(text), json_string_length(text));
+    }
+    const int whole = texts && texts == json_array_size(content) && !lines.failed;
+    if (whole) json_object_set_new(message, "content", json_stringn(lines.data, lines.bytes));
+    free(lines.data);
+    return whole ? json_object_get(message, "content") : NULL;
 }
 
 static int role_of(s24_role *role, const json_t *message)
@@ -191,7 +263,8 @@ static int role_of(s24_role *role, const json_t *message)
 static int fill_messages(serve_request *r, s24_message *messages, const json_t *list)
 {
     for (size_t i = 0; i < json_array_size(list); i++) {
-        const json_t *message = json_array_get(list, i), *content = content_of(message);
+        json_t *message = json_array_get(list, i);
+        const json_t *content = content_of(message);
         if (!role_of(&messages[i].role, message) || !json_is_string(content)) {
             serve_refuse(r, 422, "messages",
                          "message %zu: a role of system, user and assistant, and a text as content "

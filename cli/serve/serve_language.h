@@ -7,6 +7,11 @@
 #include "generate/generate.h"
 #include "serve/serve.h"
 
+enum {
+    SERVE_STOPS = 16,    /* texts to stop at */
+    SERVE_LIKELIEST = 20 /* told with a token */
+};
+
 typedef struct serve_generation {
     serve_job job;    /* first: the queue knows it by this */
     atomic_int users; /* of request and worker, who still have it */
@@ -16,11 +21,16 @@ typedef struct serve_generation {
     int watched;  /* the descriptor of a client who says nothing until the answer is there; −1 */
     serve_model *model;
     s24_generate_opts opts;
-    char *stop; /* NULL: none */
-    int chat, stream, says_usage;
+    const char *stops[SERVE_STOPS + 1]; /* those that are there, and NULL */
+    char *stop_bytes;                   /* which they stand in */
+    int chat, stream, says_usage, rated;
     char id[48];
     int64_t created;
     generate_text text;
+    /* Log probabilities of tokens that are not in an answer yet, where they are asked for:
+       [{token,logprob,bytes,top_logprobs}], and how many characters the text had before each. */
+    json_t *rates, *places;
+    int64_t characters;
     /* A stream: events of the worker's, which libmicrohttpd's thread sends on. */
     pthread_mutex_t lock; /* of all below */
     serve_text events;
@@ -39,11 +49,21 @@ void serve_generation_join(serve_generation *generation);
 void serve_generation_end(serve_generation *generation, const char *error);
 /* Runs the worker of a language model until it ends and nothing waits. */
 void *serve_generations_work(void *model);
-/* The object of a whole answer, or of a part of one; reason: why it ended, or NULL. */
+/* The object of a whole answer, or of a part of one, reason: why it ended, or NULL; without a text
+   the one that tells a stream's usage. */
 json_t *serve_generation_json(serve_generation *generation, json_t *text, const char *reason);
 /* Adds a part to the stream. */
 void serve_stream_put(serve_generation *generation, json_t *event);
 void serve_stream_end(serve_generation *generation);
+
+/* ---- serve_rates.c: log probabilities -------------------------------------------------------- */
+
+/* Keeps those of a new token, which follows token `anchor` of the text that had `before` bytes. */
+int serve_rates_add(serve_generation *generation, const s24_new_token *token, int32_t anchor,
+                    size_t before);
+/* Makes the value of `logprobs` of what was kept since the last time; null where it is not asked
+   for. */
+json_t *serve_rates_json(serve_generation *generation);
 
 /* ---- serve_slots.c: texts of the cache, and beginnings in common ----------------------------- */
 

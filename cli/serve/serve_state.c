@@ -38,17 +38,30 @@ void serve_health(serve_request *r)
     r->code = 200;
 }
 
+/* A model in the words of OpenAI's API. */
+static json_t *listed_json(const serve_model *m)
+{
+    json_t *model = json_object();
+    json_object_set_new(model, "id", json_string(m->name));
+    json_object_set_new(model, "object", json_string("model"));
+    json_object_set_new(model, "created", json_integer(0));
+    json_object_set_new(model, "owned_by", json_string("sparse24"));
+    return model;
+}
+
+void serve_one_model(serve_request *r)
+{
+    const serve_model *model = serve_find_model(r, strrchr(r->path, '/') + 1);
+    if (!model) return;
+    serve_put_json(&r->answer, listed_json(model));
+    r->code = 200;
+}
+
 void serve_models(serve_request *r)
 {
     json_t *list = json_array(), *object = json_object();
-    for (int64_t i = 0; i < r->set->model_count; i++) {
-        json_t *model = json_object();
-        json_object_set_new(model, "id", json_string(r->set->models[i].name));
-        json_object_set_new(model, "object", json_string("model"));
-        json_object_set_new(model, "created", json_integer(0));
-        json_object_set_new(model, "owned_by", json_string("sparse24"));
-        json_array_append_new(list, model);
-    }
+    for (int64_t i = 0; i < r->set->model_count; i++)
+        json_array_append_new(list, listed_json(&r->set->models[i]));
     json_object_set_new(object, "object", json_string("list"));
     json_object_set_new(object, "data", list);
     serve_put_json(&r->answer, object);

@@ -45,7 +45,8 @@ void serve_stream_end(serve_generation *generation)
                                       "server_error"));
     else
         serve_stream_put(
-            g, serve_generation_json(g, generate_text_rest(&g->text, g->stop), g->text.stopped));
+            g, serve_generation_json(g, generate_text_rest(&g->text, g->stops), g->text.stopped));
+    if (!*g->job.error && g->says_usage) serve_stream_put(g, serve_generation_json(g, NULL, NULL));
     pthread_mutex_lock(&g->lock);
     g->ended = 1;
     add(g, done, sizeof done - 1);

@@ -128,8 +128,11 @@ class Language(Scratch):
         whole = server.good("/v1/chat/completions", greedy(messages=HI))
         events = self.events(server, "/v1/chat/completions",
                              greedy(messages=HI, stream_options={"include_usage": True}))
-        self.assertEqual("".join(e["choices"][0]["delta"]["content"] for e in events),
+        self.assertEqual("".join(e["choices"][0]["delta"]["content"] for e in events[:-1]),
                          whole["choices"][0]["message"]["content"])
+        self.assertEqual((events[-1]["choices"], events[-2]["choices"][0]["finish_reason"]),
+                         ([], "length"))
+        self.assertEqual([e["usage"] for e in events[:-1]], [None] * (len(events) - 1))
         self.assertEqual({e["object"] for e in events}, {"chat.completion.chunk"})
         self.assertEqual(events[-1]["usage"], whole["usage"])
 
@@ -139,7 +142,7 @@ class Language(Scratch):
         text = whole["choices"][0]["text"]
         stop = text[5:7]
         expected = self.generate("chat", "--prompt", "Hello", "--max-new", "40", "--stop", stop)
-        for given in (stop, [stop]):
+        for given in (stop, [stop], [text[8:12], stop], ["none", stop, text]):
             body = greedy("Hello", max_tokens=40, stop=given)
             value = server.good("/v1/completions", body)["choices"][0]
             self.assertEqual((value["text"], value["finish_reason"]), (expected["text"], "stop"))
@@ -150,6 +153,61 @@ class Language(Scratch):
                  for seed in (1, 1, 2)]
         self.assertEqual(drawn[0], drawn[1])
         self.assertNotEqual(drawn[0], drawn[2])
+        drawn = [server.good("/v1/completions", {"prompt": "a", "max_tokens": 20, "seed": seed})
+                 ["choices"] for seed in (0, 0, -3, -3)]
+        self.assertEqual(drawn[:1] + drawn[2:3], drawn[1:2] + drawn[3:])
+        self.assertNotEqual(drawn[0], drawn[2])
+        none = server.good("/v1/completions", {"prompt": "Hello", "max_tokens": 40, "top_p": 0})
+        self.assertEqual(none["choices"], whole["choices"])
+
+    def test_log_probabilities_are_those_of_generate(self):
+        server = self.serve("chat")
+        rates = self.generate("chat", "--prompt", "Hello", "--max-new", "6", "--logprobs", "3")
+        rates = rates["logprobs"]
+        body = greedy("Hello", logprobs=3)
+        choice = server.good("/v1/completions", body)["choices"][0]
+        told = choice["logprobs"]
+        for rate, own in zip(rates, told["token_logprobs"], strict=True):
+            self.assertAlmostEqual(rate["logprob"], own, places=4)
+        for rate, token, top in zip(rates, told["tokens"], told["top_logprobs"], strict=True):
+            self.assertAlmostEqual(rate["top"][0]["logprob"], top[token], places=4)
+            self.assertAlmostEqual(rate["top"][0]["logprob"], max(top.values()), places=4)
+        whole = choice["text"]
+        for place, token in zip(told["text_offset"], told["tokens"]):
+            if "\ufffd" not in token:
+                self.assertEqual(whole[place:place + len(token)], token)
+        events = self.events(server, "/v1/completions", body)
+        parts = [e["choices"][0]["logprobs"] for e in events]
+        for key in told:
+            self.assertEqual([x for part in parts for x in part[key]], told[key])
+        self.assertIsNone(server.good("/v1/completions", greedy("Hello", logprobs=0))
+                          ["choices"][0]["logprobs"]["top_logprobs"])
+        self.assertIsNone(server.good("/v1/completions", greedy("Hello"))["choices"][0]["logprobs"])
+        value = server.good("/v1/chat/completions",
+                            greedy(messages=HI, logprobs=True, top_logprobs=2))["choices"][0]
+        content = value["logprobs"]["content"]
+        self.assertEqual(len(content), 6)
+        for one in content:
+            self.assertEqual(one["top_logprobs"][0], {k: one[k] for k in
+                                                      ("token", "logprob", "bytes")})
+            self.assertEqual(len(one["top_logprobs"]), 2)
+        said = bytes(byte for one in content for byte in one["bytes"])
+        self.assertEqual(said.decode(errors="replace"), value["message"]["content"])
+
+    def test_messages_of_parts_and_other_words_of_openai(self):
+        server = self.serve("chat")
+        lines = [{"role": "user", "content": [{"type": "text", "text": text}
+                                              for text in ("Hi", "", "you")]}]
+        asked = greedy(messages=[{"role": "user", "content": "Hi\n\nyou"}])
+        self.assertEqual(server.good("/v1/chat/completions", greedy(messages=lines))["choices"],
+                         server.good("/v1/chat/completions", asked)["choices"])
+        body = {**asked, "response_format": {"type": "text"}, "n": 1, "user": "me"}
+        server.good("/v1/chat/completions", body)
+        self.assertEqual(server.good("/v1/models/chat"), server.good("/v1/models")["data"][0])
+        status, _, value = server.ask("/v1/models/none")
+        self.assertEqual((status, value["error"]["code"]), (404, "model_not_found"))
+        self.assertEqual(server.ask("/v1/models/")[0], 404)
+        self.assertEqual(server.ask("/v1/models/chat", {})[0], 405)
 
     def test_refusals(self):
         server = self.serve("plain", "model", "--max-tokens", "64")
@@ -164,7 +222,13 @@ class Language(Scratch):
                 (422, "top_p", "/v1/completions", {"prompt": "a", "top_p": "x"}),
                 (422, "n", "/v1/completions", {"prompt": "a", "n": 2}),
                 (422, "tools", "/v1/completions", {"prompt": "a", "tools": [{}]}),
-                (422, "stop", "/v1/completions", {"prompt": "a", "stop": ["a", "b"]}),
+                (422, "stop", "/v1/completions", {"prompt": "a", "stop": ["a", ""]}),
+                (422, "stop", "/v1/completions", {"prompt": "a", "stop": ["a"] * 17}),
+                (422, "seed", "/v1/completions", {"prompt": "a", "seed": 0.5}),
+                (422, "logprobs", "/v1/completions", {"prompt": "a", "logprobs": 21}),
+                (422, "logprobs", "/v1/completions", {"prompt": "a", "logprobs": True}),
+                (422, "response_format", "/v1/completions",
+                 {"prompt": "a", "response_format": {"type": "json_object"}}),
                 (422, "stream", "/v1/completions", {"prompt": "a", "stream": 1}),
                 (422, "model", "/v1/completions", {"prompt": "a", "model": "model"}),
                 (422, "model", "/embed", {"inputs": "a", "model": "plain"}),
@@ -179,6 +243,10 @@ class Language(Scratch):
             with self.subTest(messages=messages):
                 status, _, value = server.ask("/v1/chat/completions", {"messages": messages})
                 self.assertEqual((status, value["error"]["param"]), (422, "messages"), value)
+        for param, more in (("top_logprobs", {"top_logprobs": 1}), ("logprobs", {"logprobs": 1}),
+                            ("top_logprobs", {"logprobs": True, "top_logprobs": 21})):
+            status, _, value = server.ask("/v1/chat/completions", {"messages": HI, **more})
+            self.assertEqual((status, value["error"]["param"]), (422, param), value)
         self.assertEqual(server.ask("/embed", {"inputs": "a"})[0], 404)
 
     def test_many_at_once_and_clients_that_leave(self):

@@ -51,6 +51,15 @@ json_t *generate_text_json(const generate_text *text, int ids)
     return json_string("");
 }
 
+json_t *serve_rates_json(serve_generation *generation)
+{
+    const serve_generation *g = generation;
+    CHECK(g->opts.likeliest >= 0 && g->opts.likeliest <= SERVE_LIKELIEST);
+    for (int i = 0; i <= SERVE_STOPS && g->stops[i]; i++)
+        CHECK(i < SERVE_STOPS && *g->stops[i]);
+    return g->rated ? json_array() : json_null();
+}
+
 /* ---- a server -------------------------------------------------------------------------------- */
 
 static void load(s24_ctx *ctx, s24_tokenizer **tokenizer, s24_chat **chat)
@@ -101,7 +110,7 @@ static void free_request(serve_request *r)
     free(r->job.scores);
     if (!r->generation) return;
     free(r->generation->job.ids);
-    free(r->generation->stop);
+    free(r->generation->stop_bytes);
     free(r->generation);
 }
 
