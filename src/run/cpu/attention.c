@@ -247,9 +247,8 @@ static int64_t text_of(const s24i_attention *job, int64_t item)
     return low;
 }
 
-static void run_range(void *arg, int64_t begin, int64_t end, int thread)
+static void run_range(const s24i_attention *job, int64_t begin, int64_t end, int thread)
 {
-    const s24i_attention *job = arg;
     float *memory = job->scratch + thread * job->scratch_elems;
     int64_t packed_text = -1, packed_keys = -1, text = begin < end ? text_of(job, begin) : 0;
     const int64_t group = job->kv_heads ? job->heads / job->kv_heads : 1;
@@ -276,8 +275,54 @@ static void run_range(void *arg, int64_t begin, int64_t end, int thread)
     }
 }
 
+/* ---- shares of threads ----------------------------------------------------------------------- */
+
+/* Weighs a text: its scores, and the packing of its keys as some queries more. */
+static int64_t work_of(const s24i_attention *job, int64_t text)
+{
+    enum { PACKED_AS = 16 };
+    const int64_t tokens = job->batch->offsets[text + 1] - job->batch->offsets[text];
+    const int64_t keys = key_count(job, text);
+    const int64_t far = job->near ? 2 * job->near + TILE : job->window ? job->window + TILE : keys;
+    return tokens * s24i_min(keys, far) + PACKED_AS * keys;
+}
+
+/* Holds what threads share: texts are as long as they are, so each has a share of the work and not
+   of the tiles. Who computes a tile changes nothing of it. */
+typedef struct shares {
+    const s24i_attention *job;
+    int64_t count, work;
+} shares;
+
+/* The first work item of a share. */
+static int64_t share_begin(const shares *s, int64_t share)
+{
+    const s24i_attention *job = s->job;
+    const int64_t texts = job->batch->texts;
+    int64_t left = s->work / s->count * share, text = 0, work = 0;
+    if (share == s->count) return job->tiles[texts] * job->heads;
+    for (; text < texts; text++) {
+        work = work_of(job, text);
+        if (left < work) break;
+        left -= work;
+    }
+    if (text == texts) return job->tiles[texts] * job->heads;
+    const int64_t items = (job->tiles[text + 1] - job->tiles[text]) * job->heads;
+    return job->tiles[text] * job->heads + (int64_t)((double)left / (double)work * (double)items);
+}
+
+static void run_shares(void *arg, int64_t first, int64_t last, int thread)
+{
+    const shares *s = arg;
+    run_range(s->job, share_begin(s, first), share_begin(s, last), thread);
+}
+
 void s24i_attention_run(s24_ctx *ctx, const s24i_attention *job)
 {
-    s24_ctx_parallel_for(ctx, job->tiles[job->batch->texts] * job->heads, run_range,
-                         (void *)(uintptr_t)job);
+    shares s = {.job = job,
+                .count =
+                    s24i_min(s24_ctx_threads(ctx), job->tiles[job->batch->texts] * job->heads)};
+    for (int64_t text = 0; text < job->batch->texts; text++)
+        s.work += work_of(job, text);
+    s24_ctx_parallel_for(ctx, s.count, run_shares, &s);
 }
