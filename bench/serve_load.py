@@ -5,6 +5,11 @@ that lengths are exact, and compares with `bench --model` of the same model and 
 
     bench/serve_load.py MODEL [--program PATH] [--clients 64] [--tokens 8-256] [--seconds 10]
 
+With --peer NAME=HOST:PORT/PATH, any number of times, servers that run already and have OpenAI's
+route at PATH take turns with ours: same clients, same requests, which are texts of words then
+(--words VOCAB.TXT, each word one token), since not all take ids. bench/peers/ort_server.py is such
+a server.
+
 Every answer is checked to be the vector of its own request: the text's number is in its ids, and
 the first answer of each number is kept. The clients' own time on the CPU is told, since they share
 the cores with the server. Standard library only.
@@ -30,6 +35,18 @@ import time
 
 BODIES = 4096  # different texts
 FIRST = 1000   # ids that any BERT has begin here
+LEAST_COSINE = 0.99  # of two answers to a text; other servers' are told and not judged
+
+
+def words_of(path):
+    """Words that are a token each, in the order of a WordPiece vocabulary."""
+    lines = pathlib.Path(path).read_text(encoding="utf-8").splitlines()
+    return [line for line in lines if line.isascii() and line.isalpha() and len(line) > 2]
+
+
+def text_words(words, number, count, chance):
+    """A text of `count` tokens, two of them around it, its number among them."""
+    return " ".join([words[number]] + chance.choices(words, k=count - 3))
 
 
 def text_ids(number, count, chance):
@@ -38,15 +55,16 @@ def text_ids(number, count, chance):
     return ids[:count - 1] + [102]
 
 
-def requests(shortest, longest, seed):
+def requests(shortest, longest, seed, words=None, path="/v1/embeddings"):
     """(tokens, the request's bytes) of each text."""
     chance, made = random.Random(seed), []
     for number in range(BODIES):
         count = chance.randint(shortest, longest)
-        body = json.dumps({"input": text_ids(number, count, chance),
-                           "encoding_format": "base64"}).encode()
-        made.append((count, b"POST /v1/embeddings HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n"
-                     % len(body) + body))
+        text = (text_words(words, number, count, chance) if words
+                else text_ids(number, count, chance))
+        body = json.dumps({"input": text, "encoding_format": "base64"}).encode()
+        made.append((count, b"POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+                     b"Content-Length: %d\r\n\r\n" % (path.encode(), len(body)) + body))
     return made
 
 
@@ -83,9 +101,9 @@ class Client:
         head, _, body = self.read.partition(b"\r\n\r\n")
         if not more or (body and not head.startswith(b"HTTP/1.1 200")):
             raise SystemExit(f"text {self.number}: {self.read.decode(errors='replace')}")
-        if b"Transfer-Encoding: chunked" in head:
+        if b"transfer-encoding: chunked" in head.lower():
             return unchunked(body) if body.endswith(b"\r\n0\r\n\r\n") else None
-        _, _, length = head.partition(b"Content-Length: ")
+        _, _, length = head.lower().partition(b"content-length: ")
         return body if length and len(body) >= int(length.split(b"\r\n")[0]) else None
 
 
@@ -103,12 +121,12 @@ def vector_of(answer):
     return answer[begin:answer.index(b'"', begin)]
 
 
-def near(one, other):
-    """Two vectors of the same text: batches round differently."""
+def cosine(one, other):
+    """Of two vectors of the same text: batches round differently."""
     if one == other:
-        return True
+        return 1
     a, b = (memoryview(base64.b64decode(v)).cast("f") for v in (one, other))
-    return sum(x * y for x, y in zip(a, b)) > 0.99
+    return sum(x * y for x, y in zip(a, b))
 
 
 def completions(tokens, seed):
@@ -134,13 +152,13 @@ def completion_of(answer):
     return "".join(event["choices"][0]["text"] for event in events)
 
 
-def is_its_own(first, number, answer):
-    """Is it the answer that this text had before?"""
+def likeness(first, number, answer):
+    """How like the answer is to the one that this text had before: 1 the same, 0 another."""
     if b'"choices":' in answer:
         found = completion_of(answer)
         return first.setdefault(number, found) == found
     found = vector_of(answer)
-    return near(first.setdefault(number, found), found)
+    return cosine(first.setdefault(number, found), found)
 
 
 def soak(options, address, made, server):
@@ -162,7 +180,7 @@ def soak(options, address, made, server):
             if answer is None:
                 continue
             client = clients[number]
-            if not is_its_own(first, client.number, answer):
+            if likeness(first, client.number, answer) <= LEAST_COSINE:
                 raise SystemExit(f"text {client.number} got another text's answer")
             counts["answered"] += 1
             if counts["answered"] % max(1, options.soak // 20) == 0:
@@ -184,8 +202,9 @@ def soak(options, address, made, server):
 
 
 def load(address, made, count, seconds, seed):
-    """(texts, tokens, seconds, latencies) of so many clients."""
-    chance, first, latencies, tokens = random.Random(seed), {}, [], 0
+    """(texts, tokens, seconds, latencies, least likeness) of so many clients; what is on its way at
+    the end is answered and not counted, so that nothing of it is left to the next turn."""
+    chance, first, latencies, tokens, least = random.Random(seed), {}, [], 0, 1
     poll = select.epoll()
     clients = {}
     for _ in range(count):
@@ -201,11 +220,14 @@ def load(address, made, count, seconds, seed):
                 continue
             latencies.append(time.perf_counter() - client.began)
             tokens += made[client.number][0]
-            if not is_its_own(first, client.number, answer):
-                raise SystemExit(f"text {client.number} got another text's answer")
+            least = min(least, likeness(first, client.number, answer))
             client.ask()
     took = time.perf_counter() - began
-    return len(latencies), tokens, took, sorted(latencies)
+    while clients:
+        for number, _ in poll.poll(60) or [(None, None)]:
+            if clients[number].take() is not None:  # nothing within a minute: no client is found
+                clients.pop(number).socket.close()
+    return len(latencies), tokens, took, sorted(latencies), least
 
 
 def first_answer(options):
@@ -258,10 +280,22 @@ def resident(pid):
     return int(pathlib.Path(f"/proc/{pid}/statm").read_text().split()[1]) * resource.getpagesize()
 
 
+def peer_turn(options, peer, number):
+    """One turn of load of another server."""
+    name, address, made = peer
+    count, _, took, latencies, least = load(address, made, options.clients, options.seconds,
+                                            number)
+    return {"name": name, "texts_per_second": count / took, "p50_ms": 1e3 * latencies[count // 2],
+            "p99_ms": 1e3 * latencies[count * 99 // 100], "least_cosine": least}
+
+
 def turn(options, address, made, server, number):
     """One turn of load and of passes as long as batches were."""
     before, own = server_times(server.pid), time.process_time()
-    count, tokens, took, latencies = load(address, made, options.clients, options.seconds, number)
+    count, tokens, took, latencies, least = load(address, made, options.clients,
+                                                 options.seconds, number)
+    if least <= LEAST_COSINE:
+        raise SystemExit("a text got another text's answer")
     after, own = server_times(server.pid), time.process_time() - own
     mean = tokens // count
     batch = max(1, options.batch_tokens // mean)
@@ -270,7 +304,8 @@ def turn(options, address, made, server, number):
             "p50_ms": 1e3 * latencies[count // 2], "p99_ms": 1e3 * latencies[count * 99 // 100],
             "server_cores": (after[0] - before[0]) / took,
             "http_cores": (after[1] - before[1]) / took, "client_cores": own / took,
-            "resident_bytes": resident(server.pid), "bench_tokens_per_second": bench,
+            "least_cosine": least, "resident_bytes": resident(server.pid),
+            "bench_tokens_per_second": bench,
             "share": tokens / took / bench, "batch": batch, "mean_tokens": mean}
 
 
@@ -284,6 +319,7 @@ def parse():
     parser.add_argument("--turns", type=int, default=5)
     parser.add_argument("--dtype", default="i8")
     parser.add_argument("--threads", default=None)
+    parser.add_argument("--device", default="cpu")
     parser.add_argument("--batch-tokens", type=int, default=4096)
     parser.add_argument("--sparse", action="store_true", help="2:4 layers alone")
     parser.add_argument("--soak", type=int, metavar="REQUESTS")
@@ -292,8 +328,13 @@ def parse():
     parser.add_argument("--max-new", type=int, default=16)
     parser.add_argument("--kill", type=float, default=0.02, metavar="SHARE")
     parser.add_argument("--reload", type=int, default=0, metavar="ANSWERS")
+    parser.add_argument("--peer", action="append", default=[], metavar="NAME=HOST:PORT/PATH")
+    parser.add_argument("--words", metavar="VOCAB.TXT")
     options = parser.parse_args()
-    options.more = ["--dtype", options.dtype] + ["--sparse"] * options.sparse
+    if options.peer and not options.words:
+        parser.error("--peer needs --words")
+    options.more = ["--dtype", options.dtype, "--device", options.device]
+    options.more += ["--sparse"] * options.sparse
     if options.threads:
         options.more += ["--threads", options.threads]
     if not options.model and not (options.soak and options.language):
@@ -304,12 +345,22 @@ def parse():
 def measure(options, address, server):
     """Turns of load next to passes, or the soak that was asked for."""
     shortest, longest = map(int, options.tokens.split("-"))
-    made = requests(shortest, longest, 1) if options.model else []
+    words = words_of(options.words) if options.words else None
+    made = requests(shortest, longest, 1, words) if options.model else []
     if options.soak:
         made += completions(options.max_new, 2) if options.language else []
         return {"soak": soak(options, address, made, server)}
-    rows = [turn(options, address, made, server, number) for number in range(options.turns)]
-    return {"share": sorted(r["share"] for r in rows)[len(rows) // 2], "rows": rows}
+    peers, rows, others = [], [], []
+    for peer in options.peer:
+        name, _, where = peer.partition("=")
+        where, _, path = where.partition("/")
+        host, _, port = where.partition(":")
+        peers.append((name, (host, int(port)), requests(shortest, longest, 1, words, "/" + path)))
+    for number in range(options.turns):
+        rows.append(turn(options, address, made, server, number))
+        others += [peer_turn(options, peer, number) for peer in peers]
+    return {"share": sorted(r["share"] for r in rows)[len(rows) // 2], "rows": rows,
+            "peers": others}
 
 
 def main():

@@ -4,14 +4,15 @@
 # versions of requirements/, and prints what was installed. One that is there already stays.
 #
 #   bench/peers/environments.sh DIR [NAME...]
-#                                 names: deepsparse llamacpp onnxruntime openvino torch
+#                                 names: deepsparse llamacpp onnxruntime openvino torch, and for
+#                                 servers infinity ort_server
 #
 # $PYTHON (default: python3.11 where it is, else python3) makes them; DeepSparse wants 3.11 or older.
 # llama.cpp is compiled, for what this CPU has but AMX, with which ggml crashes on some machines.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 if [ $# -lt 1 ]; then
-    sed -n '3,10s/^# \{0,1\}//p' "$0" >&2
+    sed -n '3,11s/^# \{0,1\}//p' "$0" >&2
     exit 2
 fi
 dir=$1
