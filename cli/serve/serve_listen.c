@@ -12,7 +12,13 @@
 
 #include "serve/serve.h"
 
-enum { BACKLOG = 1024 };
+enum {
+    BACKLOG = 1024,
+    /* Of each connection, which has it from the listener. The system would take up to 4 MB of an
+       answer at once and ask for more when a third is gone: a client who takes longer for that than
+       --timeout looked like one who takes nothing. */
+    SEND_BYTES = 131072
+};
 
 static int fail_errno(cli_app *cli, const char *where)
 {
@@ -24,9 +30,11 @@ static int fail_errno(cli_app *cli, const char *where)
 static int try_address(const struct addrinfo *a)
 {
     const int on = 1;
+    const int bytes = SEND_BYTES;
     const int fd = socket(a->ai_family, a->ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0) return -1;
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes);
     if (!bind(fd, a->ai_addr, a->ai_addrlen) && !listen(fd, BACKLOG)) return fd;
     const int error = errno;
     close(fd);
