@@ -7,6 +7,7 @@ Drives the sparse24 command line through --json, as any script would; only this 
 library is needed. tools/methods calls it after it has set up and built.
 """
 import argparse
+import concurrent.futures
 import html
 import json
 import math
@@ -14,8 +15,10 @@ import os
 import pathlib
 import statistics
 import sys
+import threading
+import time
 
-from demo import Steps, Tool
+from demo import Tool
 from demo_inputs import ROOT, DemoError
 
 TEXT = "tinyshakespeare.txt"
@@ -87,6 +90,7 @@ def write_texts(options, text, size):
 class Work:
     def __init__(self, options, tool, size):
         self.options, self.tool, self.size, self.out = options, tool, size, options.out
+        self.runs = dict(RUNS, **dict(options.also))
         text = find_text(options)
         write_texts(options, text, size)
         self.configs = {how: write_config(self.out / f"config-{name}", size, text, activation)
@@ -99,7 +103,7 @@ class Work:
                 (("device", o.device), ("threads", o.threads)) if value]
 
     def train(self, name, seed):
-        method, numbers, begins = RUNS[name]
+        method, numbers, begins = self.runs[name]
         size, folder = self.size, self.out / f"{name}-{seed}"
         dense = self.out / f"dense-{seed}"
         metrics = self.out / f"{name}-{seed}.jsonl"
@@ -125,7 +129,7 @@ class Work:
         return self.tool("check", folder, accept=(0, 1))["ok"]
 
     def measure(self, name, seed):
-        (folder, lines), begins = self.train(name, seed), RUNS[name][2]
+        (folder, lines), begins = self.train(name, seed), self.runs[name][2]
         curve = [(line["step"], line["held_out"]) for line in lines if line["held_out"] is not None]
         flips = [line["flips"] for line in lines if line["flips"] is not None]
         # A teacher's losses have its own term.
@@ -146,20 +150,40 @@ class Work:
                 "kept": None, "beta": None}
 
 
+class Rows:
+    """What each run gave, told and kept in rows.jsonl as soon as it ends: a later fault or a stop
+    takes nothing of it."""
+
+    def __init__(self, work, count):
+        self.work, self.count, self.number, self.lock = work, count, 0, threading.Lock()
+        self.file = work.out / "rows.jsonl"
+        self.file.unlink(missing_ok=True)
+
+    def make(self, job):
+        (name, seed), since = job, time.monotonic()
+        make = self.work.prune if name in PRUNED else self.work.measure
+        row = make(name, seed)
+        with self.lock, self.file.open("a") as file:
+            self.number += 1
+            file.write(json.dumps(row) + "\n")
+            print(f"[{self.number}/{self.count}] {name}, seed {seed}: loss {row['loss']:.4f} "
+                  f"({time.monotonic() - since:.1f} s)", flush=True)
+        return row
+
+
 def run(options, tool):
     size = SIZES[options.size]
-    names = [name for name in RUNS if name in options.methods]
-    seeds = range(1, options.seeds + 1)
-    work, rows = Work(options, tool, size), []
-    steps = Steps(len(seeds) * (len(names) + len(PRUNED)))
-    for seed in seeds:
-        for name in names + list(PRUNED):
-            steps.begin(f"{name}, seed {seed}")
-            row = work.prune(name, seed) if name in PRUNED else work.measure(name, seed)
-            rows.append(row)
-            steps.end(f"loss {row['loss']:.4f}")
+    work, seeds = Work(options, tool, size), range(1, options.seeds + 1)
+    names = [name for name in RUNS if name in options.methods and name != "dense"]
+    names += [name for name, _ in options.also]
+    # The dense models come first: others begin with them.
+    stages = [[("dense", seed) for seed in seeds],
+              [(name, seed) for seed in seeds for name in [*names, *PRUNED]]]
+    rows = Rows(work, sum(map(len, stages)))
+    with concurrent.futures.ThreadPoolExecutor(options.at_once) as pool:
+        made = [row for stage in stages for row in list(pool.map(rows.make, stage))]
     return {"program": tool.version(), "size": dict(size, steps=options.steps or size["steps"]),
-            "rows": rows}
+            "rows": made}
 
 
 # ---- the table and the page ---------------------------------------------------------------------
@@ -238,6 +262,23 @@ def method_list(text):
     return ["dense", *names]
 
 
+def other_numbers(text):
+    """NAME:NUMBER=X,… as a run: NAME's, with these numbers in place of its own."""
+    name, _, numbers = text.partition(":")
+    if name not in RUNS or not numbers:
+        raise argparse.ArgumentTypeError(f"'{text}' is not NAME:NUMBER=X,… with a NAME of "
+                                         f"{', '.join(RUNS)}")
+    method, own, begins = RUNS[name]
+    merged = dict(pair.partition("=")[::2] for pair in f"{own},{numbers}".split(",") if pair)
+    return text, (method, ",".join(f"{key}={value}" for key, value in merged.items()), begins)
+
+
+def at_least_one(text):
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a number of at least 1")
+    return int(text)
+
+
 def arguments(argv):
     parser = argparse.ArgumentParser(
         prog="tools/methods", allow_abbrev=False,
@@ -246,6 +287,12 @@ def arguments(argv):
                         help="small: ten minutes on two cores (default); baby: nanoGPT's, on a GPU")
     parser.add_argument("--methods", type=method_list, default=list(RUNS), metavar="LIST",
                         help=f"some of {', '.join(RUNS)}; dense is always one (default: all)")
+    parser.add_argument("--also", type=other_numbers, action="append", default=[],
+                        metavar="NAME:NUMBER=X,…",
+                        help="one more row: NAME with these numbers of its method; may be repeated")
+    parser.add_argument("--at-once", type=at_least_one, default=1, metavar="N",
+                        help="how many runs go side by side, on a GPU that one does not fill "
+                             "(default: 1)")
     parser.add_argument("--steps", type=int, help="of each run (default: the size's)")
     parser.add_argument("--seeds", type=int, default=1, help="runs of each method (default: 1)")
     parser.add_argument("--text", type=pathlib.Path, metavar="FILE",

@@ -38,24 +38,37 @@ class Methods(unittest.TestCase):
 
     @unittest.skipUnless(PROGRAM.exists(), "built without the command line")
     def test_every_method(self):
-        code, out, err = self.main("--threads", "1")
+        code, out, err = self.main("--threads", "1", "--at-once", "2", "--also",
+                                   "fst:mvue=0,tail=0.5", "--also", "cast:masked-decay=4e-6")
         self.assertEqual((code, err), (0, ""))
         result = json.loads((self.folder / "out/result.json").read_text())
         rows = {row["name"]: row for row in result["rows"]}
-        self.assertEqual(set(rows), {*methods.RUNS, *methods.PRUNED})
-        dense = ("dense", "dense-relu2", "fst-dense-tail", "semi-sparse-activation", "squared-relu")
+        self.assertEqual(set(rows), {*methods.RUNS, *methods.PRUNED, "fst:mvue=0,tail=0.5",
+                                     "cast:masked-decay=4e-6"})
+        kept = (self.folder / "out/rows.jsonl").read_text().splitlines()
+        self.assertEqual(sorted(json.loads(line)["name"] for line in kept), sorted(rows))
+        dense = ("dense", "dense-relu2", "fst-dense-tail", "fst:mvue=0,tail=0.5",
+                 "semi-sparse-activation", "squared-relu")
         for name, row in rows.items():
             self.assertEqual(row["two_four"], name not in dense, name)
             if row["best"] is not None and "activation" not in name and name != "squared-relu":
                 self.assertAlmostEqual(row["curve"][-1][1], row["loss"], 4, name)
         self.assertEqual(len(out[out.index("next to dense"):].splitlines()), len(rows) + 2)
         page = (self.folder / "out/report.html").read_text()
-        self.assertEqual(page.count("<polyline"), len(methods.RUNS) - 1)
+        self.assertEqual(page.count("<polyline"), len(methods.RUNS))
 
     def test_what_cannot_be(self):
         self.assertEqual(self.main("--prepare")[0], 0)
         with self.assertRaises(SystemExit):
             self.main("--methods", "faster")
+        for wrong in ("fst", "fst:", "faster:mvue=0"):
+            with self.assertRaises(SystemExit):
+                self.main("--also", wrong)
+        for wrong in ("0", "-1", "x"):
+            with self.assertRaises(SystemExit):
+                self.main("--at-once", wrong)
+        self.assertEqual(methods.other_numbers("fst:mvue=0,tail=0.5")[1],
+                         ("fst", "tail=0.5,mvue=0", "s"))
         self.text.write_text("Zwölf Boxkämpfer")
         code, _, err = self.main("--methods", "ste")
         self.assertEqual(code, 1)
