@@ -46,7 +46,8 @@ enum { S24_DEVICE_FEW_TOKENS = 16, S24_DEVICE_FEW_NORMED = 1 << 15 };
 
 /* Computes y = activation(x·wᵀ·scales + bias) + residual of a dense weight, through cuBLASLt, where
    sums are rounded before an activation. Those of i8 are not: they are 32 bits in `work`, as many
-   tokens at a time as half of it holds, of which one must fit. UNSUPPORTED where libcublasLt is not and it is needed. */
+   tokens at a time as half of it holds, of which one must fit. UNSUPPORTED where libcublasLt is
+   needed and absent. */
 S24_API s24_status s24_device_dense(s24_ctx *ctx, s24_device *device,
                                     const s24_device_dense_args *args);
 /* Measures the algorithms that cuBLASLt proposes, on these operands, and keeps the fastest for

@@ -176,9 +176,9 @@ static inline float *run(int row, s24_train_opts *opts, s24_status expected, int
     return weights;
 }
 
-/* A run leaves its checkpoint of step `at` and goes on to its end; from there another one, that stops
-   once more, must end with its bits. The first is not begun anew for that: on a GPU it chose by
-   measuring which products run 2:4, which is part of its checkpoints. */
+/* A run leaves its checkpoint of step `at` and goes on to its end; from there another one, that
+   stops once more, must end with its bits. The first is not begun anew for that: on a GPU it chose
+   by measuring which products run 2:4, which is part of its checkpoints. */
 static inline void row_resumes(int row, int at)
 {
     char path[600], kept[600];
