@@ -64,6 +64,7 @@ typedef struct s24i_linear_job {
     int64_t residual_stride_m, residual_stride_n;
     float alpha, beta;
     s24_activation activation;
+    int rounds; /* 1: x may lose what 16 bits do not hold where that is faster */
     void *work;
     s24i_parallel parallel;
 } s24i_linear_job;

@@ -74,6 +74,7 @@ struct s24_plan {
     const void *w;  /* where it lies */
     s24_plan *next; /* in a storage's list */
     int lift;       /* of tokens, which have fewer columns than k; 0: none */
+    int rounds;     /* 1: tokens may lose what 16 bits do not hold */
 };
 
 /* The layout of that name, or NULL. */

@@ -200,6 +200,7 @@ s24_status s24_plan_create(s24_plan **out, s24_ctx *ctx, const s24_matrix *w,
     if (known.lift) TRY(s24_lifted_check(ctx, w, known.lift));
     TRY(plan_new(out, ctx, &ctx->allocator, w->storage, kernel));
     (*out)->lift = known.lift;
+    (*out)->rounds = known.rounds;
     return S24_OK;
 }
 
@@ -444,6 +445,7 @@ s24_status s24_plan_run(s24_ctx *ctx, const s24_plan *plan, const s24_linear_arg
         .bias = args->bias,
         .alpha = 1,
         .activation = args->activation,
+        .rounds = plan->rounds,
         .work = args->work,
         .parallel = s24i_parallel_of(ctx),
     };

@@ -166,7 +166,8 @@ class TwoFour(Scratch):
 
     def test_stored_integers_and_their_dense_floats_alike(self):
         self.good("unpack", "int8", "floats")
-        self.assertAlmostEqual(self.lm("int8", "--sparse")[0], self.plain("floats"), places=5)
+        # Of many tokens kernels may make integers of 16 bits.
+        self.assertAlmostEqual(self.lm("int8", "--sparse")[0], self.plain("floats"), places=4)
 
     def test_a_model_without_24_layers_says_nothing_of_them(self):
         self.assertIsNone(self.lm("llama")[1])

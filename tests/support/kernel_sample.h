@@ -154,6 +154,12 @@ UNWATCHED static inline exact make_exact(const s24i_linear_kernel *row, const sa
     return e;
 }
 
+/* May the sample's tokens be rounded to 16 bits? */
+static inline int rounds_of(const sample *s)
+{
+    return s->n % 2 == 1;
+}
+
 /* How far a sum may be off: `size` is Σ|x·w| and what alpha and bias make of it, `weights` Σ|w|. */
 static inline double bound_of(const s24i_linear_kernel *row, const sample *s, double sum,
                               double size, double largest, double weights)
@@ -163,8 +169,9 @@ static inline double bound_of(const s24i_linear_kernel *row, const sample *s, do
     /* No activation is steeper than 1.13; the last term is the approximation's. */
     double bound = (unit * (s->k < 64 ? 8 : 0.5 * sqrt((double)s->k)) + 1e-7) * size * 1.2 +
                    3e-7 * (1 + fabs(sum));
-    /* x in integers of 24 bits beside the largest of its segment */
-    if (row->bits && row->cpu & S24_CPU_AVX512VNNI) bound += 0x1.4p-23 * alpha * largest * weights;
+    /* x in integers of 24 or 16 bits of the largest of its segment */
+    if (row->bits && row->cpu & S24_CPU_AVX512VNNI)
+        bound += (s->m > 32 && rounds_of(s) ? 0x1.4p-15 : 0x1.4p-23) * alpha * largest * weights;
     /* Subnormal products are rounded to the least of them, or with tiles to zero. */
     if (largest < 0x1p-100)
         bound += terms * alpha * (row->cpu & S24_CPU_AMX && !row->bits ? 0x1p-126 : 0x1p-149);
@@ -234,6 +241,7 @@ static inline s24i_linear_job job_of(const sample *s)
         .m = s->m,
         .n = s->n,
         .k = s->k,
+        .rounds = rounds_of(s),
         .x_dtype = s->x_dtype ? s->x_dtype : S24_F32,
         .x_stride_m = s->x_columns ? 1 : ldx,
         .x_stride_k = s->x_columns ? ldx : 1,

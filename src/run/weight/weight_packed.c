@@ -9,15 +9,13 @@ static int takes(const s24_model *model, const s24i_source *source)
 
 /* Of integers, as stored or made here by a scheme. */
 static s24_status plan_integers(s24_plan **plan, s24_ctx *ctx, const s24i_source *source,
-                                const char *scheme, s24_dtype activations)
+                                const char *scheme, const s24_plan_opts *opts)
 {
-    const s24_plan_opts opts = {
-        .size = sizeof opts, .activations = activations, .lift = source->lift};
     const s24_matrix *from = source->matrix;
     s24_matrix *matrix;
-    if (s24_matrix_bits(from)) return s24_plan_create(plan, ctx, from, &opts);
+    if (s24_matrix_bits(from)) return s24_plan_create(plan, ctx, from, opts);
     TRY(s24_matrix_quantize(&matrix, ctx, from, scheme));
-    const s24_status status = s24_plan_create(plan, ctx, matrix, &opts);
+    const s24_status status = s24_plan_create(plan, ctx, matrix, opts);
     s24_matrix_destroy(matrix);
     return status;
 }
@@ -26,12 +24,16 @@ static s24_status make(s24i_weight *weight, const s24_model *model, s24_ctx *ctx
                        const s24i_source *source)
 {
     s24_plan **plan = &((s24i_planned_weight *)weight)->plan;
+    /* A language model's prompts have many tokens, whose products limit them. */
+    s24_plan_opts opts = {
+        .size = sizeof opts, .lift = source->lift, .rounds = model->architecture->causal};
+    if (source->scheme && (model->dtype != S24_I8 || source->wide))
+        return plan_integers(plan, ctx, source, source->scheme, &opts);
+    if (model->dtype != S24_I8 || source->wide)
+        return s24_plan_create(plan, ctx, source->matrix, &opts);
     /* A scale a row, and each token quantised as it comes. */
-    if (model->dtype == S24_I8 && !source->wide)
-        return plan_integers(plan, ctx, source, "int8", S24_I8);
-    if (source->scheme) return plan_integers(plan, ctx, source, source->scheme, S24_DTYPE_NONE);
-    const s24_plan_opts opts = {.size = sizeof opts, .lift = source->lift};
-    return s24_plan_create(plan, ctx, source->matrix, &opts);
+    opts.activations = S24_I8;
+    return plan_integers(plan, ctx, source, "int8", &opts);
 }
 
 const s24i_weight_kind s24i_weight_packed = {S24I_PLANNED_WEIGHT, .name = "2:4", .takes = takes,

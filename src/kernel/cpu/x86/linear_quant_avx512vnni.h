@@ -9,13 +9,16 @@
  *   x = 2^(E-22)·(X - 2^23),  X = d2·2^16 + d1·2^8 + d0,  E the exponent of the largest magnitude
  *   Σ q·x = 2^(E-22)·(2^16·Σ q·(d2 - 128) + 2^8·Σ q·d1 + Σ q·d0)
  *
- * then times the scale in f32. vpdpbusd takes two groups of a row at a time, which is four values,
- * and vpermb picks their columns from 64 columns of one of the three bytes. For one token all must
- * keep up with memory, where 32 columns of 16 rows of 4 bits are 192 bytes, 19 cycles at 40 GB/s,
- * and shifts and shuffles share two ports. So a k block is made for few of them: pair p of its
- * groups is 2p and 2p + 1, with values 0..3, and byte j of a row's codes has the 2-bit place of
- * value j at bits 2p. They are index bits of vpermb as they lie, with constants: pairs 0 and 1
- * have theirs in bits 0 and 1, pairs 2 and 3 in bits 4 and 5, and the bytes of x are in that order.
+ * then times the scale in f32. In a call of more tokens than EXACT x, if it may be rounded, has 16
+ * bits in two bytes (14 and 15 in the place of 22 and 23): there the number of products of bytes is
+ * what limits, while few tokens wait for memory. vpdpbusd takes two groups of a row at a time,
+ * which is four values, and vpermb picks their columns from 64 columns of one of the bytes. For one
+ * token all must keep up with memory, where 32 columns of 16 rows of 4 bits are 192 bytes, 19
+ * cycles at 40 GB/s, and shifts and shuffles share two ports. So a k block is made for few of them:
+ * pair p of its groups is 2p and 2p + 1, with values 0..3, and byte j of a row's codes has the
+ * 2-bit place of value j at bits 2p. They are index bits of vpermb as they lie, with constants:
+ * pairs 0 and 1 have theirs in bits 0 and 1, pairs 2 and 3 in bits 4 and 5, and the bytes of x are
+ * in that order.
  *
  * Tokens with a NaN or an Inf, and all that come with them: a pass's k blocks are widened to
  * scale·integer in L1 for the tile of linear_avx512.h.
@@ -40,7 +43,8 @@
 enum {
     TOKENS = 32,      /* that a pass over the weights serves */
     FEW_TOGETHER = 4, /* and that share a decoded weight */
-    DIGITS = 3,       /* bytes of an integer x */
+    EXACT = 32,       /* tokens of a call, of which an integer x always has all its bytes */
+    DIGITS = 3,       /* which are so many, and of more one less */
     HALF = 64,        /* columns that a vpermb picks from */
     AHEAD = 4096,     /* bytes from the weights that are used to those asked for */
     QUARTERS = 4      /* times 16 rows: one block of rows */
@@ -95,18 +99,16 @@ AVX512 static void widen(uint8_t *block, tile *t, const s24i_linear_job *job, in
 
 #include "kernel/cpu/x86/linear_avx512.h"
 
-/* What few() reads of a token: for each half of a segment DIGITS vectors, and the segment's E - 22
-   - VALUE_BITS in 16 lanes. A segment is followed by its next token. */
-enum { HALF_BYTES = DIGITS * HALF };
-
-static inline int64_t token_bytes(int64_t per_segment)
+/* What few() reads of a token: for each half of a segment a vector of each byte, and the exponent
+   of the segment's unit, less VALUE_BITS, in 16 lanes. A segment is followed by its next token. */
+static inline int64_t token_bytes(int64_t per_segment, int digits)
 {
-    return per_segment / 2 * HALF_BYTES + 64;
+    return per_segment / 2 * digits * HALF + 64;
 }
 
 static inline size_t few_bytes(int64_t m, int64_t k_blocks)
 {
-    return (size_t)(m * ((k_blocks + 1) / 2 + 1) * (HALF_BYTES + 64));
+    return (size_t)(m * ((k_blocks + 1) / 2 + 1) * (DIGITS * HALF + 64));
 }
 
 /* ---- x as integers --------------------------------------------------------------------------- */
@@ -123,11 +125,21 @@ TARGET_VNNI static __m512i column_order(void)
     return _mm512_loadu_si512(order);
 }
 
-/* A segment's columns of one token; 0 if one is not finite. */
-TARGET_VNNI static int prepare_segment(uint8_t *to, const s24i_linear_job *job, int64_t m,
-                                       int64_t k, int64_t columns, __m512i order)
+typedef struct batch {
+    s24i_linear_job job; /* of up to TOKENS tokens */
+    layout l;
+    int digits; /* bytes of an integer x */
+    _Atomic int not_finite;
+} batch;
+
+/* A segment's columns from k on of one token; 0 if one is not finite. */
+TARGET_VNNI static int prepare_segment(uint8_t *to, const batch *b, int64_t m, int64_t k,
+                                       __m512i order)
 {
-    const __m512i top = _mm512_set1_epi32(1 << 23), magnitude = _mm512_set1_epi32(0x7fffffff);
+    const s24i_linear_job *job = &b->job;
+    const int64_t columns = b->l.per_segment * COLUMNS;
+    const __m512i top = _mm512_set1_epi32(1 << (8 * b->digits - 1));
+    const __m512i magnitude = _mm512_set1_epi32(0x7fffffff);
     __m512i largest = _mm512_setzero_si512();
     float x[4 * COLUMNS];
     uint8_t digits[DIGITS][HALF];
@@ -143,38 +155,34 @@ TARGET_VNNI static int prepare_segment(uint8_t *to, const s24i_linear_job *job, 
     const __m512 exponent =
         bits ? _mm512_getexp_ps(_mm512_castsi512_ps(_mm512_set1_epi32((int)bits)))
              : _mm512_setzero_ps();
-    const __m512 shift = _mm512_sub_ps(_mm512_set1_ps(22), exponent);
+    const int unit = 8 * b->digits - 2;
+    const __m512 shift = _mm512_sub_ps(_mm512_set1_ps((float)unit), exponent);
     for (int64_t half = 0; half < columns; half += HALF) {
         for (int64_t c = 0; c < HALF; c += 16) {
             __m512i v = _mm512_cvtps_epi32(_mm512_scalef_ps(_mm512_loadu_ps(x + half + c), shift));
-            /* Only the largest can round up to 2^23. */
+            /* Only the largest can round up to the top. */
             v = _mm512_add_epi32(_mm512_min_epi32(v, _mm512_sub_epi32(top, _mm512_set1_epi32(1))),
                                  top);
-            for (int d = 0; d < DIGITS; d++, v = _mm512_srli_epi32(v, 8))
+            for (int d = 0; d < b->digits; d++, v = _mm512_srli_epi32(v, 8))
                 _mm_storeu_si128((__m128i *)(void *)(digits[d] + c), _mm512_cvtepi32_epi8(v));
         }
-        for (int d = 0; d < DIGITS; d++, to += HALF)
+        for (int d = 0; d < b->digits; d++, to += HALF)
             _mm512_store_si512(to, _mm512_permutexvar_epi8(order, _mm512_loadu_si512(digits[d])));
     }
-    _mm512_store_ps((float *)(void *)to, _mm512_sub_ps(exponent, _mm512_set1_ps(22 + VALUE_BITS)));
+    _mm512_store_ps((float *)(void *)to,
+                    _mm512_sub_ps(exponent, _mm512_set1_ps((float)(unit + VALUE_BITS))));
     return 1;
 }
-
-typedef struct batch {
-    s24i_linear_job job; /* of up to TOKENS tokens */
-    layout l;
-    _Atomic int not_finite;
-} batch;
 
 TARGET_VNNI static void prepare_range(void *arg, int64_t begin, int64_t end, int thread)
 {
     batch *b = arg;
     const __m512i order = column_order();
     const int64_t columns = b->l.per_segment * COLUMNS, m = b->job.m;
+    const int64_t bytes = token_bytes(b->l.per_segment, b->digits);
     (void)thread;
     for (int64_t i = begin; i < end; i++)
-        if (!prepare_segment((uint8_t *)b->job.work + i * token_bytes(b->l.per_segment), &b->job,
-                             i % m, i / m * columns, columns, order))
+        if (!prepare_segment((uint8_t *)b->job.work + i * bytes, b, i % m, i / m * columns, order))
             b->not_finite = 1;
 }
 
@@ -198,10 +206,10 @@ static int prepare(batch *b)
     ((pair) < 2 ? 16 * (2 * (block) + (h)) + 4 * (pair) : 4 * (pair) + 2 * (block) + (h))
 #define PLACES(block, pair) (PLACE(block, pair, 0) * 0x0101 + PLACE(block, pair, 1) * 0x01010000)
 
-/* Multiplies `here` k blocks of 16 rows by T tokens, a constant where it is called; one or two
-   tokens have two sums for each of their digits, which take turns. */
+/* Multiplies `here` k blocks of 16 rows by T tokens of D digits, constants where it is called; one
+   or two tokens have two sums for each of their digits, which take turns. */
 VNNI_INLINE void few_tokens(const uint8_t *w, int64_t here, const uint8_t *x, int64_t token,
-                            __m512 scale, float *sums, int first, const int T)
+                            __m512 scale, float *sums, int first, const int T, const int D)
 {
     const int S = T < 3 ? 2 : 1;
     const __m512i places[2][4] = {
@@ -212,14 +220,14 @@ VNNI_INLINE void few_tokens(const uint8_t *w, int64_t here, const uint8_t *x, in
     const __m512i low = _mm512_set1_epi8(3), high = _mm512_set1_epi8(0x30);
     const __m512i middle = _mm512_set1_epi8((char)128);
     __m512i acc[FEW_TOGETHER][DIGITS][2], all[2];
-    UNROLL for (int i = 0; i < T * DIGITS * S; i++)
+    UNROLL for (int i = 0; i < T * D * S; i++)
     {
-        acc[i / (DIGITS * S)][i / S % DIGITS][i % S] = _mm512_setzero_si512();
+        acc[i / (D * S)][i / S % D][i % S] = _mm512_setzero_si512();
     }
     all[0] = _mm512_setzero_si512();
     all[S - 1] = all[0];
     const uint8_t *at = x;
-    for (int64_t i = 0; i < here; i += 2, at += HALF_BYTES) {
+    for (int64_t i = 0; i < here; i += 2, at += D * HALF) {
         UNROLL for (int block = 0; block < 2; block++)
         {
             if (i + block == here) break;
@@ -238,7 +246,7 @@ VNNI_INLINE void few_tokens(const uint8_t *w, int64_t here, const uint8_t *x, in
                 all[pair % S] = _mm512_dpbusd_epi32(all[pair % S], middle, q);
                 UNROLL for (int t = 0; t < T; t++)
                 {
-                    UNROLL for (int d = 0; d < DIGITS; d++)
+                    UNROLL for (int d = 0; d < D; d++)
                     {
                         const __m512i bytes = _mm512_permutexvar_epi8(
                             pick, _mm512_load_si512(at + t * token + d * HALF));
@@ -253,14 +261,15 @@ VNNI_INLINE void few_tokens(const uint8_t *w, int64_t here, const uint8_t *x, in
     UNROLL for (int t = 0; t < T; t++)
     {
         if (S == 2) {
-            UNROLL for (int d = 0; d < DIGITS; d++)
+            UNROLL for (int d = 0; d < D; d++)
             {
                 acc[t][d][0] = _mm512_add_epi32(acc[t][d][0], acc[t][d][S - 1]);
             }
         }
-        const __m512i top = _mm512_slli_epi32(_mm512_sub_epi32(acc[t][2][0], all[0]), 8);
-        const __m512 part = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_add_epi32(top, acc[t][1][0])),
-                                            _mm512_set1_ps(256), _mm512_cvtepi32_ps(acc[t][0][0]));
+        __m512i top = _mm512_sub_epi32(acc[t][D - 1][0], all[0]);
+        if (D == 3) top = _mm512_add_epi32(_mm512_slli_epi32(top, 8), acc[t][1][0]);
+        const __m512 part = _mm512_fmadd_ps(_mm512_cvtepi32_ps(top), _mm512_set1_ps(256),
+                                            _mm512_cvtepi32_ps(acc[t][0][0]));
         const __m512 sum = _mm512_scalef_ps(
             part, _mm512_load_ps((const float *)(const void *)(x + t * token + token - 64)));
         const __m512 before = first ? _mm512_setzero_ps() : _mm512_load_ps(sums + t * ROWS);
@@ -268,25 +277,35 @@ VNNI_INLINE void few_tokens(const uint8_t *w, int64_t here, const uint8_t *x, in
     }
 }
 
-#define FEW(T)                                                                                     \
-    TARGET_VNNI static void few_##T(const uint8_t *w, int64_t here, const uint8_t *x,              \
-                                    int64_t token, __m512 scale, float *sums, int first)           \
+typedef void some_tokens(const uint8_t *w, int64_t here, const uint8_t *x, int64_t token,
+                         __m512 scale, float *sums, int first);
+
+#define SOME(T, D)                                                                                 \
+    TARGET_VNNI static void tokens_##T##_##D(const uint8_t *w, int64_t here, const uint8_t *x,     \
+                                             int64_t token, __m512 scale, float *sums, int first)  \
     {                                                                                              \
-        few_tokens(w, here, x, token, scale, sums, first, T);                                      \
+        few_tokens(w, here, x, token, scale, sums, first, T, D);                                   \
     }
-FEW(1)
-FEW(2)
-FEW(3)
-FEW(4)
+SOME(1, 2)
+SOME(2, 2)
+SOME(3, 2)
+SOME(4, 2)
+SOME(1, 3)
+SOME(2, 3)
+SOME(3, 3)
+SOME(4, 3)
+
+/* By the digits less two, and the tokens less one. */
+static some_tokens *const some_of[2][FEW_TOGETHER] = {
+    {tokens_1_2, tokens_2_2, tokens_3_2, tokens_4_2},
+    {tokens_1_3, tokens_2_3, tokens_3_3, tokens_4_3}};
 
 /* 64 rows: sums[quarter][token][16], before the epilogue. */
-TARGET_VNNI static void few(const s24i_linear_job *job, const layout *l, const uint8_t *w,
-                            float *sums)
+TARGET_VNNI static void few(const batch *tokens, const uint8_t *w, float *sums)
 {
-    static void (*const tokens[FEW_TOGETHER + 1])(const uint8_t *, int64_t, const uint8_t *,
-                                                  int64_t, __m512, float *,
-                                                  int) = {NULL, few_1, few_2, few_3, few_4};
-    const int64_t token = token_bytes(l->per_segment);
+    const s24i_linear_job *job = &tokens->job;
+    const layout *l = &tokens->l;
+    const int64_t token = token_bytes(l->per_segment, tokens->digits);
     const uint8_t *next = w + l->head, *x = job->work;
     for (int64_t q = 0; q < l->k_blocks; q += l->per_segment, x += job->m * token) {
         const int64_t rest = l->k_blocks - q, here = rest < l->per_segment ? rest : l->per_segment;
@@ -296,8 +315,8 @@ TARGET_VNNI static void few(const s24i_linear_job *job, const layout *l, const u
             next += l->segment_head;
             for (int64_t m = 0; m < job->m; m += FEW_TOGETHER) {
                 const int64_t t = job->m - m < FEW_TOGETHER ? job->m - m : FEW_TOGETHER;
-                tokens[t](next, here, x + m * token, token, scale,
-                          sums + (quarter * job->m + m) * ROWS, q == 0);
+                some_of[tokens->digits - 2][t - 1](next, here, x + m * token, token, scale,
+                                                   sums + (quarter * job->m + m) * ROWS, q == 0);
             }
             next += here * QUANT_BLOCK;
         }
@@ -311,7 +330,7 @@ AVX512 static void few_range(void *arg, int64_t begin, int64_t end, int thread)
     _Alignas(64) float sums[QUARTERS * TOKENS * ROWS];
     (void)thread;
     for (int64_t b = begin; b < end; b++) {
-        few(job, &tokens->l, (const uint8_t *)job->w + b * tokens->l.bytes, sums);
+        few(tokens, (const uint8_t *)job->w + b * tokens->l.bytes, sums);
         for (int64_t quarter = 0; quarter < QUARTERS; quarter++) {
             const int64_t n = (b * QUARTERS + quarter) * ROWS;
             const __mmask16 mask = lane_mask(job->n - n);
@@ -338,7 +357,9 @@ static size_t quant_work_bytes(int64_t m, int64_t n, int64_t k, int threads)
 static void run_quant(const s24i_linear_job *job)
 {
     for (int64_t m = 0; m < job->m; m += TOKENS) {
-        batch b = {.job = *job, .l = layout_of(job->k, job->group)};
+        batch b = {.job = *job,
+                   .l = layout_of(job->k, job->group),
+                   .digits = job->rounds && job->m > EXACT ? DIGITS - 1 : DIGITS};
         b.job.m = job->m - m < TOKENS ? job->m - m : TOKENS;
         b.job.x = element_of(job->x, job->x_dtype, m * job->x_stride_m);
         b.job.y = element_to(job->y, job->y_dtype, m * job->y_stride_m);
