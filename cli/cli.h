@@ -61,6 +61,7 @@ typedef struct cli_common {
     int all_sparse, all_dense; /* of commands with CLI_SPARSE or CLI_DENSE */
     int verify;                /* of commands with CLI_VERIFY */
     const char *head;          /* of commands with CLI_QUANTIZE_HEAD: a scheme, or NULL */
+    const char *cache;         /* of commands with CLI_CACHE_DTYPE: a dtype, or NULL */
     int64_t threads;           /* 0: every core */
     const char *isa, *device;
 } cli_common;
@@ -159,6 +160,7 @@ const char *cli_weight_dtype(int index);  /* those and the schemes of integers *
 /* Names those of such a list, and then the schemes of integers. */
 const char *cli_dtype_or_scheme(const s24_dtype *list, int index);
 const char *cli_scheme_name(int index);
+const char *cli_cache_dtype_name(int index);
 #define CLI_INCLUDE(type, fallback_text)                                                           \
     {                                                                                              \
         "include", 0, CLI_TEXT, offsetof(type, include), "GLOB", fallback_text,                    \
@@ -206,6 +208,17 @@ const char *cli_scheme_name(int index);
             "stored.",                                                                             \
             cli_scheme_name                                                                        \
     }
+
+/* Says what keys and values become. */
+#define CLI_CACHE_DTYPE                                                                            \
+    {                                                                                              \
+        "cache-dtype", 0, CLI_CHOICE, offsetof(cli_common, cache), NULL, NULL,                     \
+            "On the CPU keep keys and values in bytes, with a scale for each head of each "        \
+            "token. By default they are as attention computes them.",                              \
+            cli_cache_dtype_name                                                                   \
+    }
+/* Reads it. */
+s24_dtype cli_cache_dtype(const cli_app *cli);
 
 /* ---- the program ----------------------------------------------------------------------------- */
 

@@ -82,6 +82,11 @@ int cli_context(cli_app *cli)
     return code;
 }
 
+s24_dtype cli_cache_dtype(const cli_app *cli)
+{
+    return cli->common->cache ? s24_dtype_parse(cli->common->cache) : S24_DTYPE_NONE;
+}
+
 int cli_model_opts(cli_app *cli, s24_model_opts *opts, const char *dtype)
 {
     const cli_common *common = cli->common;

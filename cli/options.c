@@ -39,6 +39,12 @@ const char *cli_dtype_or_scheme(const s24_dtype *list, int index)
     return index < count ? cli_dtype_at(list, index) : cli_scheme_name(index - count);
 }
 
+const char *cli_cache_dtype_name(int index)
+{
+    static const s24_dtype list[] = {S24_I8, S24_E4M3, S24_DTYPE_NONE};
+    return cli_dtype_at(list, index);
+}
+
 static const s24_dtype model_dtypes[] = {S24_F32, S24_F16,  S24_BF16,
                                          S24_I8,  S24_E4M3, S24_DTYPE_NONE};
 

@@ -98,7 +98,10 @@ static int player_make(cli_app *cli, player *p, const s24_model *model)
 {
     const int64_t tokens = p->plan->prompt_tokens + p->plan->new_tokens;
     const int64_t pass = p->batch.texts * p->plan->prompt_tokens;
-    const s24_cache_opts opts = {.size = sizeof opts, .texts = p->batch.texts, .tokens = tokens};
+    const s24_cache_opts opts = {.size = sizeof opts,
+                                 .texts = p->batch.texts,
+                                 .tokens = tokens,
+                                 .dtype = cli_cache_dtype(cli)};
     s24_status status = s24_session_create(&p->session, cli->ctx, model, pass < 2048 ? pass : 2048);
     if (status == S24_OK) status = s24_cache_create(&p->cache, cli->ctx, p->session, &opts);
     return cli_status(cli, status);

@@ -66,6 +66,7 @@ static const cli_option options[] = {
      "are for a GPU. By default as they are stored, on a GPU f16.",
      dtype_name},
     CLI_QUANTIZE_HEAD,
+    CLI_CACHE_DTYPE,
     CLI_SPARSE,
     CLI_DENSE,
     CLI_VERIFY,
@@ -154,8 +155,10 @@ static s24_status make_session(generation *g, int64_t positions)
 {
     const int64_t texts = prompts_together(g), all = g->prompts.longest + g->o->max_new - 1;
     const int64_t pass = texts * g->prompts.longest;
-    const s24_cache_opts opts = {
-        .size = sizeof opts, .texts = texts, .tokens = all < positions ? all : positions};
+    const s24_cache_opts opts = {.size = sizeof opts,
+                                 .texts = texts,
+                                 .tokens = all < positions ? all : positions,
+                                 .dtype = cli_cache_dtype(g->cli)};
     s24_status status = s24_session_create(&g->session, g->cli->ctx, g->model,
                                            pass < PASS_TOKENS ? pass : PASS_TOKENS);
     if (status == S24_OK) status = s24_cache_create(&g->cache, g->cli->ctx, g->session, &opts);

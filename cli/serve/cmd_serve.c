@@ -52,6 +52,7 @@ static const cli_option options[] = {
     ENCODE_MAX_TOKENS(struct serve_options),
     CLI_SPARSE,
     CLI_DENSE,
+    CLI_CACHE_DTYPE,
     CLI_VERIFY,
     {NULL, 0, CLI_FLAG, 0, NULL, NULL, NULL, NULL}};
 

@@ -38,7 +38,10 @@ static void open_chat(serve_model *m)
 static s24_status make_session(serve_model *m, int64_t texts)
 {
     const int64_t pass = m->max_tokens < PASS_TOKENS ? m->max_tokens : PASS_TOKENS;
-    const s24_cache_opts cache = {.size = sizeof cache, .texts = texts, .tokens = m->max_tokens};
+    const s24_cache_opts cache = {.size = sizeof cache,
+                                  .texts = texts,
+                                  .tokens = m->max_tokens,
+                                  .dtype = cli_cache_dtype(&m->cli)};
     const s24_generator_opts joining = {.size = sizeof joining,
                                         .prompt_tokens =
                                             pass < JOINING_TOKENS ? pass : JOINING_TOKENS,

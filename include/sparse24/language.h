@@ -35,16 +35,20 @@ typedef struct s24_cache_opts {
     size_t size;    /* sizeof(s24_cache_opts) */
     int64_t texts;  /* that are continued at once; default 1 */
     int64_t tokens; /* most of a text; default the model's positions */
+    /* Of keys and values: S24_I8 or S24_E4M3, on the CPU, with an f32 scale for each head of each
+       token; default the dtype in which attention reads them, exactly. */
+    s24_dtype dtype;
 } s24_cache_opts;
 
 /* A cache of no tokens for sessions like this one: of its model, with keys and values in the dtype
-   in which its attention reads them. Everything is allocated here, s24_cache_bytes of it. The model
-   must outlive the cache. Errors: UNSUPPORTED (a model whose tokens attend to later ones), ARGUMENT
-   (no texts; tokens beyond the model's positions), MEMORY. */
+   in which its attention reads them, or in bytes, which round them (docs/numerics.md). Everything
+   is allocated here, s24_cache_bytes of it. The model must outlive the cache. Errors: UNSUPPORTED
+   (a model whose tokens attend to later ones; bytes of a model on a device), ARGUMENT (no texts;
+   tokens beyond the model's positions), DTYPE, MEMORY. */
 S24_API s24_status s24_cache_create(s24_cache **out, s24_ctx *ctx, const s24_session *session,
                                     const s24_cache_opts *opts);
 S24_API void s24_cache_destroy(s24_cache *cache);
-/* Bytes of the keys and values. */
+/* Bytes of the keys and values, and of their scales. */
 S24_API int64_t s24_cache_bytes(const s24_cache *cache);
 /* How many tokens of a text there are; 0 of a text that the cache has no room for. */
 S24_API int64_t s24_cache_tokens(const s24_cache *cache, int64_t text);
@@ -69,9 +73,9 @@ typedef struct s24_extension {
  * s24_session_forward of the tokens of a batch, each of which also attends to the tokens of its
  * text that are in the cache, and has its position after them. Afterwards these are in the cache
  * too; after an error the cache is as it was. outputs are of the tokens of the batch. The first
- * pass of a text has the bits of s24_session_forward (that of a single token on the CPU alone); a
- * text in several passes has those of one pass as far as products and attention of those numbers of
- * tokens round alike (docs/numerics.md).
+ * pass of a text has the bits of s24_session_forward (that of a single token on the CPU alone)
+ * where the cache is not of bytes; a text in several passes has those of one pass as far as
+ * products and attention of those numbers of tokens round alike (docs/numerics.md).
  * Errors: those of s24_session_forward, ARGUMENT (a cache of another model or of another dtype, a
  * text that the cache has no room for, or twice, or with more tokens than the cache has room for, a
  * mask).

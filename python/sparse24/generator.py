@@ -40,11 +40,12 @@ class Generator:
     """
 
     def __init__(self, model: Model, *, texts: int = 8, tokens: int = 0, prompt_tokens: int = 0,
-                 likeliest: int = 0):
+                 likeliest: int = 0, cache_dtype: str | None = None):
         """texts: the most at once; tokens: of each with its prompt, by default the model's
         positions; memory is for all of both from the start. prompt_tokens: the most tokens of new
         prompts in a pass that also goes on with texts, so that these do not wait for a long one; 0:
-        they wait. likeliest: the most that join may ask for.
+        they wait. likeliest: the most that join may ask for. cache_dtype: "i8" or "e4m3", on the
+        CPU: keys and values in bytes, with a scale for each head of each token.
         Raises ValueError (a number out of range), Error (a model without a head for the next
         token)."""
         if texts < 1:
@@ -52,7 +53,7 @@ class Generator:
         self.model = model
         self._session = _core.session_create(model._handle, model.max_tokens)
         self._threads = _core.session_threads()
-        self._cache = _core.cache_create(self._session, texts, tokens)
+        self._cache = _core.cache_create(self._session, texts, tokens, cache_dtype)
         self._handle = _core.generator_create(self._session, self._cache, prompt_tokens, likeliest)
         self._live: dict[int, _Text] = {}  # by the cache's text
         self._seen: list[list[int]] = [[] for _ in range(texts)]

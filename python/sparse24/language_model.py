@@ -70,15 +70,16 @@ class Decoder:
 def generate(model: Model, prompts: str | typing.Sequence[typing.Any], *, max_new: int = 128,
              temperature: float = 0.0, top_k: int = 0, top_p: float = 1.0, min_p: float = 0.0,
              repeat_penalty: float = 1.0, seed: int = 0,
-             stops: typing.Sequence[int] | None = None,
-             likeliest: int = 0) -> typing.Iterator[Token]:
+             stops: typing.Sequence[int] | None = None, likeliest: int = 0,
+             cache_dtype: str | None = None) -> typing.Iterator[Token]:
     """Goes on with a prompt, or with several at once; an iterator of Token, as they come.
 
     prompts: texts, or ids (Chat.encode gives those of a conversation). The next token is the
     likeliest with temperature 0, else drawn by seed, prompt and index. stops: ids that end a text;
     by default the folder's. likeliest: so many of the likeliest tokens are told with each, at most
-    1000. Leaving the loop ends the work. Raises ValueError (an option out of range, a prompt that
-    is too long), Error.
+    1000. cache_dtype: "i8" or "e4m3", on the CPU: keys and values in bytes, with a scale for each
+    head of each token. Leaving the loop ends the work. Raises ValueError (an option out of range, a
+    prompt that is too long), Error.
     """
     rows = [prompts] if isinstance(prompts, str) else list(prompts)
     words = any(isinstance(row, str) for row in rows)
@@ -89,14 +90,15 @@ def generate(model: Model, prompts: str | typing.Sequence[typing.Any], *, max_ne
     options = (max_new, repeat_penalty, temperature, top_k, top_p, min_p, seed, likeliest)
     room = int(min(np.diff(offsets).max(initial=1) + max_new, model.info["positions"]))
     decoders = [Decoder(model.tokenizer) if words else None for _ in rows]
-    for row in _stream(model, (offsets, flat, np.asarray(stops, np.int32), options), room):
+    work = (offsets, flat, np.asarray(stops, np.int32), options)
+    for row in _stream(model, work, (room, cache_dtype)):
         prompt, index, token, log_probability, end, others = row
         decoder = decoders[prompt]
         piece = decoder.add(token, bool(end)) if decoder and end != 1 else ""
         yield Token(prompt, index, token, log_probability, ENDS[end], piece, others)
 
 
-def _stream(model: Model, work: tuple, room: int) -> typing.Iterator[tuple]:
+def _stream(model: Model, work: tuple, room: tuple) -> typing.Iterator[tuple]:
     """Runs the loop in a thread of its own and gives what it reports as it comes."""
     came: queue.SimpleQueue = queue.SimpleQueue()
     stopped = threading.Event()
@@ -109,7 +111,7 @@ def _stream(model: Model, work: tuple, room: int) -> typing.Iterator[tuple]:
         try:
             with model._lock:
                 offsets = work[0]
-                cache = _core.cache_create(model._session[0], len(offsets) - 1, room)
+                cache = _core.cache_create(model._session[0], len(offsets) - 1, *room)
                 _core.generate(*model._session, cache, *work, report,
                                lambda *_: stopped.is_set())
             came.put(None)

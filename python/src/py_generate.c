@@ -10,7 +10,8 @@ PyObject *pyf_cache_create(PyObject *module, PyObject *args)
     s24_cache_opts opts = {.size = sizeof opts};
     long long texts, tokens;
     s24_cache *cache = NULL;
-    if (!PyArg_ParseTuple(args, "OLL", &owner, &texts, &tokens) || !py_session(owner, &session))
+    if (!PyArg_ParseTuple(args, "OLLO&", &owner, &texts, &tokens, py_dtype, &opts.dtype) ||
+        !py_session(owner, &session))
         return NULL;
     opts.texts = texts;
     opts.tokens = tokens;

@@ -89,6 +89,12 @@ class Conversations(Place):
             self.assertEqual(token.likeliest[0], (token.id, token.log_probability))
             logs = [log for _, log in token.likeliest]
             self.assertEqual(logs, sorted(logs, reverse=True))
+        bytewise = list(sparse24.generate(model, [[1, 2, 3]], max_new=4, stops=(),
+                                          cache_dtype="i8"))
+        self.assertNotEqual(bytewise[0].log_probability, tokens[0].log_probability)
+        self.assertAlmostEqual(bytewise[0].log_probability, tokens[0].log_probability, delta=0.1)
+        with self.assertRaises((ValueError, sparse24.Error)):
+            list(sparse24.generate(model, [[1]], cache_dtype="bf16"))
         with self.assertRaisesRegex(ValueError, "1001"):
             list(sparse24.generate(model, [[1]], likeliest=1001))
 

@@ -63,11 +63,12 @@ typedef struct s24i_softmax {
 } s24i_softmax;
 
 /* Some queries and the keys or values of some tokens, which are bf16 in functions of pairs (d is
-   even then) and f32 in the others; or tokens and the rows of a weight. */
+   even then), bytes in those of i8 and e4m3, whose queries are f32, and f32 in the others; or
+   tokens and the rows of a weight. */
 typedef struct s24i_attend {
     const void *rows; /* [tokens, d], ld apart */
     int64_t ld, tokens, d;
-    const void *q; /* [queries, d] of the same dtype */
+    const void *q; /* [queries, d] of the same dtype, or f32 */
     int64_t queries;
     float *s; /* [queries, tokens], s_ld apart: scores, then weights */
     int64_t s_ld;

@@ -7,8 +7,13 @@
 
 enum { ATTEND_ROWS = 4, ATTEND_VECS = WIDTH < 16 ? 2 : 4 };
 
-/* What reads keys, values and weights in f32, as pairs of bf16, and bf16 one by one. */
-enum { ATTEND_F32, ATTEND_PAIRS, ATTEND_WIDE };
+/* What reads keys, values and weights in f32, as pairs of bf16, bf16, i8 and e4m3 one by one. */
+enum { ATTEND_F32, ATTEND_PAIRS, ATTEND_WIDE, ATTEND_I8, ATTEND_E4M3 };
+
+TARGET INLINE int64_t attend_bytes(int kind)
+{
+    return kind == ATTEND_F32 ? 4 : kind == ATTEND_PAIRS || kind == ATTEND_WIDE ? 2 : 1;
+}
 
 /* They come from memory, row after row: lines are asked for a page early. */
 TARGET INLINE void attend_ask(const void *at)
@@ -17,9 +22,19 @@ TARGET INLINE void attend_ask(const void *at)
     __builtin_prefetch((const char *)at + AHEAD);
 }
 
+/* `part` bytes of a row of i8 or e4m3 from its element `at` on. */
+TARGET INLINE vec attend_byte(const void *row, int64_t at, int64_t part, int kind)
+{
+    const int8_t *from = (const int8_t *)row + at;
+    int8_t all[WIDTH] = {0};
+    if (part < WIDTH) from = memcpy(all, from, (size_t)part);
+    return kind == ATTEND_I8 ? V_LOAD_I8(from) : V_LOAD_E4M3(from);
+}
+
 /* `part` words of a row from word `at` on. */
 TARGET INLINE vec attend_key(const void *row, int64_t at, int64_t part, int kind)
 {
+    if (kind >= ATTEND_I8) return attend_byte(row, at, part, kind);
     if (kind != ATTEND_WIDE) return get((const float *)row + at, part, 0.0f);
     const uint16_t *from = (const uint16_t *)row + at;
     uint16_t all[WIDTH] = {0};
@@ -33,7 +48,8 @@ TARGET INLINE vec attend_key(const void *row, int64_t at, int64_t part, int kind
 TARGET INLINE void dots_tile(const s24i_attend *job, int64_t first, int count, int kind)
 {
     const int64_t words = kind == ATTEND_PAIRS ? job->d / 2 : job->d;
-    const int64_t bytes = job->ld * (kind == ATTEND_F32 ? 4 : 2);
+    const int64_t bytes = job->ld * attend_bytes(kind);
+    const int64_t word = kind == ATTEND_PAIRS ? 4 : attend_bytes(kind);
     const float *q = (const float *)job->q + first * words;
     const char *row = job->rows;
     float *s = job->s + first * job->s_ld;
@@ -50,7 +66,7 @@ TARGET INLINE void dots_tile(const s24i_attend *job, int64_t first, int count, i
                 if (left <= 0) break;
                 const int64_t part = left < WIDTH ? left : WIDTH;
                 const vec key = attend_key(row, at, part, kind);
-                attend_ask(row + at * (kind == ATTEND_WIDE ? 2 : 4));
+                attend_ask(row + at * word);
                 UNROLL
                 for (int r = 0; r < count; r++)
                     sum[r][h] = MAC(kind == ATTEND_PAIRS, get(q + r * words + at, part, 0.0f), key,
@@ -64,11 +80,10 @@ TARGET INLINE void dots_tile(const s24i_attend *job, int64_t first, int count, i
 }
 
 /* `part` columns of a token's row, or as pairs with those of the next token, if there is one. */
-TARGET INLINE vec attend_value(const s24i_attend *job, int64_t t, int64_t c, int64_t part,
-                               int pairs)
+TARGET INLINE vec attend_value(const s24i_attend *job, int64_t t, int64_t c, int64_t part, int kind)
 {
 #if HAVE_PAIRS
-    if (pairs) {
+    if (kind == ATTEND_PAIRS) {
         uint16_t rows[2][WIDTH] = {{0}};
         const uint16_t *row = (const uint16_t *)job->rows + t * job->ld + c, *next = row + job->ld;
         if (t + 1 == job->tokens) next = rows[1];
@@ -78,14 +93,15 @@ TARGET INLINE vec attend_value(const s24i_attend *job, int64_t t, int64_t c, int
         return V_ZIP(rows[0], rows[1]);
     }
 #endif
-    (void)pairs;
+    if (kind >= ATTEND_I8) return attend_byte(job->rows, t * job->ld + c, part, kind);
     return get((const float *)job->rows + t * job->ld + c, part, 0.0f);
 }
 
 /* count × vecs sums from column `c` on, kept in registers over all tokens; a part of the last. */
 TARGET INLINE void mix_tile(const s24i_attend *job, int64_t first, int64_t c, int count, int vecs,
-                            int pairs)
+                            int kind)
 {
+    const int pairs = kind == ATTEND_PAIRS;
     const int64_t step = pairs ? 2 : 1;
     const int64_t part = vecs > 1 || job->d - c >= WIDTH ? WIDTH : job->d - c;
     vec sum[ATTEND_ROWS][ATTEND_VECS];
@@ -98,8 +114,9 @@ TARGET INLINE void mix_tile(const s24i_attend *job, int64_t first, int64_t c, in
     for (int64_t t = 0; t < job->tokens; t += step) {
         UNROLL
         for (int v = 0; v < vecs; v++) {
-            const vec value = attend_value(job, t, c + v * WIDTH, part, pairs);
-            attend_ask((const char *)job->rows + (t * job->ld + c + v * WIDTH) * (pairs ? 2 : 4));
+            const vec value = attend_value(job, t, c + v * WIDTH, part, kind);
+            attend_ask((const char *)job->rows +
+                       (t * job->ld + c + v * WIDTH) * attend_bytes(kind));
             UNROLL
             for (int r = 0; r < count; r++)
                 sum[r][v] = MAC(pairs, LEFT(pairs, job->s + (first + r) * job->s_ld, t / step),
@@ -116,14 +133,14 @@ TARGET INLINE void mix_tile(const s24i_attend *job, int64_t first, int64_t c, in
     }
 }
 
-TARGET INLINE void mix_rows(const s24i_attend *job, int64_t first, int count, int pairs)
+TARGET INLINE void mix_rows(const s24i_attend *job, int64_t first, int count, int kind)
 {
     const int64_t d = job->d;
     int64_t c = 0;
     for (; c + ATTEND_VECS * WIDTH <= d; c += ATTEND_VECS * WIDTH)
-        mix_tile(job, first, c, count, ATTEND_VECS, pairs);
+        mix_tile(job, first, c, count, ATTEND_VECS, kind);
     for (; c < d; c += WIDTH)
-        mix_tile(job, first, c, count, 1, pairs);
+        mix_tile(job, first, c, count, 1, kind);
 }
 
 /* All queries, in fours, twos and ones. */
@@ -141,8 +158,21 @@ TARGET INLINE void mix_rows(const s24i_attend *job, int64_t first, int count, in
 
 ATTEND(dots, dots_tile, ATTEND_F32)
 ATTEND(wide_dots, dots_tile, ATTEND_WIDE)
-ATTEND(mix, mix_rows, 0)
+ATTEND(i8_dots, dots_tile, ATTEND_I8)
+ATTEND(e4m3_dots, dots_tile, ATTEND_E4M3)
+ATTEND(mix, mix_rows, ATTEND_F32)
+ATTEND(i8_mix, mix_rows, ATTEND_I8)
+ATTEND(e4m3_mix, mix_rows, ATTEND_E4M3)
 #if HAVE_PAIRS
 ATTEND(pair_dots, dots_tile, ATTEND_PAIRS)
-ATTEND(pair_mix, mix_rows, 1)
+ATTEND(pair_mix, mix_rows, ATTEND_PAIRS)
 #endif
+
+TARGET static void row_of_bytes(float *y, const void *x, s24_dtype dtype, float scale, int64_t n)
+{
+    const int kind = dtype == S24_I8 ? ATTEND_I8 : ATTEND_E4M3;
+    for (int64_t i = 0; i < n; i += WIDTH) {
+        const int64_t part = n - i < WIDTH ? n - i : WIDTH;
+        put(y + i, V_MUL(V_SET(scale), attend_byte(x, i, part, kind)), part);
+    }
+}

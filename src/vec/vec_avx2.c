@@ -42,6 +42,8 @@ typedef __m256 vec;
 /* Integers of WIDTH bytes. */
 #define V_LOAD_I8(p)                                                                               \
     _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)(p))))
+/* e4m3, of WIDTH bytes: its bits at f16's place mean 2^8 less. */
+#define V_LOAD_E4M3(p) wide8(_mm_loadl_epi64((const __m128i *)(const void *)(p)))
 /* Words, and the n-th 4 bits of each as an integer. */
 typedef __m256i word_vec;
 #define V_WORDS(p) _mm256_loadu_si256((const __m256i *)(const void *)(p))
@@ -64,6 +66,12 @@ TARGET static inline float top8(vec a)
     __m128 s = _mm_max_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
     s = _mm_max_ps(s, _mm_movehl_ps(s, s));
     return _mm_cvtss_f32(_mm_max_ss(s, _mm_shuffle_ps(s, s, 1)));
+}
+TARGET static inline vec wide8(__m128i bytes)
+{
+    const __m128i half = _mm_slli_epi16(_mm_cvtepi8_epi16(bytes), 7);
+    return _mm256_mul_ps(_mm256_cvtph_ps(_mm_and_si128(half, _mm_set1_epi16((short)0xbf80))),
+                         _mm256_set1_ps(256.0f));
 }
 TARGET static inline vec bits8(uint32_t bits)
 {

@@ -37,6 +37,8 @@ typedef __m512 vec;
 /* Integers of WIDTH bytes; of 4 bits the low ones and the high ones, by a table. */
 #define V_LOAD_I8(p)                                                                               \
     _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)(const void *)(p))))
+/* e4m3, of WIDTH bytes: its bits at f16's place mean 2^8 less. */
+#define V_LOAD_E4M3(p) wide16(_mm_loadu_si128((const __m128i *)(const void *)(p)))
 /* Words, and the n-th 4 bits of each as an integer. */
 typedef __m512i word_vec;
 #define V_WORDS(p) _mm512_loadu_si512((const void *)(p))
@@ -52,4 +54,11 @@ typedef __m512i word_vec;
 #define TILE_ROWS_SLIM 12 /* 12 × 2, for the head width 32 */
 #define TILE_VECS_SLIM 2
 #define HAVE_AVX2      1
+TARGET static inline vec wide16(__m128i bytes)
+{
+    const __m256i half = _mm256_slli_epi16(_mm256_cvtepi8_epi16(bytes), 7);
+    return _mm512_mul_ps(_mm512_cvtph_ps(_mm256_and_si256(half, _mm256_set1_epi16((short)0xbf80))),
+                         _mm512_set1_ps(256.0f));
+}
+
 #endif

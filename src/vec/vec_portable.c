@@ -40,6 +40,8 @@ typedef uint32_t uvec __attribute__((vector_size(16)));
 #define V_WIDEN_HALF(p) halves4(p)
 /* Integers of WIDTH bytes. */
 #define V_LOAD_I8(p) bytes4(p)
+/* e4m3, of WIDTH bytes. */
+#define V_LOAD_E4M3(p) small4(p)
 /* Words, and the n-th 4 bits of each as an integer. */
 typedef uvec word_vec;
 #define V_WORDS(p)      words4(p)
@@ -98,6 +100,13 @@ static inline vec bits4(uint32_t bits)
 static inline vec bytes4(const int8_t *p)
 {
     return (vec){(float)p[0], (float)p[1], (float)p[2], (float)p[3]};
+}
+/* The bits of e4m3 at f32's place mean 2^120 less. */
+static inline vec small4(const int8_t *p)
+{
+    const uvec bits = (uvec)((ivec){p[0], p[1], p[2], p[3]});
+    const vec value = (vec)((bits & 0x7f) << 20) * 0x1p120f;
+    return (vec)((uvec)value | (bits & 0x80) << 24);
 }
 static inline float sum4(vec a)
 {

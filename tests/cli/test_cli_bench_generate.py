@@ -149,6 +149,8 @@ for line in sys.stdin:
              r"option quantize_head of a model excludes the dtype i8"),
             ("a head of passes", ["bench", "--model", "minilm", "--quantize-head", "int8"], 2,
              r"option --quantize-head is for --generate"),
+            ("a cache of passes", ["bench", "--model", "minilm", "--cache-dtype", "i8"], 2,
+             r"option --cache-dtype is for --generate"),
             ("a dtype of the CPU", [*generate, "--device", "cuda", "--dtype", "f32"], 5,
              r"--dtype f32: bench has none with --device cuda"),
             ("a peer of the CPU", [*generate, "--device", "cuda", "--peers", "llama.cpp"], 5,

@@ -70,6 +70,18 @@ class Generate(Scratch):
                  for name in ("llama-24", "llama-cpu")]
         self.assertEqual(texts[0], texts[1])
 
+    def test_keys_and_values_in_bytes(self):
+        def rows(*words):
+            found = self.json("generate", "llama", "--input", "prompts", "--max-new", "12",
+                              "--logprobs", "1", *words)["prompts"]
+            return [row["logprobs"][0]["logprob"] for row in found]
+        exact = rows()
+        for dtype, bound in (("i8", 0.05), ("e4m3", 0.3)):
+            found = rows("--cache-dtype", dtype)
+            self.assertNotEqual(found, exact)
+            for one, other in zip(found, exact):
+                self.assertAlmostEqual(one, other, delta=bound)
+
     def test_log_probabilities(self):
         """Of each token and of the likeliest in its place, by the model's own logits."""
         words = ("generate", "llama", "--prompt", "abca", "--max-new", "4", "--logprobs", "3",
@@ -331,6 +343,7 @@ class Texts(Scratch):
             ("dtype", [*base, "--dtype", "f16"], 5,
              "a model runs in f16 on a GPU only; on the CPU f32, bf16 or i8 is expected"),
             ("no dtype", [*base, "--dtype", "f8"], 2, "--dtype: 'f8' is not"),
+            ("no cache", [*base, "--cache-dtype", "bf16"], 2, "--cache-dtype: 'bf16' is not"),
             ("no line", [*file, "empty"], 4, "empty: there is no prompt in it"),
             ("empty line", [*file, "gap"], 4,
              "gap: line 1 has 0 tokens; 1 to 4096, the model's positions, fit"),

@@ -151,6 +151,70 @@ static void two_four(void **state)
     }
 }
 
+/* ---- in bytes -------------------------------------------------------------------------------- */
+
+/* What docs/numerics.md says of logits, of the largest of them. */
+static const struct {
+    s24_dtype dtype;
+    double bound;
+} narrow[] = {{S24_I8, 3e-2}, {S24_E4M3, 2e-1}};
+
+/* The farthest logit of a text in pieces of `count` tokens from those of one pass, as a share of
+   the largest; and how many there are that differ. */
+static double farthest(const fixture *f, s24_cache *cache, int64_t place, int64_t count)
+{
+    static float logits[TOKENS * LM_VOCABULARY];
+    double most = 0, apart = 0;
+    for (int64_t there = s24_cache_tokens(cache, place); there < TOKENS; there += count) {
+        const int64_t now = count < TOKENS - there ? count : TOKENS - there, ends[2] = {0, now};
+        const s24_batch batch = one_text(f->ids[0] + there, ends);
+        const s24_extension extension = {.batch = &batch, .texts = &place};
+        const s24_outputs outputs = {.logits = logits};
+        OK(f->ctx, s24_session_extend(f->session, f->ctx, cache, &extension, &outputs));
+        for (int64_t i = 0; i < now * LM_VOCABULARY; i++) {
+            const double want = (double)f->whole[0][there * LM_VOCABULARY + i];
+            most = fmax(most, fabs(want));
+            apart = fmax(apart, fabs(want - (double)logits[i]));
+        }
+    }
+    return apart / most;
+}
+
+/* All at once, by pieces and one by one; then from a copy of the first tokens. */
+static void check_bytes(const fixture *f, s24_dtype dtype, double bound)
+{
+    static const int64_t pieces[] = {TOKENS, 31, 3, 1};
+    const s24_cache_opts opts = {.size = sizeof opts, .texts = 2, .tokens = TOKENS, .dtype = dtype};
+    s24_cache *cache;
+    OK(f->ctx, s24_cache_create(&cache, f->ctx, f->session, &opts));
+    for (int i = 0; i < 4; i++) {
+        OK(f->ctx, s24_cache_truncate(cache, f->ctx, 1, 0));
+        const double apart = farthest(f, cache, 1, pieces[i]);
+        if (!(apart > 0 && apart < bound))
+            fail_msg("%s, %d at a time: %g, not over 0 and below %g", s24_dtype_name(dtype),
+                     (int)pieces[i], apart, bound);
+    }
+    OK(f->ctx, s24_cache_copy(cache, f->ctx, 0, 1, 40));
+    assert_true(farthest(f, cache, 0, 1) < bound);
+    s24_cache_destroy(cache);
+}
+
+static void bytes(void **state)
+{
+    (void)state;
+    for (int i = 0; i < SPECS; i++) {
+        const char *folder = folder_of(&specs[i]);
+        for (int d = 0; d < 4; d++) {
+            const s24_model_opts opts = {.size = sizeof opts, .dtype = dtypes[d / 2].dtype};
+            const double rounding = d < 2 ? 0 : dtypes[1].bound;
+            fixture f;
+            set_up(&f, folder, &opts, 2);
+            check_bytes(&f, narrow[d % 2].dtype, narrow[d % 2].bound + rounding);
+            tear_down(&f);
+        }
+    }
+}
+
 /* ---- with others ----------------------------------------------------------------------------- */
 
 /* Prompts of different lengths in one pass, then a token of each, then of two alone, whose order is
@@ -322,6 +386,16 @@ static void refused_caches(void **state)
     cache = cache_of(&f, 2, 10);
     assert_int_equal(s24_cache_bytes(cache), 2 * LM_LAYERS * 2 * 10 * LM_WIDTH * 4);
     s24_cache_destroy(cache);
+    s24_cache_opts opts = {.size = sizeof opts, .texts = 2, .tokens = 10, .dtype = S24_E4M3};
+    OK(f.ctx, s24_cache_create(&cache, f.ctx, f.session, &opts));
+    const int64_t rows = 2 * LM_LAYERS * 2 * 10;
+    assert_int_equal((s24_cache_bytes(cache) - rows * LM_WIDTH) % (rows * 4), 0);
+    assert_true(s24_cache_bytes(cache) < rows * LM_WIDTH * 4);
+    s24_cache_destroy(cache);
+    opts.dtype = S24_BF16;
+    assert_int_equal(s24_cache_create(&cache, f.ctx, f.session, &opts), S24_ERROR_DTYPE);
+    assert_string_equal(s24_ctx_error(f.ctx), "the option dtype of a cache is bf16; none, i8 or "
+                                              "e4m3 was expected");
     tear_down(&f);
 }
 
@@ -338,7 +412,8 @@ static s24_status load_and_extend(s24_ctx *ctx)
     s24_cache *cache = NULL;
     s24_status status = load(&model, ctx, failing_folder, NULL);
     if (status == S24_OK) status = s24_session_create(&session, ctx, model, 4);
-    if (status == S24_OK) status = s24_cache_create(&cache, ctx, session, NULL);
+    const s24_cache_opts opts = {.size = sizeof opts, .dtype = S24_I8};
+    if (status == S24_OK) status = s24_cache_create(&cache, ctx, session, &opts);
     for (int i = 0; i < 2 && status == S24_OK; i++)
         status = s24_session_extend(session, ctx, cache, &(s24_extension){.batch = &batch},
                                     &(s24_outputs){.logits = logits});
@@ -357,12 +432,10 @@ static void failing_allocations(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(alone),
-                                       cmocka_unit_test(two_four),
-                                       cmocka_unit_test(together),
-                                       cmocka_unit_test(other_outputs),
-                                       cmocka_unit_test(refusals),
-                                       cmocka_unit_test(refused_caches),
-                                       cmocka_unit_test(failing_allocations)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(alone),          cmocka_unit_test(two_four),
+        cmocka_unit_test(bytes),          cmocka_unit_test(together),
+        cmocka_unit_test(other_outputs),  cmocka_unit_test(refusals),
+        cmocka_unit_test(refused_caches), cmocka_unit_test(failing_allocations)};
     return cmocka_run_group_tests(tests, io_folder_setup, io_folder_teardown);
 }

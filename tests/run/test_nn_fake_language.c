@@ -293,6 +293,10 @@ static void test_no_memory(void **state)
                            "keys and values of 1048576 texts of 96 tokens take 19327352832 bytes, "
                            "which the device has no room for; those of 393216 tokens in all would "
                            "fit"));
+    const s24_cache_opts bytes = {.size = sizeof bytes, .dtype = S24_I8};
+    assert_int_equal(s24_cache_create(&cache, l.env.ctx, l.session, &bytes), S24_ERROR_UNSUPPORTED);
+    assert_string_equal(s24_ctx_error(l.env.ctx), "keys and values of a model on a device have its "
+                                                  "dtype; a cache of i8 is for the CPU");
     assert_ok(&l.env, s24_cache_create(&cache, l.env.ctx, l.session, NULL));
     s24_cache_destroy(cache);
     language_close(&l);

@@ -106,7 +106,7 @@ static int count_calls(void *user, const s24_new_token *token)
 }
 
 /* Two texts that go on, greedily and drawn. */
-static void check_steps(const char *preset, s24_dtype dtype)
+static void check_steps(const char *preset, s24_dtype dtype, s24_dtype bytes)
 {
     enum { TEXTS = 2, TOKENS = 9 };
     s24_ctx *ctx;
@@ -117,7 +117,7 @@ static void check_steps(const char *preset, s24_dtype dtype)
     static const int64_t offsets[] = {0, 4, TOKENS};
     const s24_ctx_opts as = {.size = sizeof as, .threads = 2};
     const s24_model_opts opts = {.size = sizeof opts, .sparse = 1, .dtype = dtype, .all_sparse = 1};
-    const s24_cache_opts room = {.size = sizeof room, .texts = TEXTS, .tokens = 64};
+    const s24_cache_opts room = {.size = sizeof room, .texts = TEXTS, .tokens = 64, .dtype = bytes};
     const s24_batch prompts = {.texts = TEXTS, .offsets = offsets, .ids = ids};
     assert_int_equal(s24_ctx_create(&ctx, &as), S24_OK);
     OK(ctx, s24_model_preset(&model, ctx, preset, &opts));
@@ -151,7 +151,8 @@ static void steps_call_no_malloc(void **state)
     if (!COUNTS) skip();
     const s24_dtype dtypes[] = {S24_F32, S24_BF16, S24_I8};
     for (int d = 0; d < 6; d++)
-        check_steps(d < 3 ? "gpt2-tiny" : "llama-tiny", dtypes[d % 3]);
+        check_steps(d < 3 ? "gpt2-tiny" : "llama-tiny", dtypes[d % 3],
+                    d % 2 ? S24_E4M3 : S24_DTYPE_NONE);
 }
 
 /* ---- many steps ------------------------------------------------------------------------------ */

@@ -106,6 +106,39 @@ static void check_dots(const s24i_attend *job, const float *q, const float *rows
         }
 }
 
+/* The same with rows in bytes, where every e4m3 there is occurs; and a row as f32. */
+static void check_bytes(const s24i_vec *vec, const s24i_attend *like, const float *q)
+{
+    int8_t bytes[MOST_TOKENS * LD];
+    float rows[MOST_TOKENS * LD], row[MOST_D];
+    for (int e4m3 = 0; e4m3 < 2; e4m3++) {
+        const s24_dtype dtype = e4m3 ? S24_E4M3 : S24_I8;
+        s24i_attend job = *like;
+        for (int64_t i = 0; i < MOST_TOKENS * LD; i++)
+            bytes[i] = (int8_t)(uint8_t)((i & 127) == 127 ? 0 : i);
+        assert_int_equal(s24_convert(rows, S24_F32, bytes, dtype, MOST_TOKENS * LD), S24_OK);
+        for (int64_t i = 0; i < MOST_TOKENS * LD; i++)
+            rows[i] /= 512;
+        job.rows = bytes;
+        (e4m3 ? vec->e4m3_dots : vec->i8_dots)(&job);
+        for (int64_t i = 0; i < QUERIES * 32; i++)
+            job.s[i] /= 512;
+        check_dots(&job, q, rows);
+        fill(job.s, NULL, QUERIES * 32, 3);
+        (e4m3 ? vec->e4m3_mix : vec->i8_mix)(&job);
+        for (int64_t r = 0; r < QUERIES; r++)
+            for (int64_t i = 0; i < job.d; i++) {
+                double want = 0;
+                for (int64_t t = 0; t < job.tokens; t++)
+                    want += (double)job.s[r * 32 + t] * (double)rows[t * LD + i];
+                want *= (double)job.scale[r];
+                assert_true(fabs(want - (double)job.out[r * job.d + i] / 512) < 1e-4);
+            }
+        vec->row_of_bytes(row, bytes + LD, dtype, 1.0f / 512, job.d);
+        assert_memory_equal(row, rows + LD, (size_t)job.d * sizeof *row);
+    }
+}
+
 static void check_few(const s24i_vec *vec, int64_t tokens, int64_t d, int pairs)
 {
     float q[QUERIES * MOST_D], rows[MOST_TOKENS * LD], s[QUERIES * 32], out[QUERIES * MOST_D];
@@ -125,6 +158,7 @@ static void check_few(const s24i_vec *vec, int64_t tokens, int64_t d, int pairs)
                        .scale = scale};
     (pairs ? vec->pair_dots : vec->dots)(&job);
     check_dots(&job, q, rows);
+    if (!pairs) check_bytes(vec, &job, q);
     s24i_attend wide = job;
     wide.rows = rows16;
     wide.q = q;

@@ -81,11 +81,50 @@ static int64_t key_count(const s24i_attention *job, int64_t text)
            job->batch->offsets[text];
 }
 
+enum { BYTE_ROWS = S24I_VEC_PAD }; /* at a time: in f32 and in bf16 they fit into TILE rows */
+
+/* Keys or values of bytes, at most BYTE_ROWS of them from `row` on, as the pass's dtype. */
+static void widen_rows(void *to, const scratch *s, const s24i_attention *job, int is_value,
+                       int64_t row, int64_t rows)
+{
+    const int pairs = job->dtype == S24_BF16;
+    const float *scales = is_value ? job->value_scales : job->key_scales;
+    const char *from = is_value ? job->v : job->k;
+    float *wide = pairs ? s->out : to;
+    const int64_t d = job->d;
+    for (int64_t r = row; r < row + rows; r++)
+        job->vec->row_of_bytes(wide + (r - row) * d, from + r * d, job->bytes, scales[r], d);
+    if (pairs) job->vec->narrow(to, wide, rows * d);
+}
+
+/* Keys go by way of where the values will be, which go by way of `out`. */
+static void pack_bytes(const scratch *s, const s24i_attention *job, int64_t offset, int64_t tokens)
+{
+    const int64_t d = job->d, first = offset / d, pair = job->dtype == S24_BF16 ? 2 : 1;
+    const size_t part = s24_dtype_bytes(job->dtype);
+    for (int64_t t = 0; t < tokens; t += BYTE_ROWS)
+        widen_rows((char *)s->values + (size_t)(t * d) * part, s, job, 0, first + t,
+                   s24i_min(BYTE_ROWS, tokens - t));
+    job->vec->transpose(s->keys, s->tokens_ld, s->values, d / pair, tokens, d / pair);
+    for (int64_t t = 0; t < tokens; t += BYTE_ROWS) {
+        const int64_t rows = s24i_min(BYTE_ROWS, tokens - t);
+        float *const to = s->values + t / pair * s->d_ld, *from = s->out;
+        if (pair == 2) from += BYTE_ROWS * d;
+        widen_rows(from, s, job, 1, first + t, rows);
+        if (pair == 2)
+            job->vec->pair_rows((void *)to, s->d_ld, (const void *)from, d, rows, d);
+        else
+            s24i_pad_rows(to, s->d_ld, from, d, rows, d);
+    }
+}
+
 /* head: of the keys. */
 static void pack(const scratch *s, const s24i_attention *job, int64_t text, int64_t head)
 {
     const int64_t tokens = key_count(job, text), offset = s24i_attention_keys(job, text, head);
-    if (job->dtype == S24_BF16)
+    if (job->bytes)
+        pack_bytes(s, job, offset, tokens);
+    else if (job->dtype == S24_BF16)
         pack_bf16(s, job, offset, tokens);
     else
         pack_f32(s, job, offset, tokens);

@@ -35,6 +35,10 @@ typedef struct s24i_attention {
     /* Of texts that are continued, [texts] each, else NULL: how many tokens stood before the
        batch's, and the row of k and v where a text's first one is. The batch has no mask then. */
     const int64_t *before, *key_rows;
+    /* Of keys and values in bytes, S24_I8 or S24_E4M3, the scale of each row of d; else NONE. They
+       come from a cache: kv_ld is d. */
+    s24_dtype bytes;
+    const float *key_scales, *value_scales;
     /* Of the softmax's weights, row token · heads + head; or NULL. In f32 alone. */
     const s24i_dropout *drop;
     float *scratch; /* s24i_attention_scratch(…) floats a thread */

@@ -5,7 +5,8 @@
  *
  *     s[heads, tokens] = q·k        p = exp(s/√d + mask − max)        out[heads, d] = Σ p·v / Σp
  *
- * A query's result does not depend on what is computed with it.
+ * Keys and values in bytes meet queries and weights in f32; their scales multiply the scores and
+ * the weights. A query's result does not depend on what is computed with it.
  */
 #include <math.h>
 #include <string.h>
@@ -19,6 +20,7 @@ typedef struct few {
     float *mask;    /* [tokens] 0 or −FLT_MAX */
     float *out;     /* [S24I_FEW_HEADS][d] */
     float *inverse; /* [S24I_FEW_HEADS] */
+    float *queries; /* [S24I_FEW_HEADS][d], of keys in bytes */
     int64_t ld;
 } few;
 
@@ -28,7 +30,30 @@ static few cut(float *memory, int64_t tokens, int64_t d)
     f.mask = f.scores + S24I_FEW_HEADS * f.ld;
     f.out = f.mask + f.ld;
     f.inverse = f.out + S24I_FEW_HEADS * d;
+    f.queries = f.inverse + S24I_FEW_HEADS;
     return f;
+}
+
+/* What run_token does, of keys and values in bytes. */
+static void run_token_bytes(const s24i_attention *job, const few *f, s24i_attend *a, int64_t keys,
+                            const s24i_softmax *softmax)
+{
+    const s24i_vec *vec = job->vec;
+    const int is_i8 = job->bytes == S24_I8;
+    const int64_t row = keys / job->d;
+    (void)s24_convert(f->queries, S24_F32, a->q, job->dtype, a->queries * job->d);
+    a->q = f->queries;
+    a->rows = (const char *)job->k + keys;
+    (is_i8 ? vec->i8_dots : vec->e4m3_dots)(a);
+    for (int64_t r = 0; r < a->queries; r++)
+        vec->multiply(f->scores + r * f->ld, f->scores + r * f->ld, job->key_scales + row,
+                      a->tokens);
+    vec->softmax(softmax);
+    for (int64_t r = 0; r < a->queries; r++)
+        vec->multiply(f->scores + r * f->ld, f->scores + r * f->ld, job->value_scales + row,
+                      a->tokens);
+    a->rows = (const char *)job->v + keys;
+    (is_i8 ? vec->i8_mix : vec->e4m3_mix)(a);
 }
 
 /* One token's heads, which see `seen` tokens of the text from its token `past` on, whose key is at
@@ -47,6 +72,10 @@ static void run_token(const s24i_attention *job, const few *f, s24i_attend *a, i
                                   .mask = job->batch->mask ? f->mask + past : NULL,
                                   .inverse = f->inverse};
     a->tokens = seen;
+    if (job->bytes) {
+        run_token_bytes(job, f, a, keys, &softmax);
+        return;
+    }
     a->rows = (const char *)job->k + (size_t)keys * part;
     (pairs ? vec->pair_dots : vec->dots)(a);
     (pairs ? vec->pair_softmax : vec->softmax)(&softmax);

@@ -382,12 +382,17 @@ static void attend_grid(const s24i_pass *pass, const s24i_block *block)
 static void attend_cached(const s24i_pass *pass, s24i_attention *job, int64_t layer)
 {
     s24_cache *cache = pass->session->cache;
-    const s24i_cache_rows keys = {pass->batch, job->k, job->kv_ld, layer, 0};
-    const s24i_cache_rows values = {pass->batch, job->v, job->kv_ld, layer, 1};
+    const s24i_cache_rows keys = {pass->batch, job->k, job->dtype, job->kv_ld, layer, 0};
+    const s24i_cache_rows values = {pass->batch, job->v, job->dtype, job->kv_ld, layer, 1};
     s24i_cache_put(cache, pass->ctx, &keys);
     s24i_cache_put(cache, pass->ctx, &values);
     job->k = s24i_cache_at(cache, layer, 0);
     job->v = s24i_cache_at(cache, layer, 1);
+    if (cache->scales) {
+        job->bytes = cache->dtype;
+        job->key_scales = cache->scales + s24i_cache_rows_before(cache, layer, 0);
+        job->value_scales = cache->scales + s24i_cache_rows_before(cache, layer, 1);
+    }
     job->kv_ld = cache->d;
     job->kv_head = cache->room * cache->d;
     job->before = cache->before;

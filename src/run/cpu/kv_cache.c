@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "run/cpu/kv_cache.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "model/rotary.h"
@@ -20,7 +21,19 @@ static s24_status check(s24_ctx *ctx, const s24_session *session, const s24_cach
     REQUIRE(ctx, o->tokens > 0 && o->tokens <= model->shape.positions, S24_ERROR_ARGUMENT,
             "the option tokens of a cache is %lld; 1 to %lld, the model's positions, was expected",
             (long long)o->tokens, (long long)model->shape.positions);
+    REQUIRE(ctx, o->dtype == S24_DTYPE_NONE || o->dtype == S24_I8 || o->dtype == S24_E4M3,
+            S24_ERROR_DTYPE, "the option dtype of a cache is %s; none, i8 or e4m3 was expected",
+            s24_dtype_name(o->dtype));
+    REQUIRE(ctx, o->dtype == S24_DTYPE_NONE || !model->device, S24_ERROR_UNSUPPORTED,
+            "keys and values of a model on a device have its dtype; a cache of %s is for the CPU",
+            s24_dtype_name(o->dtype));
     return S24_OK;
+}
+
+/* Of all keys and values: each has one where they are bytes. */
+static int64_t scale_count(const s24_cache *cache)
+{
+    return cache->scaled ? s24i_cache_elems(cache) / cache->d : 0;
 }
 
 static s24_status fill_here(s24_cache *cache, s24_ctx *ctx)
@@ -30,6 +43,9 @@ static s24_status fill_here(s24_cache *cache, s24_ctx *ctx)
     cache->scratch_elems = s24i_attention_scratch(cache->room, d);
     TRY(s24i_alloc_elems(&cache->memory, ctx, s24i_cache_elems(cache),
                          s24_dtype_bytes(cache->dtype), "keys and values"));
+    if (cache->scaled)
+        TRY(s24i_alloc_elems(&cache->scales, ctx, scale_count(cache), sizeof(float),
+                             "scales of keys and values"));
     TRY(s24i_alloc_elems(&cache->scratch, ctx, cache->scratch_elems * cache->threads, sizeof(float),
                          "attention's scratch"));
     if (!cache->model->architecture->rotary) return S24_OK;
@@ -70,7 +86,8 @@ s24_status s24_cache_create(s24_cache **out, s24_ctx *ctx, const s24_session *se
     TRY(s24i_alloc_elems(&cache, ctx, 1, sizeof *cache, "a cache"));
     *cache = (s24_cache){.ctx = ctx,
                          .model = session->model,
-                         .dtype = dtype_of(session),
+                         .dtype = known.dtype ? known.dtype : dtype_of(session),
+                         .scaled = known.dtype != S24_DTYPE_NONE,
                          .threads = session->threads,
                          .texts = known.texts,
                          .room = known.tokens,
@@ -93,6 +110,7 @@ void s24_cache_destroy(s24_cache *cache)
         s24i_gpu_cache_clear(cache);
     } else {
         s24_ctx_free(ctx, cache->memory);
+        s24_ctx_free(ctx, cache->scales);
         s24_ctx_free(ctx, cache->angles);
         s24_ctx_free(ctx, cache->scratch);
     }
@@ -105,7 +123,9 @@ void s24_cache_destroy(s24_cache *cache)
 
 int64_t s24_cache_bytes(const s24_cache *cache)
 {
-    return cache ? s24i_cache_elems(cache) * (int64_t)s24_dtype_bytes(cache->dtype) : 0;
+    return cache ? s24i_cache_elems(cache) * (int64_t)s24_dtype_bytes(cache->dtype) +
+                       scale_count(cache) * (int64_t)sizeof(float)
+                 : 0;
 }
 
 int64_t s24_cache_tokens(const s24_cache *cache, int64_t text)
@@ -143,6 +163,15 @@ static s24_status copy_bytes(const s24_cache *cache, s24_ctx *ctx, char *to, con
     return S24_OK;
 }
 
+/* Of keys or values of a layer, which stand in the list of all in place `i`. */
+static void copy_scales(const s24_cache *cache, int64_t i, int64_t to, int64_t from, int64_t tokens)
+{
+    float *first = cache->scales + s24i_cache_rows_before(cache, i / 2, (int)(i % 2));
+    for (int64_t h = 0; h < cache->heads; h++)
+        memcpy(first + (to * cache->heads + h) * cache->room,
+               first + (from * cache->heads + h) * cache->room, (size_t)tokens * sizeof *first);
+}
+
 /* The first tokens of a text take the place of another's, head by head. */
 static s24_status copy_rows(const s24_cache *cache, s24_ctx *ctx, int64_t to, int64_t from,
                             int64_t tokens)
@@ -154,6 +183,7 @@ static s24_status copy_rows(const s24_cache *cache, s24_ctx *ctx, int64_t to, in
         for (size_t h = 0; h < (size_t)cache->heads; h++)
             TRY(copy_bytes(cache, ctx, first + (size_t)to * text + h * head,
                            first + (size_t)from * text + h * head, (size_t)tokens * row));
+        if (cache->scaled) copy_scales(cache, i, to, from, tokens);
     }
     return cache->model->device ? s24_device_wait(ctx, cache->model->device, NULL) : S24_OK;
 }
@@ -216,7 +246,7 @@ static s24_status check_pass(const s24_cache *cache, s24_ctx *ctx, const s24_ses
 {
     REQUIRE(ctx, cache->model == session->model, S24_ERROR_ARGUMENT,
             "the cache was made for another model");
-    REQUIRE(ctx, cache->dtype == dtype_of(session), S24_ERROR_ARGUMENT,
+    REQUIRE(ctx, cache->scaled || cache->dtype == dtype_of(session), S24_ERROR_ARGUMENT,
             "the cache holds %s; this session's attention reads %s", s24_dtype_name(cache->dtype),
             s24_dtype_name(dtype_of(session)));
     REQUIRE(ctx, s24_ctx_threads(ctx) <= cache->threads, S24_ERROR_ARGUMENT,
@@ -235,17 +265,47 @@ s24_status s24i_cache_begin(s24_cache *cache, s24_ctx *ctx, const s24_session *s
     return check_room(cache, ctx, batch);
 }
 
+enum { PUT_PART = 128 }; /* elements of a head that are quantised at a time */
+
 typedef struct put_job {
     const s24_cache *cache;
     const s24i_cache_rows *rows;
 } put_job;
+
+/* A head's row as bytes, the largest of them as large as their dtype can hold; the scale of one
+   that is not finite is none either. */
+static void put_bytes(const s24_cache *cache, int64_t at, const void *from, s24_dtype dtype)
+{
+    float row[PUT_PART], largest = 0, bad = 0;
+    const int64_t d = cache->d;
+    const size_t part = s24_dtype_bytes(dtype);
+    for (int64_t c = 0; c < d; c += PUT_PART) {
+        const int64_t n = s24i_min(PUT_PART, d - c);
+        (void)s24_convert(row, S24_F32, (const char *)from + (size_t)c * part, dtype, n);
+        for (int64_t i = 0; i < n; i++) {
+            largest = fmaxf(largest, fabsf(row[i]));
+            bad += row[i] - row[i];
+        }
+    }
+    const float most = cache->dtype == S24_I8 ? 127.0f : 448.0f;
+    const float inverse = largest > 0x1p-119f && bad == 0 ? most / largest : 0.0f;
+    cache->scales[at] = bad == 0 ? inverse > 0 ? largest / most : 0.0f : NAN;
+    for (int64_t c = 0; c < d; c += PUT_PART) {
+        const int64_t n = s24i_min(PUT_PART, d - c);
+        (void)s24_convert(row, S24_F32, (const char *)from + (size_t)c * part, dtype, n);
+        for (int64_t i = 0; i < n; i++)
+            row[i] = bad == 0 ? fmaxf(-most, fminf(row[i] * inverse, most)) : 0.0f;
+        (void)s24_convert((char *)cache->memory + at * d + c, cache->dtype, row, S24_F32, n);
+    }
+}
 
 static void put_range(void *arg, int64_t begin, int64_t end, int thread)
 {
     const put_job *j = arg;
     const s24_batch *batch = j->rows->batch;
     const s24_cache *cache = j->cache;
-    const size_t part = s24_dtype_bytes(cache->dtype), bytes = (size_t)cache->d * part;
+    const size_t part = s24_dtype_bytes(j->rows->dtype), bytes = (size_t)cache->d * part;
+    const int64_t rows = s24i_cache_rows_before(cache, j->rows->layer, j->rows->is_value);
     char *first = s24i_cache_at(cache, j->rows->layer, j->rows->is_value);
     int64_t text = begin < end ? s24i_batch_text(batch, begin) : 0;
     (void)thread;
@@ -255,8 +315,12 @@ static void put_range(void *arg, int64_t begin, int64_t end, int thread)
         const int64_t row = cache->rows[text] + cache->before[text] + t - batch->offsets[text];
         const char *from = (const char *)j->rows->from + (size_t)(t * j->rows->ld) * part;
         for (int64_t h = 0; h < cache->heads; h++)
-            memcpy(first + (size_t)(row + h * cache->room) * bytes, from + (size_t)h * bytes,
-                   bytes);
+            if (cache->scaled)
+                put_bytes(cache, rows + row + h * cache->room, from + (size_t)h * bytes,
+                          j->rows->dtype);
+            else
+                memcpy(first + (size_t)(row + h * cache->room) * bytes, from + (size_t)h * bytes,
+                       bytes);
     }
 }
 

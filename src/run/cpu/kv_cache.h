@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Keys and values that passes have left behind. A layer has its keys, then its values, each [texts,
- * kv_heads, room, head_width]: what one head of a text's queries reads stands in one piece. Of a
- * model on a device they, angles and scratch lie there (run/gpu/gpu_cache.c).
+ * kv_heads, room, head_width]: what one head of a text's queries reads stands in one piece. In
+ * bytes each row of head_width has a scale, in memory of their own in the same order. Of a model on
+ * a device they, angles and scratch lie there (run/gpu/gpu_cache.c).
  */
 #ifndef S24_RUN_CPU_KV_CACHE_H
 #define S24_RUN_CPU_KV_CACHE_H
@@ -14,10 +15,12 @@ struct s24_cache {
     s24_ctx *ctx;
     const s24_model *model;
     s24_dtype dtype;
+    int scaled;          /* 1: they are bytes, S24_I8 or S24_E4M3, with scales */
     int threads;         /* that there is scratch for */
     int64_t texts, room; /* room: most tokens of a text */
     int64_t heads, d;    /* of a token's keys: their number, a head's elements */
     void *memory;
+    float *scales;   /* of keys and values in bytes; else NULL */
     int64_t *counts; /* [texts]: tokens that are there */
     /* [texts] each, of a pass: the text of the cache that each of its texts continues, the row of d
        elements where that text's first head begins, and how many tokens were there before. */
@@ -34,10 +37,16 @@ static inline int64_t s24i_cache_elems(const s24_cache *cache)
     return 2 * cache->model->shape.layers * cache->texts * cache->heads * cache->room * cache->d;
 }
 
-/* The first row of a layer's keys or values. */
+/* Rows of d elements before the first of a layer's keys or values. */
+static inline int64_t s24i_cache_rows_before(const s24_cache *cache, int64_t layer, int is_value)
+{
+    return (2 * layer + is_value) * cache->texts * cache->heads * cache->room;
+}
+
+/* The first of them. */
 static inline void *s24i_cache_at(const s24_cache *cache, int64_t layer, int is_value)
 {
-    const int64_t row = (2 * layer + is_value) * cache->texts * cache->heads * cache->room;
+    const int64_t row = s24i_cache_rows_before(cache, layer, is_value);
     return (char *)cache->memory + (size_t)(row * cache->d) * s24_dtype_bytes(cache->dtype);
 }
 
@@ -56,6 +65,7 @@ s24_status s24i_cache_begin(s24_cache *cache, s24_ctx *ctx, const s24_session *s
 typedef struct s24i_cache_rows {
     const s24_batch *batch;
     const void *from;
+    s24_dtype dtype; /* of the pass: the cache's, but where that has bytes */
     int64_t ld, layer;
     int is_value;
 } s24i_cache_rows;
