@@ -12,11 +12,6 @@
 
 #include <string.h>
 
-const s24i_block_step *s24i_gpu_step_of(const s24i_gpu_session *gpu, int index)
-{
-    return s24i_steps_product(&gpu->steps, s24i_product_slot(index));
-}
-
 int s24i_gpu_is_of(const s24i_gpu_session *gpu, int64_t block, s24i_slot slot, int index)
 {
     return s24i_product_slot(index) == slot &&

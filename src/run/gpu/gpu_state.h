@@ -191,7 +191,10 @@ s24_status s24i_gpu_quantise(const s24i_gpu_session *gpu, s24_ctx *ctx, const s2
 /* ---- a product (gpu_product.c) --------------------------------------------------------------- */
 
 /* The step that product `index` belongs to. */
-const s24i_block_step *s24i_gpu_step_of(const s24i_gpu_session *gpu, int index);
+static inline const s24i_block_step *s24i_gpu_step_of(const s24i_gpu_session *gpu, int index)
+{
+    return s24i_steps_product(&gpu->steps, s24i_product_slot(index));
+}
 /* Is product `index` of a block there, and one of the step of that slot? Query, key and value may
    be one, and so may gate and intermediate. */
 int s24i_gpu_is_of(const s24i_gpu_session *gpu, int64_t block, s24i_slot slot, int index);
