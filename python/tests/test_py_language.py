@@ -93,7 +93,7 @@ class Conversations(Place):
                                           cache_dtype="i8"))
         self.assertNotEqual(bytewise[0].log_probability, tokens[0].log_probability)
         self.assertAlmostEqual(bytewise[0].log_probability, tokens[0].log_probability, delta=0.1)
-        with self.assertRaises((ValueError, sparse24.Error)):
+        with self.assertRaisesRegex(ValueError, "none, i8 or e4m3"):
             list(sparse24.generate(model, [[1]], cache_dtype="bf16"))
         with self.assertRaisesRegex(ValueError, "1001"):
             list(sparse24.generate(model, [[1]], likeliest=1001))

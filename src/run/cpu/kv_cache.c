@@ -22,7 +22,7 @@ static s24_status check(s24_ctx *ctx, const s24_session *session, const s24_cach
             "the option tokens of a cache is %lld; 1 to %lld, the model's positions, was expected",
             (long long)o->tokens, (long long)model->shape.positions);
     REQUIRE(ctx, o->dtype == S24_DTYPE_NONE || o->dtype == S24_I8 || o->dtype == S24_E4M3,
-            S24_ERROR_DTYPE, "the option dtype of a cache is %s; none, i8 or e4m3 was expected",
+            S24_ERROR_ARGUMENT, "the option dtype of a cache is %s; none, i8 or e4m3 was expected",
             s24_dtype_name(o->dtype));
     REQUIRE(ctx, o->dtype == S24_DTYPE_NONE || !model->device, S24_ERROR_UNSUPPORTED,
             "keys and values of a model on a device have its dtype; a cache of %s is for the CPU",
