@@ -62,6 +62,15 @@ def camembert(draw):
     return transformers.CamembertConfig(**common(draw)), transformers.CamembertModel
 
 
+def data2vec_text(draw):
+    return transformers.Data2VecTextConfig(**common(draw)), transformers.Data2VecTextModel
+
+
+def ernie(draw):
+    return transformers.ErnieConfig(
+        **common(draw), use_task_id=draw.choice([False, False, True])), transformers.ErnieModel
+
+
 def electra(draw):
     sizes = common(draw)
     sizes["embedding_size"] = draw.choice([sizes["hidden_size"], 8, 24, 100])
@@ -134,6 +143,20 @@ def gpt2(draw):
         transformers.GPT2LMHeadModel
 
 
+def opt(draw):
+    sizes = common(draw)
+    width = sizes["hidden_size"]
+    return transformers.OPTConfig(
+        vocab_size=sizes["vocab_size"], hidden_size=width, ffn_dim=sizes["intermediate_size"],
+        num_hidden_layers=sizes["num_hidden_layers"],
+        num_attention_heads=sizes["num_attention_heads"],
+        max_position_embeddings=sizes["max_position_embeddings"], init_std=wide(width),
+        activation_function=draw.choice(["relu", "relu", "gelu"]), enable_bias=draw.flag(),
+        word_embed_proj_dim=draw.choice([None, width, width, 8]),
+        do_layer_norm_before=draw.choice([True, True, True, False]),
+        tie_word_embeddings=draw.flag()), transformers.OPTForCausalLM
+
+
 def rope(draw, positions):
     """rope_parameters of the kinds that published models have."""
     theta = draw.choice([10000.0, 500000.0, 1e6])
@@ -177,14 +200,53 @@ def mistral(draw):
         [None, 4, 17, 64])), transformers.MistralForCausalLM
 
 
+def ministral(draw):
+    sizes = decoder(draw)
+    kinds = ["full_attention"] * draw.integer(0, sizes["num_hidden_layers"])
+    kinds += ["sliding_attention"] * (sizes["num_hidden_layers"] - len(kinds))
+    return transformers.MinistralConfig(**sizes, sliding_window=draw.choice([4, 17, 64]),
+                                        layer_types=kinds), transformers.MinistralForCausalLM
+
+
+def seed_oss(draw):
+    return transformers.SeedOssConfig(
+        **decoder(draw), attention_bias=draw.flag(), attention_out_bias=draw.flag(),
+        mlp_bias=draw.flag()), transformers.SeedOssForCausalLM
+
+
+def headed_by_width(draw):
+    """Sizes of models whose heads share the width."""
+    sizes = decoder(draw)
+    sizes["hidden_size"] = sizes["num_attention_heads"] * sizes.pop("head_dim")
+    return sizes
+
+
+def phi3(draw):
+    return transformers.Phi3Config(
+        **headed_by_width(draw), pad_token_id=0,
+        sliding_window=draw.choice([None, 4, 33])), transformers.Phi3ForCausalLM
+
+
+def arcee(draw):
+    sizes = decoder(draw)
+    sizes["hidden_act"] = draw.choice(["relu2", "relu2", "silu", "gelu"])
+    return transformers.ArceeConfig(**sizes, attention_bias=draw.flag(), mlp_bias=draw.flag()), \
+        transformers.ArceeForCausalLM
+
+
+def eurobert(draw):
+    return transformers.EuroBertConfig(
+        **decoder(draw), pad_token_id=0, mask_token_id=2, attention_bias=draw.flag(),
+        mlp_bias=draw.flag()), transformers.EuroBertModel
+
+
 def slides(draw, sizes):
     return {"use_sliding_window": draw.flag(), "sliding_window": draw.choice([5, 16, 64]),
             "max_window_layers": draw.integer(0, sizes["num_hidden_layers"])}
 
 
 def qwen2(draw):
-    sizes = decoder(draw)
-    sizes["hidden_size"] = sizes["num_attention_heads"] * sizes.pop("head_dim")
+    sizes = headed_by_width(draw)
     return transformers.Qwen2Config(**sizes, **slides(draw, sizes)), transformers.Qwen2ForCausalLM
 
 
@@ -195,7 +257,8 @@ def qwen3(draw):
 
 
 ROWS = [bert, roberta, xlm_roberta, camembert, electra, distilbert, mpnet, modernbert, gpt2, llama,
-        mistral, qwen2, qwen3, nomic_bert, vit]
+        mistral, qwen2, qwen3, nomic_bert, vit, data2vec_text, ernie, eurobert, opt, ministral,
+        phi3, seed_oss, arcee]
 
 
 class Draw:

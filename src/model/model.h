@@ -71,7 +71,11 @@ typedef struct s24i_architecture {
         *key_kv_heads, *key_head_width, *key_intermediate, *key_activation, *key_eps,
         *key_position_type, *key_theta, *key_image, *key_patch, *key_channels, *key_dropout,
         *key_attention_dropout;
-    const char *activation; /* where the key is not there; NULL: gelu */
+    /* Where the key is not there. */
+    const char *activation; /* NULL: gelu */
+    float usual_eps;        /* 0: 1e-12 */
+    float usual_theta;      /* 0: 10000 */
+    int64_t usual_sliding;  /* 0: no window */
     const char *words, *positions, *types;
     const char *first_token, *patches; /* of images: what stands before the patches, their layer */
     const char *slots[S24I_ALL_SLOTS]; /* without .weight, .bias */
@@ -96,6 +100,7 @@ typedef struct s24i_architecture {
     /* Positions begin after the row of the token that pads, whose id it is, and config.json counts
        the rows before them too. */
     const char *key_padding;
+    int64_t position_rows_before; /* the first position's, which config.json does not count */
 
     /* Keys that would make another model of it: not there, null, false or 0; ends with NULL. */
     const char *const *off;
@@ -114,6 +119,7 @@ typedef struct s24i_architecture {
                          √(2·layers), as GPT-2's paper says */
     int biases;       /* linear layers have them; 0: those that the checkpoint has */
     int state_normed; /* the last hidden state is the final norm's */
+    int cpu_alone;    /* devices have not been compared with transformers on it */
 } s24i_architecture;
 
 typedef struct s24i_shape {

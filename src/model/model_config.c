@@ -152,6 +152,10 @@ static s24_status read_tables(s24i_shape *shape, const s24i_config *config,
     if (arch->relative) shape->buckets = BUCKETS;
     shape->embedding = shape->width;
     TRY(read_int(&shape->embedding, config, arch->key_embedding, S24I_OPTIONAL, 1, MOST_WIDTH));
+    REQUIRE(config->ctx, arch->project || shape->embedding == shape->width, S24_ERROR_UNSUPPORTED,
+            "%s: %s is %lld; only %lld, the width of the blocks, is supported", config->file,
+            arch->key_embedding, (long long)shape->embedding, (long long)shape->width);
+    shape->skipped = arch->position_rows_before;
     if (!arch->key_padding) return S24_OK;
     TRY(s24i_config_int(&padding, config, arch->key_padding, S24I_OPTIONAL, 0, MOST_ROWS));
     shape->skipped = padding + 1;
@@ -192,7 +196,7 @@ static s24_status read_shape(s24i_shape *shape, const s24i_config *config,
     shape->joint = arch->joint;
     shape->gated = s24i_is_gated(arch);
     shape->joint_gate = arch->joint_gate;
-    shape->eps = 1e-12f;
+    shape->eps = arch->usual_eps > 0.0f ? arch->usual_eps : 1e-12f;
     TRY(read_int(&shape->vocabulary, config, arch->key_vocabulary, S24I_REQUIRED, 1, MOST_ROWS));
     TRY(read_int(&shape->positions, config, arch->key_positions, S24I_REQUIRED, 1, MOST_ROWS));
     TRY(read_int(&shape->types, config, arch->key_types, S24I_OPTIONAL, 0, MOST_WIDTH));

@@ -131,12 +131,10 @@ s24_status s24i_rope_read(s24i_shape *shape, const s24i_config *config,
 {
     static const char *const places[] = {"rope_parameters", "rope_scaling"};
     if (!arch->rotary) return S24_OK;
-    shape->rope.theta = 10000.0f;
+    shape->rope.theta = arch->usual_theta > 0.0f ? arch->usual_theta : 10000.0f;
     TRY(read_float(&shape->rope.theta, config, arch->key_theta, S24I_OPTIONAL, 1e12));
     if (arch->key_near_theta) {
-        shape->rope.theta = 160000.0f;
         shape->near_rope.theta = 10000.0f;
-        TRY(read_float(&shape->rope.theta, config, arch->key_theta, S24I_OPTIONAL, 1e12));
         TRY(read_float(&shape->near_rope.theta, config, arch->key_near_theta, S24I_OPTIONAL, 1e12));
     }
     TRY(check_whole(config));
@@ -182,15 +180,16 @@ static s24_status read_types(s24i_shape *shape, const s24i_config *config)
     return S24_OK;
 }
 
-/* Where the key is not there transformers takes windows of 4096; null is none. */
+/* A key that is null says that there is none. */
 s24_status s24i_sliding_read(s24i_shape *shape, const s24i_config *config,
                              const s24i_architecture *arch)
 {
-    enum { USUAL = 4096, USUAL_FIRST = 28, MOST = 1 << 24 };
+    enum { USUAL_FIRST = 28, MOST = 1 << 24 };
     int slides = !arch->key_slides;
     if (!arch->key_sliding) return S24_OK;
     if (arch->key_slides) TRY(s24i_config_bool(&slides, config, arch->key_slides, S24I_OPTIONAL));
-    if (slides && !s24i_json_get(config->json, arch->key_sliding)) shape->sliding = USUAL;
+    if (slides && !s24i_json_get(config->json, arch->key_sliding))
+        shape->sliding = arch->usual_sliding;
     if (slides)
         TRY(s24i_config_int(&shape->sliding, config, arch->key_sliding, S24I_OPTIONAL, 1, MOST));
     if (arch->key_sliding_first) {

@@ -19,6 +19,8 @@ static void test_rows(void **state)
     static const char llama[] = "norm 0>1 0, product 1>2 0, rotate 2>2, attend 2>3, "
                                 "product 3>0+ 3, norm 0>1 1, product 1>4 4, gate 4>4, "
                                 "product 4>0+ 5, ";
+    static const char plain[] = "norm 0>1 0, product 1>2 0, rotate 2>2, attend 2>3, "
+                                "product 3>0+ 3, norm 0>1 1, product 1>4 4, product 4>0+ 5, ";
     static const char qwen3[] = "norm 0>1 0, product 1>2 0, head norm 2>2, rotate 2>2, attend 2>3, "
                                 "product 3>0+ 3, norm 0>1 1, product 1>4 4, gate 4>4, "
                                 "product 4>0+ 5, ";
@@ -37,7 +39,9 @@ static void test_rows(void **state)
         {"modernbert", modern}, {"nomic_bert", nomic},  {"bert", after},
         {"gpt2", before},       {"vit", before},        {"sam_vision_model", before},
         {"llama", llama},       {"mistral", llama},     {"qwen2", llama},
-        {"qwen3", qwen3}};
+        {"qwen3", qwen3},       {"ministral", llama},   {"seed_oss", llama},
+        {"phi3", llama},        {"eurobert", llama},    {"arcee", plain},
+        {"opt", before},        {"ernie", after},       {"data2vec-text", after}};
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         char text[512] = "";
@@ -69,6 +73,10 @@ static void test_a_missing_step(void **state)
                      S24_ERROR_UNSUPPORTED);
     assert_string_equal(s24_ctx_error(ctx),
                         "this pass has no step 'gate', which a block of llama needs");
+    assert_int_equal(s24i_steps_on_device(ctx, s24i_architecture_find("llama")), S24_OK);
+    assert_int_equal(s24i_steps_on_device(ctx, s24i_architecture_find("opt")),
+                     S24_ERROR_UNSUPPORTED);
+    assert_string_equal(s24_ctx_error(ctx), "models of type opt run and train on the CPU alone");
     s24_ctx_destroy(ctx);
 }
 

@@ -128,6 +128,8 @@ static void windows(void **state)
         {"mistral", "{\"sliding_window\": 16}", {16, 16, 16, 16}},
         {"mistral", "{\"sliding_window\": null}", {0, 0, 0, 0}},
         {"mistral", "{\"sliding_window\": 128}", {0, 0, 0, 0}}, /* no text is longer */
+        {"phi3", "{}", {0, 0, 0, 0}},
+        {"phi3", "{\"sliding_window\": 16}", {16, 16, 16, 16}},
         {"qwen2", "{\"sliding_window\": 16}", {0, 0, 0, 0}},
         {"qwen2",
          "{\"sliding_window\": 16, \"use_sliding_window\": true, \"max_window_layers\": 2}",
@@ -184,6 +186,8 @@ static void refusals(void **state)
         {"qwen3", "{\"layer_types\": [\"full_attention\", \"chunked_attention\"]}",
          "element 1 of layer_types is 'chunked_attention'; only full_attention and"},
         {"qwen3", "{\"layer_types\": [7]}", "element 0 of layer_types is 'no string'"},
+        {"phi3", "{\"layer_types\": [\"sliding_attention\"]}",
+         "block 0 of layer_types is sliding_attention, but there is no window"},
         {"qwen2", "{\"layer_types\": [\"sliding_attention\"]}",
          "block 0 of layer_types is sliding_attention, but there is no window"},
     };

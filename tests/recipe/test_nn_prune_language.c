@@ -158,7 +158,7 @@ static void count_layer(void *user, const s24_layer_report *layer)
 
 static void every_criterion(void **state)
 {
-    static const lm_spec specs[] = {{.llama = 0}, {.llama = 1, .biased = 1}, LM_KIN};
+    static const lm_spec specs[] = {{.llama = 0}, {.llama = 1, .biased = 1}, LM_KIN, LM_OTHERS};
     static const char *const criteria[] = {"wanda", "sparsegpt"};
     enum { SPECS = sizeof specs / sizeof *specs };
     s24_ctx *ctx;
@@ -180,7 +180,7 @@ static void every_criterion(void **state)
         OK(ctx, s24_checkpoint_open(&checkpoint, ctx, in));
         OK(ctx, s24_model_prune(ctx, checkpoint, out, &opts));
         s24_checkpoint_close(checkpoint);
-        assert_int_equal(layers, LM_LAYERS * (spec->llama ? 7 : 4));
+        assert_int_equal(layers, LM_LAYERS * lm_block_layers(spec));
         const s24_prune_opts prune = {.size = sizeof prune, .criterion = criteria[i / SPECS]};
         compare_model(ctx, in, out, &prune);
     }
@@ -218,7 +218,7 @@ static double distance(const float *x, const float *y)
 
 static void reconstruction_comes_nearer_to_the_dense_model(void **state)
 {
-    static const lm_spec specs[] = {{.llama = 0}, {.llama = 1, .biased = 1}, LM_KIN};
+    static const lm_spec specs[] = {{.llama = 0}, {.llama = 1, .biased = 1}, LM_KIN, LM_OTHERS};
     s24_ctx *ctx;
     const s24_ctx_opts two = {.size = sizeof two, .threads = 2};
     float *states[3];

@@ -14,7 +14,7 @@
 enum { TOKENS = 70, TEXTS = 3, MOST = TEXTS * TOKENS };
 
 static const lm_spec specs[] = {
-    {.llama = 0}, {.llama = 1}, {.llama = 1, .tied = 1, .biased = 1}, LM_KIN};
+    {.llama = 0}, {.llama = 1}, {.llama = 1, .tied = 1, .biased = 1}, LM_KIN, LM_OTHERS};
 enum { SPECS = sizeof specs / sizeof *specs };
 
 static const struct {

@@ -133,7 +133,8 @@ static const lm_spec specs[] = {{.llama = 0},
                                 {.llama = 1},
                                 {.llama = 1, .tied = 1, .biased = 1},
                                 {.llama = 1, .activation = "relu2"},
-                                LM_KIN};
+                                LM_KIN,
+                                LM_OTHERS};
 enum { SPECS = sizeof specs / sizeof *specs };
 
 typedef struct texts {
@@ -203,7 +204,7 @@ static void by_training(void **state)
                 s24_model_info info;
                 OK(ctx, load(&model, ctx, folder, &opts));
                 s24_model_describe(&info, model);
-                assert_int_equal(info.linear_layers, LM_LAYERS * (specs[i].llama ? 7 : 4));
+                assert_int_equal(info.linear_layers, LM_LAYERS * lm_block_layers(&specs[i]));
                 given want = room_of(&info, TOKENS), got = room_of(&info, TOKENS);
                 reference(&want, ctx, folder, &t);
                 OK(ctx, run(&got, ctx, model, &t.batch, t.targets));
@@ -247,10 +248,10 @@ static void two_four(void **state)
        alone; the rest of those. */
     static const struct {
         const char *exclude;
-        int64_t gpt2, llama;
-    } parts[] = {{NULL, 4, 7},
-                 {"*.k_proj.*,*.gate_proj.*,*.c_fc.*", 3, 5},
-                 {"*.q_proj.*,*.v_proj.*,*.up_proj.*,*.down_proj.*,*.c_attn.*", 3, 3}};
+        int64_t layers[LM_KINDS]; /* that are left */
+    } parts[] = {{NULL, {4, 6, 7, 4, 6}},
+                 {"*.k_proj.*,*.gate_proj.*,*.c_fc.*", {3, 5, 5, 4, 5}},
+                 {"*.q_proj.*,*.v_proj.*,*.up_proj.*,*.down_proj.*,*.c_attn.*", {3, 4, 3, 3, 2}}};
     texts t;
     (void)state;
     fill_texts(&t);
@@ -258,10 +259,10 @@ static void two_four(void **state)
         for (size_t p = 0; p < sizeof parts / sizeof *parts; p++)
             for (int threads = 1; threads <= 2; threads++) {
                 s24_ctx *ctx = new_ctx(NULL, threads);
-                const int llama = specs[i].llama, packed = threads == 2;
+                const int packed = threads == 2;
                 const char *folder = folder_of(&specs[i]);
                 check_sparse(ctx, prune(ctx, folder, packed, parts[p].exclude), &t,
-                             LM_LAYERS * (llama ? parts[p].llama : parts[p].gpt2));
+                             LM_LAYERS * parts[p].layers[lm_kind_of(&specs[i])]);
                 s24_ctx_destroy(ctx);
             }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Small language models with random weights: GPT-2, Llama and its kin as folders. Include after
-   support.h. */
+/* Small language models with random weights: GPT-2, OPT, Llama and its kin as folders. Include
+   after support.h. */
 #ifndef S24_TEST_NN_LANGUAGE_H
 #define S24_TEST_NN_LANGUAGE_H
 
@@ -27,6 +27,10 @@ typedef struct lm_spec {
     int head, norms;
     const char *more;
     int positions; /* 0: LM_POSITIONS */
+    int opt;       /* six heads of 8, relu */
+    /* Of a llama: one layer for queries, keys and values and one for gate and up, as Phi 3; no gate
+       as Arcee. */
+    int joint, plain;
 } lm_spec;
 
 /* Models of the golden vectors, with prompts and what comes after them. */
@@ -97,26 +101,68 @@ static inline void lm_gpt2(lm_writer *w)
     lm_add(w, "transformer.ln_f.bias", W, 0);
 }
 
-static inline void lm_llama(lm_writer *w, const lm_spec *spec)
+static inline void lm_opt(lm_writer *w)
+{
+    enum { W = LM_WIDTH };
+    static const char *const attends[] = {"q_proj", "k_proj", "v_proj", "out_proj"};
+    lm_add(w, "model.decoder.embed_tokens.weight", LM_VOCABULARY, W);
+    lm_add(w, "model.decoder.embed_positions.weight", LM_POSITIONS + 2, W);
+    for (int b = 0; b < LM_LAYERS; b++) {
+        lm_layer(w, "model.decoder.layers.%d.self_attn_layer_norm.%s", b, W, 0, W);
+        lm_layer(w, "model.decoder.layers.%d.final_layer_norm.%s", b, W, 0, W);
+        for (int i = 0; i < 4; i++) {
+            char name[80];
+            snprintf(name, sizeof name, "model.decoder.layers.%%d.self_attn.%s.%%s", attends[i]);
+            lm_layer(w, name, b, W, W, W);
+        }
+        lm_layer(w, "model.decoder.layers.%d.fc1.%s", b, 2 * W, W, 2 * W);
+        lm_layer(w, "model.decoder.layers.%d.fc2.%s", b, W, 2 * W, W);
+    }
+    lm_add(w, "model.decoder.final_layer_norm.weight", W, 0);
+    lm_add(w, "model.decoder.final_layer_norm.bias", W, 0);
+}
+
+/* Queries, keys and values, of heads that wide. */
+static inline void lm_qkv(lm_writer *w, const lm_spec *spec, int b, int head)
+{
+    enum { W = LM_WIDTH };
+    const int Q = 6 * head, KV = 3 * head;
+    if (spec->joint) {
+        lm_layer(w, "model.layers.%d.self_attn.qkv_proj.%s", b, Q + 2 * KV, W, 0);
+        return;
+    }
+    lm_layer(w, "model.layers.%d.self_attn.q_proj.%s", b, Q, W, spec->biased ? Q : 0);
+    lm_layer(w, "model.layers.%d.self_attn.k_proj.%s", b, KV, W, spec->biased ? KV : 0);
+    if (spec->biased) lm_clear_last(w, spec->biased == 2);
+    lm_layer(w, "model.layers.%d.self_attn.v_proj.%s", b, KV, W, spec->biased ? KV : 0);
+}
+
+static inline void lm_outer(lm_writer *w, const lm_spec *spec, int b)
 {
     enum { W = LM_WIDTH, OUTER = 72 };
-    const int head = spec->head ? spec->head : 8, Q = 6 * head, KV = 3 * head;
+    if (spec->joint)
+        lm_layer(w, "model.layers.%d.mlp.gate_up_proj.%s", b, 2 * OUTER, W, 0);
+    else if (!spec->plain)
+        lm_layer(w, "model.layers.%d.mlp.gate_proj.%s", b, OUTER, W, 0);
+    if (!spec->joint) lm_layer(w, "model.layers.%d.mlp.up_proj.%s", b, OUTER, W, 0);
+    lm_layer(w, "model.layers.%d.mlp.down_proj.%s", b, W, OUTER, 0);
+}
+
+static inline void lm_llama(lm_writer *w, const lm_spec *spec)
+{
+    enum { W = LM_WIDTH };
+    const int head = spec->head ? spec->head : 8;
     lm_add(w, "model.embed_tokens.weight", LM_VOCABULARY, W);
     for (int b = 0; b < LM_LAYERS; b++) {
         lm_layer(w, "model.layers.%d.input_layernorm.%s", b, W, 0, 0);
         lm_layer(w, "model.layers.%d.post_attention_layernorm.%s", b, W, 0, 0);
-        lm_layer(w, "model.layers.%d.self_attn.q_proj.%s", b, Q, W, spec->biased ? Q : 0);
-        lm_layer(w, "model.layers.%d.self_attn.k_proj.%s", b, KV, W, spec->biased ? KV : 0);
-        if (spec->biased) lm_clear_last(w, spec->biased == 2);
-        lm_layer(w, "model.layers.%d.self_attn.v_proj.%s", b, KV, W, spec->biased ? KV : 0);
-        lm_layer(w, "model.layers.%d.self_attn.o_proj.%s", b, W, Q, 0);
+        lm_qkv(w, spec, b, head);
+        lm_layer(w, "model.layers.%d.self_attn.o_proj.%s", b, W, 6 * head, 0);
         if (spec->norms) {
             lm_layer(w, "model.layers.%d.self_attn.q_norm.%s", b, head, 0, 0);
             lm_layer(w, "model.layers.%d.self_attn.k_norm.%s", b, head, 0, 0);
         }
-        lm_layer(w, "model.layers.%d.mlp.gate_proj.%s", b, OUTER, W, 0);
-        lm_layer(w, "model.layers.%d.mlp.up_proj.%s", b, OUTER, W, 0);
-        lm_layer(w, "model.layers.%d.mlp.down_proj.%s", b, W, OUTER, 0);
+        lm_outer(w, spec, b);
     }
     lm_add(w, "model.norm.weight", W, 0);
     if (!spec->tied) lm_add(w, "lm_head.weight", LM_VOCABULARY, W);
@@ -136,6 +182,12 @@ static inline void lm_config(const lm_spec *spec, const char *path)
                 spec->model_type ? spec->model_type : "llama", LM_VOCABULARY,
                 spec->positions ? spec->positions : LM_POSITIONS, LM_WIDTH, LM_LAYERS,
                 spec->head ? spec->head : 8, spec->more ? spec->more : "");
+    else if (spec->opt)
+        fprintf(f,
+                "{\"model_type\": \"opt\", \"vocab_size\": %d, \"max_position_embeddings\": %d, "
+                "\"hidden_size\": %d, \"num_hidden_layers\": %d, \"num_attention_heads\": 6, "
+                "\"ffn_dim\": %d",
+                LM_VOCABULARY, LM_POSITIONS, LM_WIDTH, LM_LAYERS, 2 * LM_WIDTH);
     else
         fprintf(f,
                 "{\"model_type\": \"gpt2\", \"vocab_size\": %d, \"n_positions\": %d, "
@@ -183,6 +235,14 @@ static inline void lm_round(mini_tensor *t, int stored)
         .llama = 1, .more = LM_LLAMA3                                                              \
     }
 
+/* Rows whose layers or norms are others than Llama's. */
+#define LM_OTHERS                                                                                  \
+    {.opt = 1},                                                                                    \
+        {.llama = 1, .model_type = "phi3", .joint = 1, .more = ", \"sliding_window\": 13"},        \
+    {                                                                                              \
+        .llama = 1, .model_type = "arcee", .plain = 1                                              \
+    }
+
 /* Writes the folder. */
 static inline void lm_write(const lm_spec *spec, const char *folder)
 {
@@ -192,6 +252,8 @@ static inline void lm_write(const lm_spec *spec, const char *folder)
     mkdir(folder, 0700);
     if (spec->llama)
         lm_llama(w, spec);
+    else if (spec->opt)
+        lm_opt(w);
     else
         lm_gpt2(w);
     for (int i = 0; spec->bf16 && i < w->count; i++)
@@ -203,6 +265,23 @@ static inline void lm_write(const lm_spec *spec, const char *folder)
     free(w);
     snprintf(path, sizeof path, "%s/config.json", folder);
     lm_config(spec, path);
+}
+
+/* Which linear layers a block has. */
+typedef enum lm_kind { LM_GPT2, LM_OPT, LM_LLAMA, LM_JOINT, LM_PLAIN, LM_KINDS } lm_kind;
+
+static inline lm_kind lm_kind_of(const lm_spec *spec)
+{
+    if (!spec->llama) return spec->opt ? LM_OPT : LM_GPT2;
+    if (spec->joint) return LM_JOINT;
+    return spec->plain ? LM_PLAIN : LM_LLAMA;
+}
+
+static inline int lm_block_layers(const lm_spec *spec)
+{
+    static const int layers[LM_KINDS] = {
+        [LM_GPT2] = 4, [LM_OPT] = 6, [LM_LLAMA] = 7, [LM_JOINT] = 4, [LM_PLAIN] = 6};
+    return layers[lm_kind_of(spec)];
 }
 
 /* Within bound of the largest magnitude. */

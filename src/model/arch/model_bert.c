@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * BERT's names, as transformers' BertModel writes them, and those that took them over: RoBERTa and
- * its kin, whose positions begin after the padding token's, and ELECTRA, whose embeddings may be
- * narrower than its blocks. A bare encoder has no prefix, a model with a head has it. Poolers of
- * models without a head, cls.* and the position_ids buffer of old files are not read.
+ * BERT's names, as transformers' BertModel writes them, and those that took them over: ERNIE where
+ * no task has embeddings of its own, RoBERTa and its kin, whose positions begin after the padding
+ * token's, and ELECTRA, whose embeddings may be narrower than its blocks. A bare encoder has no
+ * prefix, a model with a head has it. Poolers of models without a head, cls.* and the position_ids
+ * buffer of old files are not read.
  */
 #include "model/model.h"
 
-static const char *const off[] = {"is_decoder", "add_cross_attention", NULL};
+static const char *const off[] = {"is_decoder", "add_cross_attention", "use_task_id", NULL};
 
 // clang-format off
 #define BERT_SHAPED                                                                                \
@@ -39,26 +40,36 @@ static const char *const off[] = {"is_decoder", "add_cross_attention", NULL};
     .off = off,                                                                                    \
     .biases = 1
 
-#define ROBERTA_SHAPED BERT_SHAPED, .prefix = "roberta.", .key_padding = "pad_token_id",           \
+#define BERT_HEAD                                                                                  \
+    .text_head = {.square = "pooler.dense",                                                        \
+                  .bend = S24I_BEND_TANH,                                                          \
+                  .last = "classifier",                                                            \
+                  .token_last = "classifier"}
+
+#define ROBERTA_SHAPED BERT_SHAPED, .key_padding = "pad_token_id",                                 \
     .text_head = {.square = "classifier.dense",                                                    \
                   .bend = S24I_BEND_TANH,                                                          \
                   .last = "classifier.out_proj",                                                   \
                   .token_last = "classifier"}
 // clang-format on
 
-const s24i_architecture s24i_bert = {.model_type = "bert",
-                                     .prefix = "bert.",
-                                     BERT_SHAPED,
-                                     .text_head = {.square = "pooler.dense",
-                                                   .bend = S24I_BEND_TANH,
-                                                   .last = "classifier",
-                                                   .token_last = "classifier"}};
+const s24i_architecture s24i_bert = {
+    .model_type = "bert", .prefix = "bert.", BERT_SHAPED, BERT_HEAD};
 
-const s24i_architecture s24i_roberta = {.model_type = "roberta", ROBERTA_SHAPED};
+const s24i_architecture s24i_ernie = {
+    .model_type = "ernie", .prefix = "ernie.", BERT_SHAPED, BERT_HEAD};
 
-const s24i_architecture s24i_xlm_roberta = {.model_type = "xlm-roberta", ROBERTA_SHAPED};
+const s24i_architecture s24i_roberta = {
+    .model_type = "roberta", .prefix = "roberta.", ROBERTA_SHAPED};
 
-const s24i_architecture s24i_camembert = {.model_type = "camembert", ROBERTA_SHAPED};
+const s24i_architecture s24i_xlm_roberta = {
+    .model_type = "xlm-roberta", .prefix = "roberta.", ROBERTA_SHAPED};
+
+const s24i_architecture s24i_camembert = {
+    .model_type = "camembert", .prefix = "roberta.", ROBERTA_SHAPED};
+
+const s24i_architecture s24i_data2vec_text = {
+    .model_type = "data2vec-text", .prefix = "data2vec_text.", ROBERTA_SHAPED};
 
 const s24i_architecture s24i_electra = {.model_type = "electra",
                                         .prefix = "electra.",

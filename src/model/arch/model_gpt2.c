@@ -17,6 +17,7 @@ const s24i_architecture s24i_gpt2 = {
     .key_activation = "activation_function",
     .activation = "gelu_new",
     .key_eps = "layer_norm_epsilon",
+    .usual_eps = 1e-5f,
     .key_dropout = "resid_pdrop",
     .key_attention_dropout = "attn_pdrop",
     .words = "wte.weight",

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Llama's names, as transformers' LlamaForCausalLM writes them, and those that took them over:
-   Mistral attends to a window, Qwen 2 has biases (which are read where a checkpoint has them), Qwen
-   3 normalises the queries and keys of each head. */
+   Mistral and Ministral attend to a window, Qwen 2 and Seed-OSS have biases (which are read where a
+   checkpoint has them), Qwen 3 normalises the queries and keys of each head, Phi 3 joins layers
+   that read the same, Arcee has no gate, and EuroBERT's tokens attend to later ones too. */
 #include "model/model.h"
 
 // clang-format off
-#define LLAMA_SHAPED                                                                               \
+#define LLAMA_NAMED                                                                                \
     .prefix = "model.",                                                                            \
     .key_vocabulary = "vocab_size",                                                                \
     .key_positions = "max_position_embeddings",                                                    \
@@ -16,38 +17,49 @@
     .key_head_width = "head_dim",                                                                  \
     .key_intermediate = "intermediate_size",                                                       \
     .key_activation = "hidden_act",                                                                \
-    .activation = "silu",                                                                          \
     .key_eps = "rms_norm_eps",                                                                     \
+    .usual_eps = 1e-6f,                                                                            \
     .key_theta = "rope_theta",                                                                     \
     .key_attention_dropout = "attention_dropout",                                                  \
     .words = "embed_tokens.weight",                                                                \
-    .slots = {[S24I_QUERY] = "layers.%d.self_attn.q_proj",                                         \
-              [S24I_KEY] = "layers.%d.self_attn.k_proj",                                           \
-              [S24I_VALUE] = "layers.%d.self_attn.v_proj",                                         \
-              [S24I_ATTENTION] = "layers.%d.self_attn.o_proj",                                     \
-              [S24I_INTERMEDIATE] = "layers.%d.mlp.up_proj",                                       \
-              [S24I_OUTPUT] = "layers.%d.mlp.down_proj",                                           \
-              [S24I_GATE] = "layers.%d.mlp.gate_proj"},                                            \
     .attention_norm = "layers.%d.input_layernorm",                                                 \
     .output_norm = "layers.%d.post_attention_layernorm",                                           \
     .final_norm = "norm",                                                                          \
-    .lm_head = "lm_head",                                                                          \
     .pre_norm = 1,                                                                                 \
     .rms = 1,                                                                                      \
-    .causal = 1,                                                                                   \
     .rotary = 1,                                                                                   \
     .state_normed = 1
 
+#define CONTINUES_TEXT .lm_head = "lm_head", .causal = 1
+
+#define ATTENTION_SLOTS                                                                            \
+    [S24I_QUERY] = "layers.%d.self_attn.q_proj",                                                   \
+    [S24I_KEY] = "layers.%d.self_attn.k_proj",                                                     \
+    [S24I_VALUE] = "layers.%d.self_attn.v_proj",                                                   \
+    [S24I_ATTENTION] = "layers.%d.self_attn.o_proj"
+
+#define GATED                                                                                      \
+    .activation = "silu",                                                                          \
+    .slots = {ATTENTION_SLOTS,                                                                     \
+              [S24I_INTERMEDIATE] = "layers.%d.mlp.up_proj",                                       \
+              [S24I_OUTPUT] = "layers.%d.mlp.down_proj",                                           \
+              [S24I_GATE] = "layers.%d.mlp.gate_proj"}
+
+#define LLAMA_SHAPED LLAMA_NAMED, CONTINUES_TEXT, GATED
+
+#define WINDOW .key_sliding = "sliding_window", .usual_sliding = 4096
+
 #define QWEN_WINDOW                                                                                \
-    .key_sliding = "sliding_window",                                                               \
+    WINDOW,                                                                                        \
     .key_slides = "use_sliding_window",                                                            \
     .key_sliding_first = "max_window_layers"
 // clang-format on
 
 const s24i_architecture s24i_llama = {.model_type = "llama", LLAMA_SHAPED};
 
-const s24i_architecture s24i_mistral = {
-    .model_type = "mistral", LLAMA_SHAPED, .key_sliding = "sliding_window"};
+const s24i_architecture s24i_mistral = {.model_type = "mistral", LLAMA_SHAPED, WINDOW};
+
+const s24i_architecture s24i_ministral = {.model_type = "ministral", LLAMA_SHAPED, WINDOW};
 
 const s24i_architecture s24i_qwen2 = {.model_type = "qwen2", LLAMA_SHAPED, QWEN_WINDOW};
 
@@ -56,3 +68,30 @@ const s24i_architecture s24i_qwen3 = {.model_type = "qwen3",
                                       QWEN_WINDOW,
                                       .query_norm = "layers.%d.self_attn.q_norm",
                                       .key_norm = "layers.%d.self_attn.k_norm"};
+
+const s24i_architecture s24i_seed_oss = {.model_type = "seed_oss", LLAMA_SHAPED};
+
+const s24i_architecture s24i_phi3 = {.model_type = "phi3",
+                                     LLAMA_NAMED,
+                                     CONTINUES_TEXT,
+                                     .activation = "silu",
+                                     .key_sliding = "sliding_window",
+                                     .slots = {[S24I_QUERY] = "layers.%d.self_attn.qkv_proj",
+                                               [S24I_ATTENTION] = "layers.%d.self_attn.o_proj",
+                                               [S24I_INTERMEDIATE] = "layers.%d.mlp.gate_up_proj",
+                                               [S24I_OUTPUT] = "layers.%d.mlp.down_proj"},
+                                     .joint = 1,
+                                     .joint_gate = 1,
+                                     .cpu_alone = 1};
+
+const s24i_architecture s24i_arcee = {
+    .model_type = "arcee",
+    LLAMA_NAMED,
+    CONTINUES_TEXT,
+    .activation = "relu2",
+    .slots = {ATTENTION_SLOTS, [S24I_INTERMEDIATE] = "layers.%d.mlp.up_proj",
+              [S24I_OUTPUT] = "layers.%d.mlp.down_proj"},
+    .cpu_alone = 1};
+
+const s24i_architecture s24i_eurobert = {
+    .model_type = "eurobert", LLAMA_NAMED, GATED, .cpu_alone = 1};
