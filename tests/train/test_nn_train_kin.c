@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Llama's kin in training: gradients through windows, norms of heads and scaled positions against
-   finite differences, the same where activations are computed again, and on any threads. */
+/* Llama's kin and OPT in training: gradients through windows, norms of heads, scaled positions and
+   layers that are joined or left out against finite differences, the same where activations are
+   computed again, and on any threads. */
 #include "support.h"
 
 #include "nn_io_folder.h"
@@ -9,7 +10,7 @@
 
 enum { TOKENS = 96 };
 
-static const lm_spec specs[] = {LM_KIN};
+static const lm_spec specs[] = {LM_KIN, LM_OTHERS};
 enum { SPECS = sizeof specs / sizeof *specs };
 
 static s24_ctx *new_ctx(int threads)
@@ -68,7 +69,8 @@ static void slopes(void **state)
         for (size_t o = 0; o < sizeof objectives / sizeof *objectives; o++) {
             s24_ctx *ctx = new_ctx(2);
             s24_transformer *t = open_kin(ctx, &specs[i], 0);
-            const int parameters = 2 + 9 * LM_LAYERS + (specs[i].norms ? 2 * LM_LAYERS : 0);
+            const int parameters =
+                2 + LM_LAYERS * (2 + lm_block_layers(&specs[i]) + (specs[i].norms ? 2 : 0));
             assert_true(slopes_agree(t, ctx, &b.examples, &objectives[o], 4e-3f) >= parameters);
             s24_transformer_destroy(t);
             s24_ctx_destroy(ctx);
