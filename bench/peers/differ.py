@@ -234,6 +234,14 @@ def arcee(draw):
         transformers.ArceeForCausalLM
 
 
+def starcoder2(draw):
+    sizes = headed_by_width(draw)
+    sizes["norm_epsilon"] = sizes.pop("rms_norm_eps")
+    return transformers.Starcoder2Config(
+        **sizes, use_bias=draw.flag(),
+        sliding_window=draw.choice([None, 4, 33])), transformers.Starcoder2ForCausalLM
+
+
 def eurobert(draw):
     return transformers.EuroBertConfig(
         **decoder(draw), pad_token_id=0, mask_token_id=2, attention_bias=draw.flag(),
@@ -258,7 +266,7 @@ def qwen3(draw):
 
 ROWS = [bert, roberta, xlm_roberta, camembert, electra, distilbert, mpnet, modernbert, gpt2, llama,
         mistral, qwen2, qwen3, nomic_bert, vit, data2vec_text, ernie, eurobert, opt, ministral,
-        phi3, seed_oss, arcee]
+        phi3, seed_oss, arcee, starcoder2]
 
 
 class Draw:

@@ -92,11 +92,20 @@ static void guess(s24_checkpoint *checkpoint, const s24i_architecture *arch)
     }
 }
 
+/* Of a row whose layers are all [n, k]: their names alone need not say so. */
+static void mark_linear(s24_checkpoint *checkpoint, const s24i_architecture *arch)
+{
+    s24i_slot slot;
+    for (size_t i = 0; i < checkpoint->count; i++)
+        checkpoint->tensors[i].linear = is_layer(&slot, arch, &checkpoint->tensors[i]);
+}
+
 static void find_sides(s24_checkpoint *checkpoint)
 {
     const char *type = checkpoint->model_type;
     const s24i_architecture *arch = type ? s24i_architecture_find(type) : NULL;
     if (arch && arch->transposed) mark_blocks(checkpoint, arch);
+    if (arch && !arch->transposed) mark_linear(checkpoint, arch);
     for (int i = 0; !arch && s24i_architecture_at(i); i++)
         if (s24i_architecture_at(i)->transposed) guess(checkpoint, s24i_architecture_at(i));
 }

@@ -79,6 +79,7 @@ static void record(const maker *k, const s24_tensor *tensor, const s24i_wanted *
                       .rows = w->rows,
                       .cols = s24i_max(w->cols, 1),
                       .transposed = w->transposed,
+                      .linear = w->role == S24I_ROLE_LAYER && !w->is_bias && !w->transposed,
                       .rank = tensor    ? tensor->rank
                               : w->cols ? 2
                                         : 1,

@@ -152,8 +152,11 @@ s24_status s24i_method_read(const s24i_method **row, s24i_numbers *to, s24_ctx *
 
 int s24i_method_takes(const s24i_optimiser *o, const s24i_place *p)
 {
-    s24_tensor tensor = {
-        .name = p->name, .dtype = S24_F32, .rank = p->rank, .transposed = p->transposed};
+    s24_tensor tensor = {.name = p->name,
+                         .dtype = S24_F32,
+                         .rank = p->rank,
+                         .transposed = p->transposed,
+                         .linear = p->linear};
     memcpy(tensor.shape, p->shape, sizeof tensor.shape);
     return s24_tensor_is_selected(&tensor, NULL, o->exclude) &&
            (!o->include || s24_tensor_is_selected(&tensor, o->include, NULL));

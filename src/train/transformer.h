@@ -28,7 +28,8 @@ typedef struct s24i_place {
     int64_t shape[S24_MAX_RANK];
     int64_t offset, rows, cols;
     int transposed;
-    int made; /* not in the checkpoint: a head, or a bias among others */
+    int linear; /* the weight of a layer of a block, [rows, cols] */
+    int made;   /* not in the checkpoint: a head, or a bias among others */
 } s24i_place;
 
 typedef struct s24i_train_block {

@@ -28,6 +28,34 @@ static const char *write_one(const char *name, int64_t rows, int64_t cols, const
     return io_path("one");
 }
 
+/* Layers that a row names are taken by default, whatever else their names may mean. */
+static void test_what_a_row_names(void **state)
+{
+    static const struct {
+        const char *name, *type;
+        int linear;
+    } cases[] = {{"model.layers.0.mlp.c_fc.weight", "starcoder2", 1},
+                 {"layers.11.mlp.c_proj.weight", "starcoder2", 1},
+                 {"model.layers.0.mlp.c_attn.weight", "starcoder2", 0},
+                 {"model.layers.0.mlp.c_fc.weight", "llama", 0},
+                 {"model.layers.0.mlp.c_fc.weight", "unknown", 0},
+                 {"model.layers.0.mlp.c_fc.weight", NULL, 0}};
+    io_env env;
+    (void)state;
+    io_begin(&env);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        s24_checkpoint *checkpoint;
+        assert_ok(&env, s24_checkpoint_open(&checkpoint, env.ctx,
+                                            write_one(cases[i].name, N, K, cases[i].type)));
+        const s24_tensor *tensor = s24_checkpoint_tensor(checkpoint, 0);
+        assert_int_equal(tensor->linear, cases[i].linear);
+        assert_int_equal(s24_tensor_is_selected(tensor, NULL, NULL), cases[i].linear);
+        assert_int_equal(s24_tensor_is_selected(tensor, NULL, "*.c_*"), 0);
+        s24_checkpoint_close(checkpoint);
+    }
+    io_end(&env);
+}
+
 static void test_what_is_known(void **state)
 {
     static const struct {
@@ -178,6 +206,7 @@ static void test_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_what_a_row_names),
         cmocka_unit_test(test_what_is_known),
         cmocka_unit_test(test_packed_ones),
         cmocka_unit_test(test_memory),

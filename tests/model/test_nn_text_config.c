@@ -129,6 +129,7 @@ static void windows(void **state)
         {"mistral", "{\"sliding_window\": null}", {0, 0, 0, 0}},
         {"mistral", "{\"sliding_window\": 128}", {0, 0, 0, 0}}, /* no text is longer */
         {"phi3", "{}", {0, 0, 0, 0}},
+        {"starcoder2", "{\"sliding_window\": 16}", {16, 16, 16, 16}},
         {"phi3", "{\"sliding_window\": 16}", {16, 16, 16, 16}},
         {"qwen2", "{\"sliding_window\": 16}", {0, 0, 0, 0}},
         {"qwen2",

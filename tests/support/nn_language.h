@@ -29,8 +29,8 @@ typedef struct lm_spec {
     int positions; /* 0: LM_POSITIONS */
     int opt;       /* six heads of 8, relu */
     /* Of a llama: one layer for queries, keys and values and one for gate and up, as Phi 3; no gate
-       as Arcee. */
-    int joint, plain;
+       as Arcee; biases everywhere, norms that take the mean, c_fc and c_proj as Starcoder 2. */
+    int joint, plain, star;
 } lm_spec;
 
 /* Models of the golden vectors, with prompts and what comes after them. */
@@ -131,15 +131,21 @@ static inline void lm_qkv(lm_writer *w, const lm_spec *spec, int b, int head)
         lm_layer(w, "model.layers.%d.self_attn.qkv_proj.%s", b, Q + 2 * KV, W, 0);
         return;
     }
-    lm_layer(w, "model.layers.%d.self_attn.q_proj.%s", b, Q, W, spec->biased ? Q : 0);
-    lm_layer(w, "model.layers.%d.self_attn.k_proj.%s", b, KV, W, spec->biased ? KV : 0);
+    const int biased = spec->biased || spec->star;
+    lm_layer(w, "model.layers.%d.self_attn.q_proj.%s", b, Q, W, biased ? Q : 0);
+    lm_layer(w, "model.layers.%d.self_attn.k_proj.%s", b, KV, W, biased ? KV : 0);
     if (spec->biased) lm_clear_last(w, spec->biased == 2);
-    lm_layer(w, "model.layers.%d.self_attn.v_proj.%s", b, KV, W, spec->biased ? KV : 0);
+    lm_layer(w, "model.layers.%d.self_attn.v_proj.%s", b, KV, W, biased ? KV : 0);
 }
 
 static inline void lm_outer(lm_writer *w, const lm_spec *spec, int b)
 {
     enum { W = LM_WIDTH, OUTER = 72 };
+    if (spec->star) {
+        lm_layer(w, "model.layers.%d.mlp.c_fc.%s", b, OUTER, W, OUTER);
+        lm_layer(w, "model.layers.%d.mlp.c_proj.%s", b, W, OUTER, W);
+        return;
+    }
     if (spec->joint)
         lm_layer(w, "model.layers.%d.mlp.gate_up_proj.%s", b, 2 * OUTER, W, 0);
     else if (!spec->plain)
@@ -151,13 +157,13 @@ static inline void lm_outer(lm_writer *w, const lm_spec *spec, int b)
 static inline void lm_llama(lm_writer *w, const lm_spec *spec)
 {
     enum { W = LM_WIDTH };
-    const int head = spec->head ? spec->head : 8;
+    const int head = spec->head ? spec->head : 8, biases = spec->star ? W : 0;
     lm_add(w, "model.embed_tokens.weight", LM_VOCABULARY, W);
     for (int b = 0; b < LM_LAYERS; b++) {
-        lm_layer(w, "model.layers.%d.input_layernorm.%s", b, W, 0, 0);
-        lm_layer(w, "model.layers.%d.post_attention_layernorm.%s", b, W, 0, 0);
+        lm_layer(w, "model.layers.%d.input_layernorm.%s", b, W, 0, biases);
+        lm_layer(w, "model.layers.%d.post_attention_layernorm.%s", b, W, 0, biases);
         lm_qkv(w, spec, b, head);
-        lm_layer(w, "model.layers.%d.self_attn.o_proj.%s", b, W, 6 * head, 0);
+        lm_layer(w, "model.layers.%d.self_attn.o_proj.%s", b, W, 6 * head, biases);
         if (spec->norms) {
             lm_layer(w, "model.layers.%d.self_attn.q_norm.%s", b, head, 0, 0);
             lm_layer(w, "model.layers.%d.self_attn.k_norm.%s", b, head, 0, 0);
@@ -165,6 +171,7 @@ static inline void lm_llama(lm_writer *w, const lm_spec *spec)
         lm_outer(w, spec, b);
     }
     lm_add(w, "model.norm.weight", W, 0);
+    if (biases) lm_add(w, "model.norm.bias", W, 0);
     if (!spec->tied) lm_add(w, "lm_head.weight", LM_VOCABULARY, W);
 }
 
@@ -239,8 +246,10 @@ static inline void lm_round(mini_tensor *t, int stored)
 #define LM_OTHERS                                                                                  \
     {.opt = 1},                                                                                    \
         {.llama = 1, .model_type = "phi3", .joint = 1, .more = ", \"sliding_window\": 13"},        \
+        {.llama = 1, .model_type = "arcee", .plain = 1},                                           \
     {                                                                                              \
-        .llama = 1, .model_type = "arcee", .plain = 1                                              \
+        .llama = 1, .model_type = "starcoder2", .star = 1, .tied = 1,                              \
+        .more = ", \"sliding_window\": 17"                                                         \
     }
 
 /* Writes the folder. */
@@ -268,19 +277,20 @@ static inline void lm_write(const lm_spec *spec, const char *folder)
 }
 
 /* Which linear layers a block has. */
-typedef enum lm_kind { LM_GPT2, LM_OPT, LM_LLAMA, LM_JOINT, LM_PLAIN, LM_KINDS } lm_kind;
+typedef enum lm_kind { LM_GPT2, LM_OPT, LM_LLAMA, LM_JOINT, LM_PLAIN, LM_STAR, LM_KINDS } lm_kind;
 
 static inline lm_kind lm_kind_of(const lm_spec *spec)
 {
     if (!spec->llama) return spec->opt ? LM_OPT : LM_GPT2;
     if (spec->joint) return LM_JOINT;
+    if (spec->star) return LM_STAR;
     return spec->plain ? LM_PLAIN : LM_LLAMA;
 }
 
 static inline int lm_block_layers(const lm_spec *spec)
 {
     static const int layers[LM_KINDS] = {
-        [LM_GPT2] = 4, [LM_OPT] = 6, [LM_LLAMA] = 7, [LM_JOINT] = 4, [LM_PLAIN] = 6};
+        [LM_GPT2] = 4, [LM_OPT] = 6, [LM_LLAMA] = 7, [LM_JOINT] = 4, [LM_PLAIN] = 6, [LM_STAR] = 6};
     return layers[lm_kind_of(spec)];
 }
 

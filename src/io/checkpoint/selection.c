@@ -2,8 +2,8 @@
 /*
  * Which tensors the 2:4 commands touch: by globs over names, or by default the linear layers of a
  * transformer's blocks. The default goes by the names that Hugging Face models use and errs on
- * the side of leaving a tensor alone: c_attn, c_proj and c_fc are taken where they are known to be
- * stored as GPT-2 does, [in, out].
+ * the side of leaving a tensor alone: c_attn, c_proj and c_fc are taken where the model type says
+ * how they are stored, as GPT-2 does, [in, out], or as Starcoder 2 does, [out, in].
  */
 #include <string.h>
 
@@ -96,20 +96,20 @@ static int contains_word(const char *name, size_t length, const char *word)
 }
 
 /* A component that makes a weight inside a block something else than a plain linear layer. */
-static int is_special(const char *name, size_t length, int transposed)
+static int is_special(const char *name, size_t length, int is_known)
 {
     static const char *const exact[] = {"ln",     "ln_1",       "ln_2",  "ln_f",
                                         "gate",   "router",     "score", "lm_head",
                                         "pooler", "classifier", NULL};
     static const char *const either_way[] = {"c_attn", "c_fc", "c_proj", "q_attn", NULL};
-    return (transposed != 1 && is_word(name, length, either_way)) || is_word(name, length, exact) ||
+    return (!is_known && is_word(name, length, either_way)) || is_word(name, length, exact) ||
            contains_word(name, length, "norm") || contains_word(name, length, "Norm") ||
            contains_word(name, length, "embed") ||
            contains_word(name, length, "relative_attention_bias");
 }
 
 /* "….layer.7.….weight" and kin, without a special component. */
-static int is_linear_of_block(const char *name, int transposed)
+static int is_linear_of_block(const char *name, int is_known)
 {
     static const char *const blocks[] = {"layer", "layers", "h", "block", "blocks", NULL};
     int was_block_word = 0, is_in_block = 0;
@@ -117,7 +117,7 @@ static int is_linear_of_block(const char *name, int transposed)
         size_t length = strcspn(name, ".");
         int is_number = length > 0 && strspn(name, "0123456789") == length;
         if (!name[length]) return is_in_block && length == 6 && !memcmp(name, "weight", 6);
-        if (is_special(name, length, transposed)) return 0;
+        if (is_special(name, length, is_known)) return 0;
         is_in_block |= was_block_word && is_number;
         was_block_word = is_word(name, length, blocks);
         name += length + 1;
@@ -129,5 +129,5 @@ int s24_tensor_is_selected(const s24_tensor *tensor, const char *include, const 
     if (!tensor || tensor->rank != 2 || !s24_dtype_can_be_two_four(tensor->dtype)) return 0;
     if (exclude && any_glob_matches(exclude, tensor->name)) return 0;
     if (include) return any_glob_matches(include, tensor->name);
-    return is_linear_of_block(tensor->name, tensor->transposed);
+    return is_linear_of_block(tensor->name, tensor->transposed == 1 || tensor->linear);
 }

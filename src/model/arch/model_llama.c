@@ -2,11 +2,12 @@
 /* Llama's names, as transformers' LlamaForCausalLM writes them, and those that took them over:
    Mistral and Ministral attend to a window, Qwen 2 and Seed-OSS have biases (which are read where a
    checkpoint has them), Qwen 3 normalises the queries and keys of each head, Phi 3 joins layers
-   that read the same, Arcee has no gate, and EuroBERT's tokens attend to later ones too. */
+   that read the same, Arcee and Starcoder 2 have no gate, norms of the latter take the mean, and
+   EuroBERT's tokens attend to later ones too. */
 #include "model/model.h"
 
 // clang-format off
-#define LLAMA_NAMED                                                                                \
+#define ATTENDS_AS_LLAMA                                                                           \
     .prefix = "model.",                                                                            \
     .key_vocabulary = "vocab_size",                                                                \
     .key_positions = "max_position_embeddings",                                                    \
@@ -17,8 +18,6 @@
     .key_head_width = "head_dim",                                                                  \
     .key_intermediate = "intermediate_size",                                                       \
     .key_activation = "hidden_act",                                                                \
-    .key_eps = "rms_norm_eps",                                                                     \
-    .usual_eps = 1e-6f,                                                                            \
     .key_theta = "rope_theta",                                                                     \
     .key_attention_dropout = "attention_dropout",                                                  \
     .words = "embed_tokens.weight",                                                                \
@@ -26,9 +25,11 @@
     .output_norm = "layers.%d.post_attention_layernorm",                                           \
     .final_norm = "norm",                                                                          \
     .pre_norm = 1,                                                                                 \
-    .rms = 1,                                                                                      \
     .rotary = 1,                                                                                   \
     .state_normed = 1
+
+#define LLAMA_NAMED                                                                                \
+    ATTENDS_AS_LLAMA, .key_eps = "rms_norm_eps", .usual_eps = 1e-6f, .rms = 1
 
 #define CONTINUES_TEXT .lm_head = "lm_head", .causal = 1
 
@@ -91,6 +92,19 @@ const s24i_architecture s24i_arcee = {
     .activation = "relu2",
     .slots = {ATTENTION_SLOTS, [S24I_INTERMEDIATE] = "layers.%d.mlp.up_proj",
               [S24I_OUTPUT] = "layers.%d.mlp.down_proj"},
+    .cpu_alone = 1};
+
+const s24i_architecture s24i_starcoder2 = {
+    .model_type = "starcoder2",
+    ATTENDS_AS_LLAMA,
+    CONTINUES_TEXT,
+    .key_eps = "norm_epsilon",
+    .usual_eps = 1e-5f,
+    .key_dropout = "residual_dropout",
+    .key_sliding = "sliding_window",
+    .activation = "gelu_pytorch_tanh",
+    .slots = {ATTENTION_SLOTS, [S24I_INTERMEDIATE] = "layers.%d.mlp.c_fc",
+              [S24I_OUTPUT] = "layers.%d.mlp.c_proj"},
     .cpu_alone = 1};
 
 const s24i_architecture s24i_eurobert = {
