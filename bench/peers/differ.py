@@ -234,6 +234,15 @@ def arcee(draw):
         transformers.ArceeForCausalLM
 
 
+def smollm3(draw):
+    sizes = headed_by_width(draw)
+    layers = [draw.integer(0, 1) for _ in range(sizes["num_hidden_layers"])]
+    return transformers.SmolLM3Config(
+        **sizes, pad_token_id=0, attention_bias=draw.flag(), mlp_bias=draw.flag(),
+        no_rope_layers=draw.choice([None, layers]),
+        no_rope_layer_interval=draw.choice([2, 4])), transformers.SmolLM3ForCausalLM
+
+
 def starcoder2(draw):
     sizes = headed_by_width(draw)
     sizes["norm_epsilon"] = sizes.pop("rms_norm_eps")
@@ -266,7 +275,8 @@ def qwen3(draw):
 
 ROWS = [bert, roberta, xlm_roberta, camembert, electra, distilbert, mpnet, modernbert, gpt2, llama,
         mistral, qwen2, qwen3, nomic_bert, vit, data2vec_text, ernie, eurobert, opt, ministral,
-        phi3, seed_oss, arcee, starcoder2]
+        phi3, seed_oss, arcee, starcoder2,
+        smollm3]
 
 
 class Draw:

@@ -69,8 +69,9 @@ typedef struct s24i_architecture {
     const char *prefix; /* may stand before every name but the heads', or be missing */
     const char *key_vocabulary, *key_positions, *key_types, *key_width, *key_layers, *key_heads,
         *key_kv_heads, *key_head_width, *key_intermediate, *key_activation, *key_eps,
-        *key_position_type, *key_theta, *key_image, *key_patch, *key_channels, *key_dropout,
-        *key_attention_dropout;
+        *key_position_type, *key_theta, *key_turns, *key_turns_every, *key_image, *key_patch,
+        *key_channels, *key_dropout, *key_attention_dropout;
+    /* key_turns lists which blocks positions turn; without it all but one of key_turns_every. */
     /* Where the key is not there. */
     const char *activation; /* NULL: gelu */
     float usual_eps;        /* 0: 1e-12 */
@@ -131,6 +132,7 @@ typedef struct s24i_shape {
     int64_t image, patch, channels, classes; /* of images; 0: the model reads text */
     float dropout, attention_dropout;
     s24i_rope rope;
+    uint64_t unturned[4];           /* bits of blocks that positions do not turn */
     int64_t sliding, sliding_first; /* see s24i_block_sliding */
     int64_t near, near_every;       /* see s24i_block_near */
     s24i_rope near_rope;            /* of blocks that attend near; theta 0: as of the others */
@@ -148,6 +150,12 @@ typedef struct s24i_shape {
 static inline int64_t s24i_attended_side(const s24i_shape *shape, int64_t block)
 {
     return shape->window && !(shape->global_blocks >> block & 1) ? shape->window : shape->grid;
+}
+
+/* Do rotary positions turn the block's queries and keys? */
+static inline int s24i_block_turns(const s24i_shape *shape, int64_t block)
+{
+    return !(shape->unturned[block / 64 % 4] >> block % 64 & 1);
 }
 
 /* How many tokens a token of that block attends to, itself and those before it; 0: all. */

@@ -126,6 +126,42 @@ static s24_status read_kinds(s24i_shape *shape, const s24i_config *rope,
     return kind.json ? read_scaling(&shape->near_rope, &kind) : S24_OK;
 }
 
+static void leave_unturned(s24i_shape *shape, int64_t block)
+{
+    shape->unturned[block / 64] |= (uint64_t)1 << block % 64;
+}
+
+/* Which blocks positions turn: a number for each, 0 where they do not, or all but every so many. */
+static s24_status read_turned(s24i_shape *shape, const s24i_config *config,
+                              const s24i_architecture *arch)
+{
+    enum { EVERY = 4, MOST_BLOCKS = 64 * sizeof shape->unturned / sizeof *shape->unturned };
+    const s24i_json *item;
+    int64_t every = EVERY, block = 0;
+    s24i_config list;
+    if (!arch->key_turns) return S24_OK;
+    REQUIRE(config->ctx, shape->layers <= MOST_BLOCKS, S24_ERROR_UNSUPPORTED,
+            "%s: %lld blocks, of which %s says which positions turn; at most %d are supported",
+            config->file, (long long)shape->layers, arch->key_turns, MOST_BLOCKS);
+    TRY(s24i_config_int(&every, config, arch->key_turns_every, S24I_OPTIONAL, 1, 1 << 24));
+    TRY(s24i_config_child(&list, config, arch->key_turns, S24I_OPTIONAL));
+    for (int64_t b = every - 1; !list.json && b < shape->layers; b += every)
+        leave_unturned(shape, b);
+    if (!list.json) return S24_OK;
+    s24i_json_walk walk = s24i_json_begin(list.json);
+    for (; (item = s24i_json_next(&walk, NULL)) != NULL; block++) {
+        const int is_integer = s24i_json_typeof(item) == S24I_JSON_INTEGER;
+        REQUIRE(config->ctx, is_integer && block < shape->layers, S24_ERROR_FORMAT,
+                "%s: element %lld of %s is no integer of one of %lld blocks", config->file,
+                (long long)block, arch->key_turns, (long long)shape->layers);
+        if (!s24i_json_integer(item)) leave_unturned(shape, block);
+    }
+    REQUIRE(config->ctx, block == shape->layers, S24_ERROR_FORMAT,
+            "%s: %s has %lld elements; one for each of %lld blocks was expected", config->file,
+            arch->key_turns, (long long)block, (long long)shape->layers);
+    return S24_OK;
+}
+
 s24_status s24i_rope_read(s24i_shape *shape, const s24i_config *config,
                           const s24i_architecture *arch)
 {
@@ -138,6 +174,7 @@ s24_status s24i_rope_read(s24i_shape *shape, const s24i_config *config,
         TRY(read_float(&shape->near_rope.theta, config, arch->key_near_theta, S24I_OPTIONAL, 1e12));
     }
     TRY(check_whole(config));
+    TRY(read_turned(shape, config, arch));
     for (int i = 0; i < 2; i++) {
         s24i_config rope;
         TRY(s24i_config_child(&rope, config, places[i], S24I_OPTIONAL));

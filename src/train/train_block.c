@@ -270,7 +270,8 @@ static void rotate(s24i_block_walk *w, const s24i_block_step *step)
     s24i_machine *m = &w->t->machine;
     s24i_dropout drop;
     const s24i_heads heads = heads_at(w, &drop);
-    m->ops->rotate(m, read_at(w, step->to).x, &heads, 0);
+    if (s24i_block_turns(&w->t->shape, w->block))
+        m->ops->rotate(m, read_at(w, step->to).x, &heads, 0);
 }
 
 static void rotate_back(s24i_block_walk *w, const s24i_block_step *step)
@@ -278,7 +279,8 @@ static void rotate_back(s24i_block_walk *w, const s24i_block_step *step)
     s24i_machine *m = &w->t->machine;
     s24i_dropout drop;
     const s24i_heads heads = heads_at(w, &drop);
-    m->ops->rotate(m, read_at(w, step->to).dx, &heads, 1);
+    if (s24i_block_turns(&w->t->shape, w->block))
+        m->ops->rotate(m, read_at(w, step->to).dx, &heads, 1);
 }
 
 static void attend(s24i_block_walk *w, const s24i_block_step *step)

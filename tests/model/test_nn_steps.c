@@ -34,15 +34,15 @@ static void test_rows(void **state)
                                 "norm 0>0 0, product 0>4 4, gate 4>4, product 4>0+ 5, "
                                 "norm 0>0 1, ";
     static const row rows[] = {
-        {"roberta", after},      {"xlm-roberta", after}, {"camembert", after},
-        {"electra", after},      {"distilbert", after},  {"mpnet", mpnet},
-        {"modernbert", modern},  {"nomic_bert", nomic},  {"bert", after},
-        {"gpt2", before},        {"vit", before},        {"sam_vision_model", before},
-        {"llama", llama},        {"mistral", llama},     {"qwen2", llama},
-        {"qwen3", qwen3},        {"ministral", llama},   {"seed_oss", llama},
-        {"phi3", llama},         {"eurobert", llama},    {"arcee", plain},
-        {"starcoder2", plain},   {"opt", before},        {"ernie", after},
-        {"data2vec-text", after}};
+        {"roberta", after},     {"xlm-roberta", after},  {"camembert", after},
+        {"electra", after},     {"distilbert", after},   {"mpnet", mpnet},
+        {"modernbert", modern}, {"nomic_bert", nomic},   {"bert", after},
+        {"gpt2", before},       {"vit", before},         {"sam_vision_model", before},
+        {"llama", llama},       {"mistral", llama},      {"qwen2", llama},
+        {"qwen3", qwen3},       {"ministral", llama},    {"seed_oss", llama},
+        {"phi3", llama},        {"eurobert", llama},     {"arcee", plain},
+        {"starcoder2", plain},  {"smollm3", llama},      {"opt", before},
+        {"ernie", after},       {"data2vec-text", after}};
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         char text[512] = "";

@@ -116,6 +116,23 @@ static void yarn(void **state)
     assert_true(dynamic.rope.factor == 0.0f && dynamic.rope.theta == 10000.0f);
 }
 
+static void turned_blocks(void **state)
+{
+    static const struct {
+        const char *model_type, *text;
+        int of[LAYERS];
+    } cases[] = {{"llama", "{\"no_rope_layers\": [0, 0, 0, 0]}", {1, 1, 1, 1}},
+                 {"smollm3", "{}", {1, 1, 1, 0}},
+                 {"smollm3", "{\"no_rope_layer_interval\": 2}", {1, 0, 1, 0}},
+                 {"smollm3", "{\"no_rope_layers\": [0, 1, 1, 0]}", {0, 1, 1, 0}}};
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const s24i_shape shape = shape_of(cases[i].model_type, cases[i].text);
+        for (int b = 0; b < LAYERS; b++)
+            assert_int_equal(s24i_block_turns(&shape, b), cases[i].of[b]);
+    }
+}
+
 /* ---- windows --------------------------------------------------------------------------------- */
 
 static void windows(void **state)
@@ -175,6 +192,9 @@ static void refusals(void **state)
          "{\"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 8, \"low_freq_factor\": 4, "
          "\"high_freq_factor\": 4, \"original_max_position_embeddings\": 64}}",
          "\"high_freq_factor\" is 4; more than \"low_freq_factor\", 4, was expected"},
+        {"smollm3", "{\"no_rope_layers\": [1, 0]}", "no_rope_layers has 2 elements; one for each"},
+        {"smollm3", "{\"no_rope_layers\": [1, 0, 1, 1, 1]}", "element 4 of no_rope_layers"},
+        {"smollm3", "{\"no_rope_layers\": [true]}", "element 0 of no_rope_layers"},
         {"llama", "{\"partial_rotary_factor\": 0.5}",
          "partial_rotary_factor is 0.5; only 1, whole heads, is supported"},
         {"llama", "{\"rope_parameters\": {\"partial_rotary_factor\": 0.25}}",
@@ -217,6 +237,7 @@ static int teardown(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(turns), cmocka_unit_test(yarn),
-                                       cmocka_unit_test(windows), cmocka_unit_test(refusals)};
+                                       cmocka_unit_test(turned_blocks), cmocka_unit_test(windows),
+                                       cmocka_unit_test(refusals)};
     return cmocka_run_group_tests(tests, setup, teardown);
 }

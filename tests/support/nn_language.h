@@ -246,6 +246,7 @@ static inline void lm_round(mini_tensor *t, int stored)
 #define LM_OTHERS                                                                                  \
     {.opt = 1},                                                                                    \
         {.llama = 1, .model_type = "phi3", .joint = 1, .more = ", \"sliding_window\": 13"},        \
+        {.llama = 1, .model_type = "smollm3", .more = ", \"no_rope_layers\": [1, 0]"},             \
         {.llama = 1, .model_type = "arcee", .plain = 1},                                           \
     {                                                                                              \
         .llama = 1, .model_type = "starcoder2", .star = 1, .tied = 1,                              \

@@ -2,8 +2,9 @@
 /* Llama's names, as transformers' LlamaForCausalLM writes them, and those that took them over:
    Mistral and Ministral attend to a window, Qwen 2 and Seed-OSS have biases (which are read where a
    checkpoint has them), Qwen 3 normalises the queries and keys of each head, Phi 3 joins layers
-   that read the same, Arcee and Starcoder 2 have no gate, norms of the latter take the mean, and
-   EuroBERT's tokens attend to later ones too. */
+   that read the same, Arcee and Starcoder 2 have no gate, norms of the latter take the mean, some
+   blocks of SmolLM 3 are not turned by positions, and EuroBERT's tokens attend to later ones
+   too. */
 #include "model/model.h"
 
 // clang-format off
@@ -93,6 +94,15 @@ const s24i_architecture s24i_arcee = {
     .slots = {ATTENTION_SLOTS, [S24I_INTERMEDIATE] = "layers.%d.mlp.up_proj",
               [S24I_OUTPUT] = "layers.%d.mlp.down_proj"},
     .cpu_alone = 1};
+
+static const char *const smollm3_off[] = {"use_sliding_window", NULL};
+
+const s24i_architecture s24i_smollm3 = {.model_type = "smollm3",
+                                        LLAMA_SHAPED,
+                                        .key_turns = "no_rope_layers",
+                                        .key_turns_every = "no_rope_layer_interval",
+                                        .off = smollm3_off,
+                                        .cpu_alone = 1};
 
 const s24i_architecture s24i_starcoder2 = {
     .model_type = "starcoder2",

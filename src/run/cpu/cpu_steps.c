@@ -339,7 +339,9 @@ s24_status s24i_chunk_run(const s24i_chunk *c, int first, int end)
             run_heads(c, norm_heads_range);
             break;
         case S24I_STEP_ROTATE:
-            run_heads(c, rotate_range);
+            if (s24i_block_turns(&session_of(c)->model->shape,
+                                 c->block - session_of(c)->model->blocks))
+                run_heads(c, rotate_range);
             break;
         case S24I_STEP_GATE:
             run_gate(c);
