@@ -103,7 +103,15 @@ s24_status bench_pair_load(bench_pair *m, cli_app *cli, const bench_source *sour
     return status;
 }
 
-/* Asks whether its blocks are 2:4, packed or not. */
+static int has_packed_tensors(const s24_checkpoint *checkpoint)
+{
+    int64_t i = s24_checkpoint_count(checkpoint);
+    while (i && !s24_checkpoint_tensor(checkpoint, i - 1)->packed)
+        i--;
+    return i > 0;
+}
+
+/* Asks whether its blocks are 2:4, packed or not; one of integers is taken as it is, too. */
 static s24_status has_sparse_layers(int *sparse, cli_app *cli, const s24_checkpoint *checkpoint)
 {
     s24_model *model = NULL;
@@ -111,7 +119,7 @@ static s24_status has_sparse_layers(int *sparse, cli_app *cli, const s24_checkpo
     s24_model_info info = {0};
     s24_status status = s24_model_load(&model, cli->ctx, checkpoint, &opts);
     if (status == S24_OK) s24_model_describe(&info, model);
-    *sparse = info.sparse_layers > 0;
+    *sparse = info.sparse_layers > 0 || has_packed_tensors(checkpoint);
     s24_model_destroy(model);
     return status;
 }

@@ -12,7 +12,9 @@
 
 static const cli_option options[] = {
     {"patterns", 0, CLI_TEXT, offsetof(struct sensitivity_options, patterns), "LIST", "2:4,4:8,6:8",
-     "Patterns to try, as prune --pattern takes them, separated by commas.", NULL},
+     "What to try, separated by commas: patterns as prune --pattern takes them, dense integers as "
+     "pack --quantize names them (int8), or integers next to zeros (2:4+int8).",
+     NULL},
     {"method", 0, CLI_CHOICE, offsetof(struct sensitivity_options, method), "METHOD", "sparsegpt",
      "How to choose what stays.", s24_criterion_name},
     {"refine", 0, CLI_LIST, offsetof(struct sensitivity_options, refine), "LIST", NULL,
@@ -23,10 +25,10 @@ static const cli_option options[] = {
                      "line."),
     {"budget", 0, CLI_TEXT, offsetof(struct sensitivity_options, budget),
      "bytes=SHARE|error=MEAN|speed=X|score=-X", NULL,
-     "Propose which layers are 2:4, which are 6:8 or its kin and which stay dense: the least error "
-     "within a share of the layers' bytes, the fewest bytes within a mean output error, the least "
-     "error with which the model runs X times as fast here, as plan and a pass of it predict, or "
-     "the fewest bytes that cost at most X of --task's score.",
+     "Propose which layers become what of --patterns, and which stay dense: the least error within "
+     "a share of the layers' bytes, the fewest bytes within a mean output error, the least error "
+     "with which the model runs X times as fast here, as passes of it say, or the fewest bytes "
+     "that cost at most X of --task's score.",
      NULL},
     {"tokens", 0, CLI_COUNT, offsetof(struct sensitivity_options, tokens), "N", "128",
      "Of a speed: tokens of a pass, one text.", NULL},
@@ -58,43 +60,73 @@ static const cli_example examples[] = {
      "Which layers suffer most, and from what."},
     {"sparse24 sensitivity model --calibration passages.txt --budget bytes=0.7",
      "Which layers to leave dense, as a line of prune."},
+    {"sparse24 sensitivity model --calibration passages.txt --patterns 2:4+int8,int8,int4-g64 "
+     "--budget bytes=0.2",
+     "Integers with zeros, without, or of fewer bits: what loses least in a fifth of the bytes."},
     {NULL, NULL}};
 
 /* ---- measuring ------------------------------------------------------------------------------- */
 
+static void read_scheme(sensitivity_form *f, const char *text)
+{
+    for (int i = 0; (f->scheme = s24_scheme_name(i, &f->bits, &f->group)); i++)
+        if (!strcmp(f->scheme, text)) return;
+}
+
+/* "PATTERN", "SCHEME" or "PATTERN+SCHEME"; integers with zeros are of patterns that are packed. */
+static int read_form(sensitivity_form *f)
+{
+    const char *plus = strchr(f->text, '+');
+    read_scheme(f, plus ? plus + 1 : f->text);
+    f->stored = f->scheme != NULL;
+    if (f->scheme && !plus) return 1;
+    memcpy(f->pattern, f->text, plus ? (size_t)(plus - f->text) : strlen(f->text));
+    f->lift = strcmp(f->pattern, "2:4") ? s24_pattern_lift(f->pattern) : 4;
+    f->stored = f->lift > 0;
+    return s24_pattern_group(f->pattern) && (!plus || (f->scheme && f->lift));
+}
+
 static int read_patterns(sensitivity_job *j)
 {
     const char *list = j->options->patterns;
-    while (j->pattern_count < MOST_PATTERNS &&
-           cli_list_next(j->patterns[j->pattern_count], PATTERN_BYTES, &list)) {
-        const char *pattern = j->patterns[j->pattern_count];
-        if (!s24_pattern_group(pattern))
-            return cli_fail(j->cli, CLI_USAGE, "--patterns: '%s' is no pattern", pattern);
-        j->lifts[j->pattern_count] = strcmp(pattern, "2:4") ? s24_pattern_lift(pattern) : 4;
-        j->list[j->pattern_count++] = pattern;
+    while (j->form_count < MOST_FORMS) {
+        sensitivity_form *f = &j->forms[j->form_count];
+        if (!cli_list_next(f->text, sizeof f->text, &list)) break;
+        if (!read_form(f))
+            return cli_fail(j->cli, CLI_USAGE, "--patterns: '%s' is no pattern", f->text);
+        j->form_count++;
     }
-    if (*list || !j->pattern_count)
-        return cli_fail(j->cli, CLI_USAGE, "--patterns: 1 to %d patterns are expected",
-                        MOST_PATTERNS);
+    if (*list || !j->form_count)
+        return cli_fail(j->cli, CLI_USAGE, "--patterns: 1 to %d patterns are expected", MOST_FORMS);
     return CLI_OK;
+}
+
+static double stored_bytes(const sensitivity_form *f, double rows, int64_t cols, double element)
+{
+    const double columns = sensitivity_columns(f, cols), cells = rows * columns;
+    const double value = f->scheme ? f->bits / 8.0 : element;
+    const double scales = f->scheme ? f->group ? ceil(columns / (double)f->group) : 1 : 0;
+    return cells * (f->lift ? value / 2 + 1.0 / 8 : value) + rows * scales * sizeof(float);
 }
 
 static sensitivity_layer new_layer(const sensitivity_job *j, const s24_tensor *tensor,
                                    const s24_layer_report *report)
 {
     const double rows = (double)report->rows, element = (double)s24_dtype_bytes(tensor->dtype);
-    sensitivity_layer l = {
-        .name = tensor->name, .rows = report->rows, .cols = report->cols, .chosen = DENSE};
-    for (int i = 0; i < MOST_PATTERNS; i++) {
-        const double cells = rows * sensitivity_columns(j, i, report->cols);
+    sensitivity_layer l = {.name = tensor->name,
+                           .rows = report->rows,
+                           .cols = report->cols,
+                           .input = report->input,
+                           .chosen = DENSE};
+    for (int i = 0; i < MOST_FORMS; i++) {
         l.error[i] = l.kept[i] = NAN;
-        l.bytes[i] = cells * (element / 2 + 1.0 / 8);
+        l.bytes[i] = stored_bytes(&j->forms[i], rows, report->cols, element);
     }
     l.bytes[DENSE] = rows * (double)report->cols * element;
     return l;
 }
 
-/* A layer's patterns come one after another. */
+/* A layer's forms come one after another. */
 static void on_layer(void *user, const s24_layer_report *report)
 {
     sensitivity_job *j = user;
@@ -102,8 +134,8 @@ static void on_layer(void *user, const s24_layer_report *report)
     if (!j->count || j->layers[j->count - 1].name != tensor->name) {
         j->layers[j->count++] = new_layer(j, tensor, report);
     }
-    for (int i = 0; i < j->pattern_count; i++)
-        if (!strcmp(j->list[i], report->pattern)) {
+    for (int i = 0; i < j->form_count; i++)
+        if (!strcmp(j->forms[i].text, report->pattern)) {
             j->layers[j->count - 1].error[i] = report->output_error;
             j->layers[j->count - 1].kept[i] = report->kept_l1;
         }
@@ -112,8 +144,11 @@ static void on_layer(void *user, const s24_layer_report *report)
 static int measure(sensitivity_job *j)
 {
     const struct sensitivity_options *o = j->options;
+    const char *forms[MOST_FORMS];
     passages given = {.count = 0};
     int code = passages_read(j->cli, &given, &o->passages, j->in);
+    for (int i = 0; i < j->form_count; i++)
+        forms[i] = j->forms[i].text;
     j->layers = calloc((size_t)s24_checkpoint_count(j->in) + 1, sizeof *j->layers);
     if (code == CLI_OK && !j->layers) code = cli_fail(j->cli, CLI_IO, "out of memory for layers");
     const s24_model_prune_opts opts = {
@@ -128,8 +163,8 @@ static int measure(sensitivity_job *j)
         .user = j,
         .ids = given.ids ? &given.batch : NULL};
     if (code == CLI_OK)
-        code = cli_status(
-            j->cli, s24_model_sensitivity(j->cli->ctx, j->in, &opts, j->list, j->pattern_count));
+        code = cli_status(j->cli,
+                          s24_model_sensitivity(j->cli->ctx, j->in, &opts, forms, j->form_count));
     passages_free(&given);
     return code;
 }
@@ -163,8 +198,8 @@ const cli_command cmd_sensitivity = {
         "Prunes every selected layer to each pattern, alone, on the inputs that the dense model "
         "gives it, and prints the squared error of its output relative to the output. Nothing "
         "is written but what --recipe and --report name.\nA budget proposes what each layer "
-        "becomes, of the patterns tried that are stored packed: 2:4, 6:8 and its kin. Those come "
-        "first that lose least for each byte or second they save.",
+        "becomes, of what was tried and is stored smaller than dense: 2:4, 6:8 and its kin, and "
+        "integers. Those come first that lose least for each byte or second they save.",
     .examples = examples,
     .options = options,
     .rules = rules,

@@ -6,8 +6,14 @@
 
 #include "passages.h"
 
-/* DENSE stands next to the patterns' places: a layer that stays as it is. */
-enum { MOST_PATTERNS = 16, PATTERN_BYTES = 64, DENSE = MOST_PATTERNS, NAMES_BYTES = 12288 };
+/* DENSE stands next to the forms' places: a layer that stays as it is. */
+enum {
+    MOST_FORMS = 16,
+    FORM_BYTES = 64,
+    DENSE = MOST_FORMS,
+    NAMES_BYTES = 12288,
+    FOLDER_BYTES = 4200
+};
 
 struct sensitivity_options {
     cli_common common;
@@ -17,58 +23,79 @@ struct sensitivity_options {
     passages_options passages;
 };
 
-/* One layer and what each pattern leaves of it; NaN: the pattern does not fit. */
+/* What a layer may become: a pattern, integers, or both. */
+typedef struct sensitivity_form {
+    char text[FORM_BYTES];    /* as --patterns has it */
+    char pattern[FORM_BYTES]; /* "": nothing goes */
+    const char *scheme;       /* of integers; NULL: floats */
+    int bits;
+    int64_t group; /* columns that share a scale, 0: the row */
+    int lift;      /* M of a pattern M−2:M, which is packed; 0: another one, or none */
+    int stored;    /* such a layer is stored smaller than dense, so that a budget proposes it */
+} sensitivity_form;
+
+/* One layer and what each form leaves of it; NaN: the form does not fit. */
 typedef struct sensitivity_layer {
     const char *name;
     int64_t rows, cols;
-    double bytes[DENSE + 1]; /* packed so, of patterns that are */
+    int64_t input; /* layers with the same one run as one product where they are of one form */
+    double bytes[DENSE + 1]; /* stored so, of forms that are */
     double cost[DENSE + 1];  /* bytes, or seconds of a pass: what the budget is of */
     double error[DENSE + 1], kept[DENSE + 1];
-    int chosen; /* a pattern's place, by the budget */
+    int chosen; /* a form's place, by the budget */
 } sensitivity_layer;
 
 typedef struct sensitivity_job {
     cli_app *cli;
     const struct sensitivity_options *options;
     const s24_checkpoint *in;
-    char patterns[MOST_PATTERNS][PATTERN_BYTES];
-    const char *list[MOST_PATTERNS];
-    int lifts[MOST_PATTERNS]; /* M of a pattern M−2:M, which is packed; 0: it is another one */
-    int pattern_count;
+    sensitivity_form forms[MOST_FORMS];
+    int form_count;
     sensitivity_layer *layers;
     int64_t count;
     int by_speed, by_score;
     double share, mean, loss;  /* that the budget allows; the last of a score */
     int64_t most;              /* steps that may be taken, see sensitivity_budget.c */
-    double rest;               /* of a speed: seconds of a pass outside the layers */
+    double rest;               /* of a speed: seconds of a pass outside the layers, */
+    int fitted;                /* which passes of the model say, and what forms save in them */
+    double speed;              /* of the proposal, by a pass of the model so; 0: none was run */
     double dense_score, score; /* of a budget of a score */
     double bytes, cost, error; /* of the proposal: shares of the dense layers', and the mean */
 } sensitivity_job;
 
 /* Refuses a budget that is none. */
 int sensitivity_read_budget(sensitivity_job *job);
-/* Chooses the layers' patterns. */
+/* Chooses the layers' forms. */
 int sensitivity_propose(sensitivity_job *job);
-/* What a layer of that pattern has of k columns once it is packed as 2:4. */
-double sensitivity_columns(const sensitivity_job *job, int pattern, int64_t k);
-/* Fills in cost: bytes, or seconds as plan predicts them and a pass of the model says. */
+/* What a layer of that form has of k columns once it is stored. */
+double sensitivity_columns(const sensitivity_form *form, int64_t k);
+/* Fills in cost: bytes, or seconds as plan predicts them and passes of the model say. */
 int sensitivity_find_costs(sensitivity_job *job);
-/* The number of layers that take a pattern, or stay dense. */
-int64_t sensitivity_chosen(const sensitivity_job *job, int pattern);
+/* Seconds of a pass with the forms that are chosen so far, and dense. */
+int sensitivity_pass(sensitivity_job *job, double *seconds, double *dense);
+/* The number of layers that take a form, or stay dense. */
+int64_t sensitivity_chosen(const sensitivity_job *job, int form);
+/* The place of the form that is made after `form` of all that are chosen (−1: the first one), and
+   MOST_FORMS after the last: integers come last, as what follows is pruned on their inputs. */
+int sensitivity_next(const sensitivity_job *job, int form);
 /* The globs with which prune makes them so, separated by commas; an empty text: all layers. */
-int sensitivity_names(char names[NAMES_BYTES], const sensitivity_job *job, int pattern);
+int sensitivity_names(char names[NAMES_BYTES], const sensitivity_job *job, int form);
 /* The name of what is proposed for a layer. */
 const char *sensitivity_choice(const sensitivity_job *job, const sensitivity_layer *layer);
 
-/* Measures the model with the patterns that are chosen so far; by --task, larger is better. */
+/* Makes the model with the forms that are chosen so far in folders that go with the run, of which
+   `path` is the last; quick: by magnitude, for its speed. */
+int sensitivity_make(sensitivity_job *job, char path[FOLDER_BYTES], s24_temporary *folder,
+                     int quick);
+/* Measures the model with the forms that are chosen so far; by --task, larger is better. */
 int sensitivity_score(sensitivity_job *job, double *score);
 /* The tasks that have one, by index; NULL past the end. */
 const char *sensitivity_task(int index);
 
 /* Prints what was found and what is proposed, and writes --recipe and --report. */
 int sensitivity_tell(const sensitivity_job *job);
-/* The mean output error of a pattern over the layers that it fits; NaN: none. */
-double sensitivity_mean(const sensitivity_job *job, int pattern);
+/* The mean output error of a form over the layers that it fits; NaN: none. */
+double sensitivity_mean(const sensitivity_job *job, int form);
 int sensitivity_write_recipe(const sensitivity_job *job);
 int sensitivity_write_page(const sensitivity_job *job);
 

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Proposes the layers' patterns for a budget of bytes, of error, of time or of score. All layers
- * begin dense. A step takes one of them to a pattern that saves more, at the price of the error it
- * adds for each byte or second saved; a layer's first step is its cheapest one, and so on, which is
- * the lower convex hull of its patterns. The steps of all layers are taken by their prices.
+ * Proposes the layers' forms for a budget of bytes, of error, of time or of score. All layers begin
+ * dense. A step takes one of them to a form that saves more, at the price of the error it adds for
+ * each byte or second saved; a layer's first step is its cheapest one, and so on, which is the
+ * lower convex hull of its forms. The steps of all layers are taken by their prices. Of a speed
+ * layers that run as one product where they are alike step together, and what is proposed is run:
+ * where a pass so saves another share of a dense one's time than was predicted, all savings are
+ * taken for as much more or less, and the steps are taken again.
  */
 #include <math.h>
 #include <stdio.h>
@@ -11,11 +14,22 @@
 
 #include "sensitivity.h"
 
+/* Layers that step together. */
+typedef struct unit {
+    sensitivity_layer *layers;
+    int64_t count;
+} unit;
+
 typedef struct step {
-    sensitivity_layer *layer;
+    unit unit;
     int from, to;
     double price;
 } step;
+
+typedef struct step_list {
+    step *at;
+    int64_t count;
+} step_list;
 
 static int by_price(const void *a, const void *b)
 {
@@ -46,22 +60,49 @@ int sensitivity_read_budget(sensitivity_job *j)
                         budget);
     if (j->by_score != (j->options->task != NULL))
         return cli_fail(j->cli, CLI_USAGE, "--budget score=-X and --task need one another");
-    for (int i = 0; i < j->pattern_count; i++)
-        if (j->lifts[i]) return CLI_OK;
+    for (int i = 0; i < j->form_count; i++)
+        if (j->forms[i].stored) return CLI_OK;
     return cli_fail(j->cli, CLI_USAGE,
-                    "--budget proposes 2:4, or 6:8 and its kin, none of which is among --patterns");
+                    "--budget proposes 2:4, or 6:8 and its kin, or integers, none of which is "
+                    "among --patterns");
 }
 
 /* ---- choosing -------------------------------------------------------------------------------- */
 
-/* The step from a pattern that adds least error for what it saves; 0: none saves. */
-static int next_step(step *best, const sensitivity_job *j, sensitivity_layer *l, int from)
+static unit unit_at(const sensitivity_job *j, int64_t first)
 {
-    *best = (step){.layer = l, .from = from, .to = from, .price = HUGE_VAL};
-    for (int i = 0; i < j->pattern_count; i++) {
-        const double saved = l->cost[from] - l->cost[i];
-        if (!j->lifts[i] || isnan(l->error[i]) || saved <= 0) continue;
-        const double price = (l->error[i] - l->error[from]) / saved;
+    unit u = {&j->layers[first], 1};
+    while (j->by_speed && u.layers->input >= 0 && first + u.count < j->count &&
+           u.layers[u.count].input == u.layers->input)
+        u.count++;
+    return u;
+}
+
+static double cost_of(const unit *u, int form)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < u->count; i++)
+        sum += u->layers[i].cost[form];
+    return sum;
+}
+
+/* NaN: some layer does not take the form. */
+static double error_of(const unit *u, int form)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < u->count; i++)
+        sum += u->layers[i].error[form];
+    return sum;
+}
+
+/* The step from a form that adds least error for what it saves; 0: none saves. */
+static int next_step(step *best, const sensitivity_job *j, const unit *u, int from)
+{
+    *best = (step){.unit = *u, .from = from, .to = from, .price = HUGE_VAL};
+    for (int i = 0; i < j->form_count; i++) {
+        const double saved = cost_of(u, from) - cost_of(u, i), error = error_of(u, i);
+        if (!j->forms[i].stored || isnan(error) || saved <= 0) continue;
+        const double price = (error - error_of(u, from)) / saved;
         if (price >= best->price) continue;
         best->price = price;
         best->to = i;
@@ -69,8 +110,19 @@ static int next_step(step *best, const sensitivity_job *j, sensitivity_layer *l,
     return best->to != from;
 }
 
+static void take_step(sensitivity_job *j, const step *s)
+{
+    for (int64_t i = 0; i < s->unit.count; i++) {
+        sensitivity_layer *l = &s->unit.layers[i];
+        l->chosen = s->to;
+        j->error += (l->error[s->to] - l->error[s->from]) / (double)j->count;
+        j->cost -= l->cost[s->from] - l->cost[s->to];
+        j->bytes -= l->bytes[s->from] - l->bytes[s->to];
+    }
+}
+
 /* Takes steps in their order while there is something to save and room for their error. */
-static void take(sensitivity_job *j, const step *steps, int64_t count)
+static void take(sensitivity_job *j, const step_list *steps)
 {
     double whole = j->rest, all = 0;
     for (int64_t i = 0; i < j->count; i++) {
@@ -78,20 +130,19 @@ static void take(sensitivity_job *j, const step *steps, int64_t count)
         all += j->layers[i].bytes[DENSE];
         j->layers[i].chosen = DENSE;
     }
-    double cost = whole, bytes = all;
+    j->cost = whole;
+    j->bytes = all;
     j->error = 0;
-    for (int64_t i = 0; i < count && i < j->most; i++) {
-        sensitivity_layer *l = steps[i].layer;
-        const int from = steps[i].from, to = steps[i].to;
-        const double more = (l->error[to] - l->error[from]) / (double)j->count;
-        if (l->chosen != from || cost <= j->share * whole || j->error + more > j->mean) continue;
-        l->chosen = to;
-        j->error += more;
-        cost -= l->cost[from] - l->cost[to];
-        bytes -= l->bytes[from] - l->bytes[to];
+    for (int64_t i = 0; i < steps->count && i < j->most; i++) {
+        const step *s = &steps->at[i];
+        const double more =
+            (error_of(&s->unit, s->to) - error_of(&s->unit, s->from)) / (double)j->count;
+        if (s->unit.layers->chosen == s->from && j->cost > j->share * whole &&
+            j->error + more <= j->mean)
+            take_step(j, s);
     }
-    j->cost = cost / whole;
-    j->bytes = bytes / all;
+    j->cost /= whole;
+    j->bytes /= all;
 }
 
 /* All steps were taken. */
@@ -99,28 +150,29 @@ static int too_small(const sensitivity_job *j)
 {
     if (j->by_speed)
         return cli_fail(j->cli, CLI_USAGE,
-                        "--budget %s cannot be met: with every layer in the pattern that is "
+                        "--budget %s cannot be met: with every layer in the form that is "
                         "fastest the model runs %.2f times as fast",
                         j->options->budget, 1 / j->cost);
     return cli_fail(j->cli, CLI_USAGE,
-                    "--budget %s cannot be met: with every layer in the pattern that is smallest "
+                    "--budget %s cannot be met: with every layer in the form that is smallest "
                     "the layers take %.3f of their bytes",
                     j->options->budget, j->cost);
 }
 
 /* The most steps whose loss of score stays within the budget, halving what is not known: that a
    step more costs no less is taken for granted. */
-static int fit_score(sensitivity_job *j, const step *steps, int64_t count)
+static int fit_score(sensitivity_job *j, const step_list *steps)
 {
+    const int64_t count = steps->count;
     int64_t good = 0, bad = count + 1;
     j->most = 0;
-    take(j, steps, count);
+    take(j, steps);
     int code = sensitivity_score(j, &j->dense_score);
     j->score = j->dense_score;
     while (code == CLI_OK && bad - good > 1) {
         double score;
         j->most = bad > count ? count : good + (bad - good) / 2;
-        take(j, steps, count);
+        take(j, steps);
         code = sensitivity_score(j, &score);
         cli_note(j->cli, "%.3f of the layers' bytes: score %.2f", j->bytes, fabs(score));
         if (score >= j->dense_score - j->loss) {
@@ -132,26 +184,69 @@ static int fit_score(sensitivity_job *j, const step *steps, int64_t count)
         }
     }
     j->most = good;
-    take(j, steps, count);
+    take(j, steps);
     return code;
+}
+
+/* Every form saves `factor` times what was thought. */
+static void scale_savings(const sensitivity_job *j, double factor)
+{
+    for (int64_t i = 0; i < j->count; i++)
+        for (int form = 0; form < j->form_count; form++) {
+            double *cost = j->layers[i].cost;
+            cost[form] = cost[DENSE] - factor * (cost[DENSE] - cost[form]);
+        }
+}
+
+/* Runs the proposal, and takes the steps again until they are those of the last pass. */
+static int fit_speed(sensitivity_job *j, const step_list *steps)
+{
+    enum { PASSES = 4 };
+    double bytes = -1;
+    int code = CLI_OK;
+    for (int pass = 0; pass < PASSES && bytes != j->bytes && j->cost < 1; pass++) {
+        double seconds, dense;
+        code = sensitivity_pass(j, &seconds, &dense);
+        if (code != CLI_OK) return code;
+        bytes = j->bytes;
+        j->speed = dense / seconds;
+        cli_note(j->cli,
+                 "a pass with %.3f of the layers' bytes: %.2f times as fast, predicted %.2f",
+                 j->bytes, j->speed, 1 / j->cost);
+        const double factor = (1 - 1 / j->speed) / (1 - j->cost);
+        scale_savings(j, fmin(fmax(factor, 0.5), 2));
+        if (pass + 1 < PASSES) take(j, steps);
+    }
+    return CLI_OK;
+}
+
+/* Room for every step of every layer. */
+static int list_steps(sensitivity_job *j, step_list *steps)
+{
+    const size_t most = (size_t)j->count * (size_t)j->form_count + 1;
+    *steps = (step_list){malloc(most * sizeof *steps->at), 0};
+    if (!steps->at) return cli_fail(j->cli, CLI_IO, "out of memory for layers");
+    for (int64_t i = 0; i < j->count;) {
+        const unit u = unit_at(j, i);
+        for (int from = DENSE; next_step(&steps->at[steps->count], j, &u, from); steps->count++)
+            from = steps->at[steps->count].to;
+        i += u.count;
+    }
+    qsort(steps->at, (size_t)steps->count, sizeof *steps->at, by_price);
+    return CLI_OK;
 }
 
 int sensitivity_propose(sensitivity_job *j)
 {
+    step_list steps;
     if (!j->options->budget) return CLI_OK;
     int code = sensitivity_find_costs(j);
+    if (code == CLI_OK) code = list_steps(j, &steps);
     if (code != CLI_OK) return code;
-    const size_t most = (size_t)j->count * (size_t)j->pattern_count + 1;
-    step *steps = malloc(most * sizeof *steps);
-    if (!steps) return cli_fail(j->cli, CLI_IO, "out of memory for layers");
-    int64_t count = 0;
-    for (int64_t i = 0; i < j->count; i++)
-        for (int from = DENSE; next_step(&steps[count], j, &j->layers[i], from); count++)
-            from = steps[count].to;
-    qsort(steps, (size_t)count, sizeof *steps, by_price);
-    take(j, steps, count);
-    if (j->by_score) code = fit_score(j, steps, count);
-    free(steps);
+    take(j, &steps);
+    if (j->by_score) code = fit_score(j, &steps);
+    if (j->fitted && j->cost <= j->share) code = fit_speed(j, &steps);
+    free(steps.at);
     if (code != CLI_OK) return code;
     return j->cost <= j->share || j->share == 0 ? CLI_OK : too_small(j);
 }

@@ -28,15 +28,11 @@ static void option(FILE *file, const char *name, const char *value)
     fputc('\n', file);
 }
 
-/* A stage of prune for the layers of a pattern. */
-static int write_stage(FILE *file, const sensitivity_job *j, int pattern)
+/* What prune takes besides the layers' names. */
+static void write_pruning(FILE *file, const sensitivity_job *j, const sensitivity_form *f)
 {
     const struct sensitivity_options *o = j->options;
-    char names[NAMES_BYTES], name[NAMES_BYTES];
-    const int code = sensitivity_names(names, j, pattern);
-    if (code != CLI_OK) return code;
-    fprintf(file, "- prune:\n");
-    option(file, "pattern", j->list[pattern]);
+    option(file, "pattern", f->pattern);
     option(file, "method", o->method);
     option(file, "calibration", o->passages.path);
     if (o->passages.ids) fprintf(file, "    ids: true\n");
@@ -44,13 +40,25 @@ static int write_stage(FILE *file, const sensitivity_job *j, int pattern)
     if (o->passages.max_tokens)
         fprintf(file, "    max-tokens: %lld\n", (long long)o->passages.max_tokens);
     option(file, "refine", o->refine);
+    fprintf(file, "    packed: true\n");
+}
+
+/* A stage of prune, or of pack, for the layers of a form. */
+static int write_stage(FILE *file, const sensitivity_job *j, int form)
+{
+    const sensitivity_form *f = &j->forms[form];
+    char names[NAMES_BYTES], name[NAMES_BYTES];
+    const int code = sensitivity_names(names, j, form);
+    if (code != CLI_OK) return code;
+    fprintf(file, *f->pattern ? "- prune:\n" : "- pack:\n    dense: true\n");
+    if (*f->pattern) write_pruning(file, j, f);
+    option(file, "quantize", f->scheme);
     if (*names) fprintf(file, "    include:\n");
     for (const char *next = names; cli_list_next(name, sizeof name, &next);) {
         fprintf(file, "    - ");
         quoted(file, name);
         fputc('\n', file);
     }
-    fprintf(file, "    packed: true\n");
     return CLI_OK;
 }
 
@@ -61,21 +69,22 @@ int sensitivity_write_recipe(const sensitivity_job *j)
     int code = cli_output_open(j->cli, &output, o->recipe);
     if (code != CLI_OK) return code;
     fprintf(output.file, "# %s: mean output error %.4f\nstages:\n", o->budget, j->error);
-    for (int i = 0; i < j->pattern_count && code == CLI_OK; i++)
-        if (sensitivity_chosen(j, i)) code = write_stage(output.file, j, i);
+    for (int i = sensitivity_next(j, -1); i < MOST_FORMS && code == CLI_OK;
+         i = sensitivity_next(j, i))
+        code = write_stage(output.file, j, i);
     const int done = cli_output_commit(j->cli, &output);
     return code == CLI_OK ? done : code;
 }
 
 /* ---- the page -------------------------------------------------------------------------------- */
 
-double sensitivity_mean(const sensitivity_job *j, int pattern)
+double sensitivity_mean(const sensitivity_job *j, int form)
 {
     double sum = 0;
     int64_t count = 0;
     for (int64_t i = 0; i < j->count; i++) {
-        if (isnan(j->layers[i].error[pattern])) continue;
-        sum += j->layers[i].error[pattern];
+        if (isnan(j->layers[i].error[form])) continue;
+        sum += j->layers[i].error[form];
         count++;
     }
     return count ? sum / (double)count : NAN;
@@ -98,7 +107,7 @@ static double largest(const sensitivity_job *j)
 {
     double most = 0;
     for (int64_t i = 0; i < j->count; i++)
-        for (int k = 0; k < j->pattern_count; k++)
+        for (int k = 0; k < j->form_count; k++)
             most = fmax(most, j->layers[i].error[k]);
     return most;
 }
@@ -115,20 +124,20 @@ int sensitivity_write_page(const sensitivity_job *j)
     cli_markup(file, j->cli->operands[0]);
     fprintf(file, ", each layer pruned alone by %s. sparse24 %s.</p>\n<table><tr><th></th>",
             j->options->method, s24_version());
-    for (int k = 0; k < j->pattern_count; k++)
-        fprintf(file, "<th>%s</th>", j->list[k]);
+    for (int k = 0; k < j->form_count; k++)
+        fprintf(file, "<th>%s</th>", j->forms[k].text);
     fprintf(file, "<th>%s</th></tr>\n", j->options->budget ? "proposed" : "");
     for (int64_t i = 0; i < j->count; i++) {
         fprintf(file, "<tr><td>");
         cli_markup(file, j->layers[i].name);
         fprintf(file, "</td>");
-        for (int k = 0; k < j->pattern_count; k++)
+        for (int k = 0; k < j->form_count; k++)
             write_cell(file, j->layers[i].error[k], most);
         fprintf(file, "<td>%s</td></tr>\n",
                 j->options->budget ? sensitivity_choice(j, &j->layers[i]) : "");
     }
     fprintf(file, "<tr><td>mean</td>");
-    for (int k = 0; k < j->pattern_count; k++)
+    for (int k = 0; k < j->form_count; k++)
         write_cell(file, sensitivity_mean(j, k), most);
     fprintf(file, "<td></td></tr></table>\n");
     page_end(file);

@@ -370,6 +370,9 @@ typedef struct s24_layer_report {
     double output_error; /* −1: not measured */
     double seconds;
     const char *pattern; /* that it was pruned to, or was tried with */
+    /* Layers with the same number read the same input, and run as one product where they are of one
+       kind: query, key and value of a block, or its gate and intermediate layer. −1: not known. */
+    int64_t input;
 } s24_layer_report;
 
 struct s24_model_gradients; /* train.h */
@@ -468,11 +471,13 @@ S24_API s24_status s24_model_permute(s24_ctx *ctx, const s24_checkpoint *in, con
                                      const s24_model_permute_opts *opts);
 
 /*
- * What each pattern would cost each layer by itself: opts->report hears of every layer of the
- * model's blocks, pruned to each of `count` patterns on the inputs that the dense model gives.
- * Nothing is written. A pattern whose groups do not divide a layer's columns is left out there. Of
- * opts, what is said of the output is not read. Errors: ARGUMENT (no patterns, one that is none, no
- * calibration texts), those of s24_prune and of loading the model.
+ * What each form would cost each layer by itself: opts->report hears of every layer of the model's
+ * blocks in each of `count` forms, on the inputs that the dense model gives. A form is a pattern
+ * ("2:4"), a scheme of s24_scheme_name ("int8": all weights, rounded to nearest), or both
+ * ("2:4+int8", of 2:4 and of 6:8 and its kin), whose integers are those of opts->quantize. Nothing
+ * is written. A form whose groups do not divide a layer's columns is left out there. Of opts, what
+ * is said of the output is not read. Errors: ARGUMENT (no forms, one that is none, no calibration
+ * texts), those of s24_prune and of loading the model.
  */
 S24_API s24_status s24_model_sensitivity(s24_ctx *ctx, const s24_checkpoint *in,
                                          const s24_model_prune_opts *opts,

@@ -504,6 +504,11 @@ S24_API s24_status s24_prune(s24_prune_report *report, s24_ctx *ctx, const s24_d
    chooses weights together: sparsegpt, alps, tile-…). */
 S24_API s24_status s24_prune_scores(double *scores, s24_ctx *ctx, const s24_dense *w,
                                     const s24_stats *stats, const s24_prune_opts *opts);
+/* The report of any change of a weight: after against before, both [n, k] f32; stats may be NULL.
+   Errors: ARGUMENT, SHAPE, DTYPE, NOT_FINITE, MEMORY. */
+S24_API s24_status s24_prune_measure(s24_prune_report *report, s24_ctx *ctx,
+                                     const s24_dense *before, const s24_dense *after,
+                                     const s24_stats *stats);
 
 typedef struct s24_round_opts {
     size_t size;             /* sizeof(s24_round_opts) */

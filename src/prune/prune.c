@@ -235,3 +235,36 @@ s24_status s24_prune_scores(double *scores, s24_ctx *ctx, const s24_dense *w,
     s24_ctx_free(ctx, job.w);
     return status;
 }
+
+s24_status s24_prune_measure(s24_prune_report *report, s24_ctx *ctx, const s24_dense *before,
+                             const s24_dense *after, const s24_stats *stats)
+{
+    const s24_dense *both[] = {before, after};
+    REQUIRE(ctx, ctx && report && before && after, S24_ERROR_ARGUMENT,
+            "s24_prune_measure: report, ctx, before and after are required");
+    for (int i = 0; i < 2; i++) {
+        REQUIRE(ctx, both[i]->data && both[i]->dtype == S24_F32, S24_ERROR_DTYPE,
+                "a weight to measure is %s; expected f32", s24_dtype_name(both[i]->dtype));
+        REQUIRE(ctx,
+                both[i]->rows > 0 && both[i]->rows == before->rows && both[i]->cols > 0 &&
+                    both[i]->cols == before->cols,
+                S24_ERROR_SHAPE, "the weights to measure are [%lld, %lld] and [%lld, %lld]",
+                (long long)before->rows, (long long)before->cols, (long long)after->rows,
+                (long long)after->cols);
+    }
+    if (stats) TRY(s24i_stats_check(ctx, stats, before));
+    const int64_t n = before->rows, k = before->cols;
+    size_t bytes;
+    float *copies = NULL;
+    if (!s24i_mul_overflow((size_t)n, (size_t)k, &bytes) &&
+        !s24i_mul_overflow(bytes, 2 * sizeof *copies, &bytes))
+        copies = s24_ctx_alloc(ctx, bytes);
+    REQUIRE(ctx, copies, S24_ERROR_MEMORY, "out of memory to measure a weight of [%lld, %lld]",
+            (long long)n, (long long)k);
+    const s24i_prune_job job = {.n = n, .k = k, .w = copies + n * k, .stats = stats};
+    s24_status status = s24i_prune_copy(ctx, copies, before);
+    if (status == S24_OK) status = s24i_prune_copy(ctx, job.w, after);
+    if (status == S24_OK) status = s24i_prune_measure(report, ctx, copies, &job);
+    s24_ctx_free(ctx, copies);
+    return status;
+}

@@ -275,10 +275,7 @@ s24_status s24_model_sensitivity(s24_ctx *ctx, const s24_checkpoint *in,
     s24i_pruner pruner = {.ctx = ctx, .in = in, .tried = patterns, .tried_count = count};
     REQUIRE(ctx, ctx && in && patterns && count > 0, S24_ERROR_ARGUMENT,
             "s24_model_sensitivity: ctx, in and patterns are required");
-    for (int64_t i = 0; i < count; i++)
-        REQUIRE(ctx, patterns[i] && s24_pattern_group(patterns[i]), S24_ERROR_ARGUMENT,
-                "\"%s\" is no pattern; s24_pattern_syntax lists them",
-                s24i_show(patterns[i] ? patterns[i] : "NULL").text);
+    TRY(s24i_pruner_check_forms(&pruner));
     TRY(read_options(&pruner, opts));
     REQUIRE(ctx, s24i_pruner_passages(&pruner) > 0, S24_ERROR_ARGUMENT,
             "what layers lose is measured on calibration texts; none were given");

@@ -17,7 +17,7 @@ typedef struct s24i_pruner {
     int bits;                  /* of opts.quantize; 0: floats */
     int64_t group;             /* of it; 0: the row */
     int lift;                  /* of a pattern such as 6:8 that is written packed; else 0 */
-    const char *const *tried;  /* patterns that are measured on the dense model; NULL: it prunes */
+    const char *const *tried;  /* forms that are measured on the dense model; NULL: it prunes */
     int64_t tried_count;
     s24i_scope *scope; /* of opts.global; else NULL */
     int64_t first_row; /* of the tensor's, where it is pruned by rows (model_prune_rows.c) */
@@ -75,9 +75,17 @@ s24_status s24i_pruner_correct(s24_prune_report *report, const s24i_pruner *prun
                                const float *before, const s24_dense *w, const s24_tensor *tensor,
                                const s24_stats *stats);
 
-/* Reports w pruned to each of the patterns that are tried; w stays as it is. */
+/* The pruned w becomes integers by opts->scheme, of a lifted pattern (lift: its M, else 0) or where
+   there are no statistics rounded to nearest, and then their numbers. The caller destroys *out,
+   which is NULL or not on an error, too. */
+s24_status s24i_pruner_round(s24_matrix **out, const s24i_pruner *pruner, const s24_dense *w,
+                             int lift, const s24_round_opts *opts);
+
+/* ARGUMENT: a form that is tried is none. */
+s24_status s24i_pruner_check_forms(const s24i_pruner *pruner);
+/* Reports w in each of the forms that are tried; w stays as it is. input: the report's. */
 s24_status s24i_pruner_try(const s24i_pruner *pruner, const float *w, const s24_tensor *tensor,
-                           const s24_stats *stats);
+                           const s24_stats *stats, int64_t input);
 
 /* Loads a tensor and prunes it without statistics. */
 s24_status s24i_pruner_alone(const s24i_pruner *pruner, const s24_tensor *tensor);

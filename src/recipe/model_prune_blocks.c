@@ -248,8 +248,9 @@ static s24_status prune_stage(calibration *c, int64_t block, int stage)
         const s24_tensor *tensor = c->block[slot];
         float *w = c->weights[slot].data;
         if (tensor && s24i_pruner_takes(c->pruner, tensor))
-            TRY(c->pruner->tried ? s24i_pruner_try(c->pruner, w, tensor, c->stats)
-                                 : s24i_pruner_layer(c->pruner, w, tensor, c->stats));
+            TRY(c->pruner->tried
+                    ? s24i_pruner_try(c->pruner, w, tensor, c->stats, block * STAGES + stage)
+                    : s24i_pruner_layer(c->pruner, w, tensor, c->stats));
     }
     s24_stats_destroy(c->stats);
     c->stats = NULL;

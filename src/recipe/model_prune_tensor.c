@@ -43,17 +43,11 @@ s24_status s24i_pruner_load(const s24i_pruner *pruner, float *w, const s24_tenso
     return status;
 }
 
-/* Of a pruned weight; lifted, if its pattern is. */
-static s24_status make_matrix(s24_matrix **out, const s24i_pruner *pruner, const s24_dense *pruned)
-{
-    return pruner->lift ? s24_matrix_lift(out, pruner->ctx, pruned, pruner->lift)
-                        : s24_matrix_create(out, pruner->ctx, pruned, NULL);
-}
-
 static s24_status write_packed(const s24i_pruner *pruner, const s24_dense *pruned, const char *name)
 {
     s24_matrix *matrix;
-    TRY(make_matrix(&matrix, pruner, pruned));
+    TRY(pruner->lift ? s24_matrix_lift(&matrix, pruner->ctx, pruned, pruner->lift)
+                     : s24_matrix_create(&matrix, pruner->ctx, pruned, NULL));
     const s24_status status = s24_writer_write_packed(
         pruner->writer, name, s24_matrix_values(matrix), s24_matrix_indices(matrix));
     s24_matrix_destroy(matrix);
@@ -289,23 +283,30 @@ static s24_status prune_weight(s24_prune_report *report, const s24i_pruner *prun
 
 /* ---- one tensor ------------------------------------------------------------------------------ */
 
-/* The pruned w becomes integers that are near `before`, which may be NULL, and then their
-   numbers. */
+s24_status s24i_pruner_round(s24_matrix **out, const s24i_pruner *pruner, const s24_dense *w,
+                             int lift, const s24_round_opts *opts)
+{
+    s24_ctx *ctx = pruner->ctx;
+    s24_matrix *matrix;
+    TRY(lift ? s24_matrix_lift(&matrix, ctx, w, lift) : s24_matrix_create(&matrix, ctx, w, NULL));
+    s24_status status = opts->stats && !lift ? s24_matrix_round(out, NULL, ctx, matrix, opts)
+                                             : s24_matrix_quantize(out, ctx, matrix, opts->scheme);
+    s24_matrix_destroy(matrix);
+    if (status == S24_OK)
+        status = lift ? s24_lifted_to_dense(ctx, w, *out, lift) : s24_matrix_to_dense(ctx, w, *out);
+    return status;
+}
+
+/* The pruned w becomes integers that are near opts->target, and then their numbers. */
 static s24_status write_integers(const s24i_pruner *pruner, const s24_dense *w, const char *name,
                                  s24_prune_report *report, const s24_round_opts *opts)
 {
-    s24_ctx *ctx = pruner->ctx;
-    s24_matrix *matrix, *integers = NULL;
-    TRY(make_matrix(&matrix, pruner, w));
-    s24_status status = opts->stats && !pruner->lift
-                            ? s24_matrix_round(&integers, report, ctx, matrix, opts)
-                            : s24_matrix_quantize(&integers, ctx, matrix, opts->scheme);
+    s24_matrix *integers = NULL;
+    s24_status status = s24i_pruner_round(&integers, pruner, w, pruner->lift, opts);
     if (status == S24_OK) status = write_quantized(pruner, integers, name);
-    if (status == S24_OK)
-        status = pruner->lift ? s24_lifted_to_dense(ctx, w, integers, pruner->lift)
-                              : s24_matrix_to_dense(ctx, w, integers);
+    if (status == S24_OK && opts->stats)
+        status = s24_prune_measure(report, pruner->ctx, opts->target, w, opts->stats);
     s24_matrix_destroy(integers);
-    s24_matrix_destroy(matrix);
     return status;
 }
 
@@ -408,42 +409,13 @@ static s24_status prune_layer(const s24i_pruner *pruner, float *w, const s24_ten
                               const s24_stats *stats)
 {
     const char *pattern = pruner->only_factors ? "low-rank" : pruner->opts.prune.pattern;
-    const s24_layer_report how = {.seconds = s24i_seconds(), .pattern = pattern ? pattern : "2:4"};
+    const s24_layer_report how = {
+        .seconds = s24i_seconds(), .pattern = pattern ? pattern : "2:4", .input = -1};
     s24_prune_report report;
     const s24_status status = s24i_pruner_rows(&report, pruner, w, tensor, stats);
     if (status == S24_OK && !(pruner->scope && pruner->scope->gathering))
         s24i_pruner_report(pruner, tensor, &report, &how);
     return status;
-}
-
-static s24_status try_pattern(const s24i_pruner *pruner, const s24_dense *w,
-                              const s24_tensor *tensor, const s24_stats *stats, const char *pattern)
-{
-    const s24_layer_report how = {.seconds = s24i_seconds(), .pattern = pattern};
-    s24_prune_opts opts = pruner->opts.prune;
-    s24_prune_report report;
-    opts.pattern = pattern;
-    TRY(s24_prune(&report, pruner->ctx, w, stats, &opts));
-    s24i_pruner_report(pruner, tensor, &report, &how);
-    return S24_OK;
-}
-
-s24_status s24i_pruner_try(const s24i_pruner *pruner, const float *w, const s24_tensor *tensor,
-                           const s24_stats *stats)
-{
-    s24_dense copy = s24i_pruner_matrix(NULL, tensor);
-    const int64_t count = copy.rows * copy.cols;
-    float *room;
-    s24_status status = S24_OK;
-    TRY(s24i_alloc_elems(&room, pruner->ctx, count, sizeof *room, "a weight"));
-    copy.data = room;
-    for (int64_t i = 0; i < pruner->tried_count && status == S24_OK; i++) {
-        if (copy.cols % s24_pattern_group(pruner->tried[i])) continue;
-        memcpy(room, w, (size_t)count * sizeof *room);
-        status = try_pattern(pruner, &copy, tensor, stats, pruner->tried[i]);
-    }
-    s24_ctx_free(pruner->ctx, room);
-    return s24i_name_tensor(pruner->ctx, status, tensor);
 }
 
 s24_status s24i_pruner_layer(const s24i_pruner *pruner, float *w, const s24_tensor *tensor,

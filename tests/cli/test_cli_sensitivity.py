@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """sensitivity: what it measures, what a budget proposes, what it refuses."""
+import json
+import re
 import shlex
 import unittest
 
@@ -25,6 +27,13 @@ class Sensitivity(Scratch):
         self.assertEqual({t["name"] for t in tensors if t["packed"]}, set(proposal["two_four"]))
         self.assertEqual({t["name"] for t in tensors if t.get("format") == "6:8"},
                          set(proposal["lifted"]))
+
+    def stored_bytes(self, model, names):
+        """Of weights, with what lies next to them under longer names."""
+        data = (self.folder / model / "model.safetensors").read_bytes()
+        header = json.loads(data[8:8 + int.from_bytes(data[:8], "little")])
+        return sum(t["data_offsets"][1] - t["data_offsets"][0] for name, t in header.items()
+                   if name != "__metadata__" and any(name.startswith(n) for n in names))
 
     def test_each_pattern_of_each_layer_on_the_dense_inputs(self):
         before = listing(self.folder)
@@ -85,6 +94,44 @@ class Sensitivity(Scratch):
             sum(size[kind] * cells[name] for kind in names for name in names[kind]),
             proposal["bytes"] * sum(cells.values()), delta=1)
 
+    def test_integers_stand_next_to_patterns(self):
+        found = self.measured("--patterns", "2:4,2:4+int8,int8,int4-g64,6:8+int4")
+        for layer in found["layers"]:
+            half, both, eight, four, _ = [p["output_error"] for p in layer["patterns"]]
+            self.assertTrue(0 < eight < min(four, half), layer)
+            self.assertTrue(0.7 < both / half < 1.1, layer)  # rounding makes good for zeros, too
+        # What prune --quantize reports of the first layers is of the same inputs and target.
+        pruned = self.json("prune", "model", "out", "--calibration", "texts", "--packed",
+                           "--method", "sparsegpt", "--pattern", "6:8", "--quantize",
+                           "int4")["layers"]
+        alone = {layer["name"]: layer["patterns"][4]["output_error"] for layer in found["layers"]}
+        for layer in pruned:
+            if "layer.0.attention.self" in layer["name"]:
+                self.assertAlmostEqual(layer["output_error"], alone[layer["name"]], places=6)
+
+    def test_a_budget_of_bytes_proposes_integers(self):
+        found = self.measured("--patterns", "2:4,2:4+int8,int8,int4-g64", "--budget",
+                              "bytes=0.21", "--recipe", "r.yaml")
+        proposal, layers = found["proposal"], found["layers"]
+        kinds = {layer["proposed"] for layer in layers}
+        self.assertTrue({"int8", "int4-g64"} <= kinds, kinds)
+        self.assertLess(proposal["output_error"],
+                        min(sum(layer["patterns"][i]["output_error"] for layer in layers)
+                            for i in (0, 1)) / LAYERS)
+        self.assertEqual(set(proposal["integers"]),
+                         {layer["name"] for layer in layers if layer["proposed"][:3] == "int"})
+        # Lines and recipe make it, as small as was said.
+        shown = self.good("sensitivity", "model", "--calibration", "texts", "--patterns",
+                          "2:4,2:4+int8,int8,int4-g64", "--budget", "bytes=0.21").stdout
+        for line in shown.splitlines():
+            if line.startswith("sparse24 "):
+                self.good(*shlex.split(line)[1:])
+        self.good("run", "r.yaml", "model", "ran")
+        for model in ("OUT", "ran/model"):
+            stored = self.stored_bytes(model, [layer["name"] for layer in layers])
+            dense = sum(4 * layer["rows"] * layer["cols"] for layer in layers)
+            self.assertAlmostEqual(stored / dense, proposal["bytes"], places=6)
+
     def test_all_refinements_are_those_that_a_pattern_takes(self):
         found = self.measured("--refine", "all", "--include", "*.layer.0.*")
         plain = self.measured("--include", "*.layer.0.*")
@@ -142,7 +189,12 @@ class Sensitivity(Scratch):
              2, r"--budget: 'fast=2' is not bytes=SHARE, error=MEAN, speed=X or score=-X"),
             ("a budget without 2:4", ["sensitivity", "model", "--calibration", "texts",
                                       "--patterns", "4:8", "--budget", "bytes=0.9"], 2,
-             r"--budget proposes 2:4, or 6:8 and its kin, none of which is among --patterns"),
+             r"--budget proposes 2:4, or 6:8 and its kin, or integers, none of which is among"),
+            ("integers of what is not packed", ["sensitivity", "model", "--calibration", "texts",
+                                                "--patterns", "4:8+int8"], 2,
+             r"--patterns: '4:8\+int8' is no pattern"),
+            ("no such integers", ["sensitivity", "model", "--calibration", "texts", "--patterns",
+                                  "2:4+int9"], 2, r"--patterns: '2:4\+int9' is no pattern"),
             ("too small", ["sensitivity", "model", "--calibration", "texts", "--budget",
                            "bytes=0.3"], 2, r"bytes=0\.3 cannot be met.*0\.531 of their bytes"),
             ("a score of nothing", ["sensitivity", "model", "--calibration", "texts", "--budget",
@@ -184,10 +236,18 @@ class Speed(Scratch):
         part = self.measured("--patterns", "2:4", "--budget", "speed=1.3", "--tokens", "16")
         proposal = part["proposal"]
         self.assertTrue(1.3 <= proposal["speed"] < 1.6 and proposal["dense"], proposal)
-        price = {layer["name"]: layer["patterns"][0]["output_error"] / layer["rows"] / layer["cols"]
-                 for layer in part["layers"]}
-        self.assertLessEqual(max(price[name] for name in proposal["two_four"]),
-                             min(price[name] for name in proposal["dense"]))
+        # Query, key and value run as one product, if they are alike.
+        errors, cells = {}, {}
+        for layer in part["layers"]:
+            unit = re.sub("query|key|value", "qkv", layer["name"])
+            errors[unit] = errors.get(unit, 0) + layer["patterns"][0]["output_error"]
+            cells[unit] = cells.get(unit, 0) + layer["rows"] * layer["cols"]
+        kinds = {kind: {re.sub("query|key|value", "qkv", name) for name in proposal[kind]}
+                 for kind in ("two_four", "dense")}
+        self.assertEqual(kinds["two_four"] & kinds["dense"], set())
+        price = {unit: errors[unit] / cells[unit] for unit in errors}
+        self.assertLessEqual(max(price[unit] for unit in kinds["two_four"]),
+                             min(price[unit] for unit in kinds["dense"]))
         done = self.measured("--budget", "speed=3", "--tokens", "16", exit=2)
         self.assertRegex(done["error"], r"speed=3 cannot be met: .* runs 2\.00 times as fast")
 
