@@ -60,8 +60,8 @@ static const cli_example examples[] = {
      "Which layers suffer most, and from what."},
     {"sparse24 sensitivity model --calibration passages.txt --budget bytes=0.7",
      "Which layers to leave dense, as a line of prune."},
-    {"sparse24 sensitivity model --calibration passages.txt --patterns 2:4+int8,int8,int4-g64 "
-     "--budget bytes=0.2",
+    {"sparse24 sensitivity model --calibration t.txt --patterns 2:4+int8,int8,int4 --budget "
+     "bytes=0.2",
      "Integers with zeros, without, or of fewer bits: what loses least in a fifth of the bytes."},
     {NULL, NULL}};
 

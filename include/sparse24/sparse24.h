@@ -405,9 +405,11 @@ typedef struct s24_stats s24_stats;
    for what goes; Frantar and Alistarh, ICML 2023; then what stays is refitted by least squares),
    "alps" (choice and weights together, by alternating directions; Meng et al., NeurIPS 2024), "ria"
    (shares of row and column; Zhang et al., ICLR 2024), "nowag" (rows and columns of norm 1; Liu et
-   al., 2025), "activation-norm" (the input's norm), "block-norm" (w²), "random" (of the seed); of a
-   loss on examples, whose gradient is g, "movement" (−w·E g; Sanh et al., 2020, of one look),
-   "snip" (|w·E g|; Lee et al., 2019), "taylor-first" (|w|·E|g|; Molchanov et al., 2017),
+   al., 2025), "low-rank-residual" (|w − u|, u the nearest matrix of a sixteenth of the rank; times
+   the input's norm where there are stats), "activation-norm" (the input's norm), "block-norm" (w²),
+   "random" (of the seed); of a loss on examples, whose gradient is g, "movement" (−w·E g; Sanh et
+   al., 2020, of one look), "snip" (|w·E g|; Lee et al., 2019), "taylor-first" (|w|·E|g|; Molchanov
+   et al., 2017),
    "taylor-second" (|w²·E g²/2 − w·E g|, the second order by Fisher's diagonal; LeCun et al., 1990);
    "tile-best", "tile-greedy", "tile-signed", "tile-causal1122": 2:4 along k and along n at once, as
    S24_SELECT_TILE_* choose. */

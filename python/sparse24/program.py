@@ -92,9 +92,10 @@ def propose(model: Path, calibration: Path, budget: str, *,
             report: Path | None = None, **options: typing.Any) -> dict:
     """Which layers to make 2:4 within a budget, "bytes=0.6", "error=0.05", "speed=1.4" or
     "score=-0.5": what `sensitivity` measures on a file of passages, and a "proposal" with its
-    "two_four" and "dense", names of weights, bytes, error, speed and score. recipe: a file for
-    `run`; report: a page; options: the command's (method, refine, task, data, force). Raises
-    ValueError (a budget that cannot be met, with the best that can), OSError, Error."""
+    "two_four", "lifted", "integers" and "dense", names of weights, bytes, error, speed and score.
+    recipe: a file for `run`; report: a page; options: the command's (method, refine, task, data,
+    force). Raises ValueError (a budget that cannot be met, with the best that can), OSError,
+    Error."""
     return command("sensitivity", model, calibration=calibration, budget=budget,
                    patterns=patterns, recipe=recipe, report=report, **options)
 

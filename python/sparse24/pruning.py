@@ -41,6 +41,12 @@ class Stats:
             _core.stats_add(self._handle, operand(x))
         return self
 
+    def error(self, w: Array, after: Array) -> float:
+        """The error of a layer's outputs over these inputs with `after` in place of w, both [n, k]
+        f32: ‖X(W−Ŵ)ᵀ‖² / ‖XWᵀ‖². Raises ValueError, TypeError, Error (not finite)."""
+        with self._lock:
+            return _core.stats_error(self._handle, operand(w), operand(after))
+
 
 class Pruned(typing.NamedTuple):
     """What `prune` gives."""
@@ -183,7 +189,10 @@ class Layer(typing.NamedTuple):
     kept_l1: float
     output_error: float  # −1: not measured
     seconds: float
-    pattern: str
+    pattern: str  # or, of `sensitivity`, what it was tried as
+    #: layers that `sensitivity` gives the same number read the same input, and run as one product
+    #: where they are alike; −1: not known
+    input: int
 
 
 Path = typing.Union[str, os.PathLike]
@@ -267,7 +276,8 @@ def sensitivity(model: Path, texts: Passages, patterns: typing.Sequence[str] = (
                 report: Report | None = None, progress: Progress | None = None) -> list[Layer]:
     """What each pattern would cost each linear layer of a model's blocks by itself, on the inputs
     that the dense model gives for texts (str or token ids): a Layer for each of both, with its
-    output_error. Nothing is written. A pattern that does not fit a layer is left out there.
+    output_error. Integers stand for patterns, too: "int8" rounds all weights, "2:4+int8" what
+    stays. Nothing is written. A pattern that does not fit a layer is left out there.
     Raises ValueError (no texts, an unknown pattern), OSError, Error, KeyboardInterrupt."""
     layers, on_layer = _collecting(report)
     _core.model_sensitivity(_core.checkpoint_open(model), _passages(texts), on_layer, progress,

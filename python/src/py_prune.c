@@ -131,6 +131,19 @@ PyObject *pyf_prune(PyObject *module, PyObject *args)
     return Py_BuildValue("(dd)", report.kept_l1, report.output_error);
 }
 
+PyObject *pyf_stats_error(PyObject *module, PyObject *args)
+{
+    OPERAND w = {.name = "w"}, after = {.name = "after"};
+    py_call c = {.module = module};
+    s24_stats *stats;
+    s24_prune_report report = {0};
+    if (!PyArg_ParseTuple(args, "O&O&O&", py_stats, &stats, py_operand_take, &w, py_operand_take,
+                          &after))
+        return NULL;
+    if (!PY_RUN(c, s24_prune_measure(&report, c.ctx, &w.dense, &after.dense, stats))) return NULL;
+    return Py_BuildValue("d", report.output_error);
+}
+
 PyObject *pyf_low_rank(PyObject *module, PyObject *args)
 {
     OPERAND left = {.name = "left", .writable = 1}, right = {.name = "right", .writable = 1};
@@ -197,8 +210,8 @@ PyObject *pyf_matrix_round(PyObject *module, PyObject *args)
 /* A layer's report for Python; an exception of it is raised once the call is over. */
 static void on_layer(void *user, const s24_layer_report *r)
 {
-    (void)py_call_back(user, "(sLLdddz)", r->name, (long long)r->rows, (long long)r->cols,
-                       r->kept_l1, r->output_error, r->seconds, r->pattern);
+    (void)py_call_back(user, "(sLLdddzL)", r->name, (long long)r->rows, (long long)r->cols,
+                       r->kept_l1, r->output_error, r->seconds, r->pattern, (long long)r->input);
 }
 
 /* What a model is shown while it is pruned: passages as texts, or as ids. */

@@ -124,6 +124,9 @@ class Layers(unittest.TestCase):
             return float((((w - q.to_dense("f32")) @ x.T) ** 2).sum() / ((w @ x.T) ** 2).sum())
         self.assertLess(far(rounded), far(near))
         self.assertAlmostEqual(error, far(rounded), 3)
+        self.assertAlmostEqual(stats.error(w, rounded.to_dense("f32")), error, 6)
+        with self.assertRaises(ValueError):
+            stats.error(w, w[:4])
 
 
 class Models(unittest.TestCase):
@@ -221,10 +224,13 @@ class Models(unittest.TestCase):
             sparse24.permute_model(self.model, self.root / "no", progress=lambda *_: True)
 
     def test_sensitivity(self):
-        layers = sparse24.sensitivity(self.model, self.texts, ("2:4", "4:8"), "wanda")
-        self.assertEqual(len(layers), 24)
+        layers = sparse24.sensitivity(self.model, self.texts, ("2:4", "4:8", "int8"), "wanda")
+        self.assertEqual(len(layers), 36)
         errors = {(layer.name, layer.pattern): layer.output_error for layer in layers}
         self.assertLess(errors[self.name, "4:8"], errors[self.name, "2:4"])
+        self.assertLess(errors[self.name, "int8"], errors[self.name, "4:8"])
+        alike = {layer.name for layer in layers if layer.input == layers[0].input}
+        self.assertEqual({name.split(".")[-2] for name in alike}, {"query", "key", "value"})
         with self.assertRaisesRegex(ValueError, "spiral"):
             sparse24.sensitivity(self.model, self.texts, ("spiral",))
         with self.assertRaises(ValueError):

@@ -123,19 +123,35 @@ s24_tensor s24i_pruner_mask_tensor(const s24_tensor *tensor)
                         .shape = {s24i_stored_side(tensor, 0), s24i_stored_side(tensor, 1)}};
 }
 
-/* Where w is not zero, as the tensor is stored. */
+/* A group has `keep` ones though weights that stay are zero: the last of these count as kept. */
+static void fill_group(uint8_t *kept, int keep, int group)
+{
+    for (int i = 0; i < group; i++)
+        keep -= kept[i];
+    for (int i = group; i-- > 0 && keep > 0;) {
+        keep -= !kept[i];
+        kept[i] = 1;
+    }
+}
+
+/* Where w is not zero, as the tensor is stored; of a pattern N:M as many of each M as it says. */
 static s24_status write_mask(const s24i_pruner *pruner, const s24_dense *w,
                              const s24_tensor *tensor)
 {
     const int64_t count = w->rows * w->cols;
+    const char *pattern = pruner->opts.prune.pattern ? pruner->opts.prune.pattern : "2:4";
+    const int group = (int)s24_pattern_group(pattern), keep = group > 1 ? atoi(pattern) : 0;
     const float *values = w->data;
     uint8_t *mask;
-    TRY(s24i_alloc_elems(&mask, pruner->ctx, count, sizeof *mask, "a mask"));
-    for (int64_t i = 0; i < count; i++) {
-        const int64_t row = i / w->cols, col = i % w->cols;
-        mask[tensor->transposed ? col * w->rows + row : i] = values[i] != 0.0f;
-    }
-    const s24_status status = s24_writer_write(pruner->writer, tensor->name, mask);
+    TRY(s24i_alloc_elems(&mask, pruner->ctx, 2 * count, sizeof *mask, "a mask"));
+    uint8_t *stored = mask + count;
+    for (int64_t i = 0; i < count; i++)
+        mask[i] = values[i] != 0.0f;
+    for (int64_t i = 0; keep && i < count; i += group)
+        fill_group(mask + i, keep, group);
+    for (int64_t i = 0; i < count; i++)
+        stored[tensor->transposed ? i % w->cols * w->rows + i / w->cols : i] = mask[i];
+    const s24_status status = s24_writer_write(pruner->writer, tensor->name, stored);
     s24_ctx_free(pruner->ctx, mask);
     return status;
 }

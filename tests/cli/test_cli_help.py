@@ -98,9 +98,9 @@ class Help(unittest.TestCase):
                              {"--" + o for o in options_of(command)})
         self.assertEqual(complete("sparse24", "prune", "--method", ""),
                          {"magnitude", "wanda", "sparsegpt", "alps", "ria", "nowag",
-                          "activation-norm", "block-norm", "movement", "snip", "taylor-first",
-                          "taylor-second", "random", "tile-best", "tile-greedy", "tile-signed",
-                          "tile-causal1122"})
+                          "low-rank-residual", "activation-norm", "block-norm", "movement",
+                          "snip", "taylor-first", "taylor-second", "random", "tile-best",
+                          "tile-greedy", "tile-signed", "tile-causal1122"})
         self.assertEqual(complete("sparse24", "prune", "--method", "sp"), {"sparsegpt"})
         self.assertEqual(complete("sparse24", "bench", "--set", "b"), {"bert-base"})
         self.assertEqual(complete("sparse24", "help", "unp"), {"unpack"})

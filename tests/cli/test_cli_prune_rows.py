@@ -79,6 +79,17 @@ class Rows(cli_case.Scratch):
         (dtype, shape, data), = cli_data.read(self.folder / "made.safetensors")[0].values()
         return {"dtype": dtype, "shape": shape, "data": data}
 
+    def test_masks_keep_as_many_where_weights_are_zero(self):
+        values = [0, 0, 0, 0, 3, 0, 0, 0] * (COLS // 8)
+        cli_data.write(self.folder / "zeros.safetensors", {
+            "w": {"dtype": "F32", "shape": [1, COLS], "data": struct.pack(f"{COLS}f", *values)}})
+        self.good("prune", "zeros.safetensors", "kept.safetensors", "--include", "*",
+                  "--masks-only")
+        (_, _, data), = cli_data.read(self.folder / "kept.safetensors")[0].values()
+        self.assertEqual(data[:8], bytes([0, 0, 1, 1, 1, 0, 0, 1]))
+        self.good("prune", "zeros.safetensors", "again.safetensors", "--include", "*", "--masks",
+                  "kept.safetensors")
+
     def test_errors_name_the_tensors_own_row(self):
         data = bytearray(weights(ROWS * COLS))
         at = 2 * (599 * COLS + 7)

@@ -84,7 +84,7 @@ static void every_criterion_makes_the_patterns_it_can(void **state)
     }
     assert_null(s24_pattern_syntax(sizeof samples / sizeof *samples));
     assert_null(s24_pattern_syntax(-1));
-    assert_true(made >= 11 * 7 + 2); /* eleven scores, and N:M of sparsegpt and alps */
+    assert_true(made >= 12 * 7 + 2); /* twelve scores, and N:M of sparsegpt and alps */
     destroy(&f);
 }
 
@@ -202,6 +202,24 @@ static void a_score_of_the_callers_takes_a_rows_place(void **state)
     destroy(&f);
 }
 
+/* What a matrix of rank 1 does not make stays, however small it is next to what that makes. */
+static void the_residual_of_a_low_rank_stays(void **state)
+{
+    (void)state;
+    fixture f = make();
+    const s24_dense weight = view(f.w, N, K);
+    const s24_prune_opts opts = {
+        .size = sizeof opts, .criterion = "low-rank-residual", .pattern = "1:4"};
+    for (int i = 0; i < N * K; i++) {
+        const float common = (float)(1 + i / K) * (i % 2 ? 0.5f : -0.75f);
+        f.w[i] = f.before[i] = common + (i % 4 == i / 4 % 4 ? 1e-2f : 0.0f);
+    }
+    assert_int_equal(s24_prune(NULL, f.ctx, &weight, NULL, &opts), S24_OK);
+    for (int i = 0; i < N * K; i++)
+        assert_true(f.w[i] == (i % 4 == i / 4 % 4 ? f.before[i] : 0.0f));
+    destroy(&f);
+}
+
 /* What the rows of gradients say, each by its place in `names`. */
 static s24_status by_gradients(void *user, s24_ctx *ctx, double *scores, const s24_score_inputs *in)
 {
@@ -316,6 +334,7 @@ int main(void)
         cmocka_unit_test(least_squares_refine_any_pattern),
         cmocka_unit_test(seeds_change_what_is_random),
         cmocka_unit_test(a_score_of_the_callers_takes_a_rows_place),
+        cmocka_unit_test(the_residual_of_a_low_rank_stays),
         cmocka_unit_test(scores_of_gradients_are_what_they_say),
         cmocka_unit_test(what_is_no_pattern_is_refused),
     };
