@@ -211,7 +211,6 @@ s24_status s24_device_norm(s24_ctx *ctx, s24_device *device, const s24_device_no
     } else {
         TRY(not_null(ctx, a.ids, "ids"));
         TRY(aligned(ctx, a.words, "words"));
-        TRY(aligned(ctx, a.position_rows, "position_rows"));
         if (a.type_rows) TRY(aligned(ctx, a.type_rows, "type_rows"));
     }
     if (a.position_rows) {

@@ -64,7 +64,7 @@ typedef struct s24_device_norm_args {
     const int32_t *positions;  /* [rows] of position_rows, */
     const int32_t *types;      /* [rows] of type_rows; NULL: all 0 */
     const void *words;         /* [.., width], */
-    const void *position_rows; /* with x: NULL: none */
+    const void *position_rows; /* NULL: none */
     const void *type_rows;     /* NULL: none */
     const void *gamma;         /* [width] of the dtype */
     const void *beta;

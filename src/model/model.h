@@ -120,7 +120,6 @@ typedef struct s24i_architecture {
                          √(2·layers), as GPT-2's paper says */
     int biases;       /* linear layers have them; 0: those that the checkpoint has */
     int state_normed; /* the last hidden state is the final norm's */
-    int cpu_alone;    /* devices have not been compared with transformers on it */
 } s24i_architecture;
 
 typedef struct s24i_shape {

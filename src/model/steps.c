@@ -83,10 +83,3 @@ s24_status s24i_steps_require(s24_ctx *ctx, const s24i_architecture *architectur
                 s24i_step_name(steps.step[i].kind), architecture->model_type);
     return S24_OK;
 }
-
-s24_status s24i_steps_on_device(s24_ctx *ctx, const s24i_architecture *architecture)
-{
-    REQUIRE(ctx, !architecture->cpu_alone, S24_ERROR_UNSUPPORTED,
-            "models of type %s run and train on the CPU alone", architecture->model_type);
-    return S24_OK;
-}

@@ -65,7 +65,5 @@ const char *s24i_step_name(s24i_step_kind kind);
    a bit (1 << kind) for each that is there, `who` says who walks. UNSUPPORTED. */
 s24_status s24i_steps_require(s24_ctx *ctx, const s24i_architecture *architecture, unsigned has,
                               const char *who);
-/* Refuses a model type that runs and trains on the CPU alone. UNSUPPORTED. */
-s24_status s24i_steps_on_device(s24_ctx *ctx, const s24i_architecture *architecture);
 
 #endif

@@ -431,7 +431,6 @@ static s24_status check_parts(const s24_transformer *t, s24_ctx *ctx,
 {
     const char *folder = s24_checkpoint_folder(checkpoint);
     const int on_device = t->opts.device != NULL;
-    if (on_device) TRY(s24i_steps_on_device(ctx, t->arch));
     TRY(s24i_steps_require(ctx, t->arch, s24i_train_steps(on_device),
                            on_device ? "training on a device" : "training"));
     REQUIRE(ctx, !on_device || !s24i_projects(&t->shape), S24_ERROR_UNSUPPORTED,

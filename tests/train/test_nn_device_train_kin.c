@@ -8,7 +8,7 @@
 
 enum { TOKENS = 150 };
 
-static const lm_spec specs[] = {LM_KIN};
+static const lm_spec specs[] = {LM_KIN, LM_OTHERS};
 enum { SPECS = sizeof specs / sizeof *specs };
 
 typedef struct outcome {
@@ -49,11 +49,12 @@ static void check_kin(const lm_spec *spec, const s24_examples *examples)
     outcome want = outcome_of(folder, examples, &(how){.train = 1});
     for (int d = 0; d < 4; d++) {
         const how there = {.dtype = dtypes[d % 2], .train = 1, .recompute = d / 2};
-        const double bound = bound_of(there.dtype);
+        /* A sum that rounds to the other side of 0 has another slope where that is ReLU's. */
+        const double bound = bound_of(there.dtype), steep = spec->opt ? 2 : 1;
         outcome got = outcome_of(folder, examples, &there);
         worst = 0;
         close_to(want.states, got.states, want.elems, 3e-2 * bound, 0, "hidden states");
-        close_to(want.gradients, got.gradients, want.count, 8e-2 * bound, 0, "gradients");
+        close_to(want.gradients, got.gradients, want.count, 8e-2 * bound * steep, 0, "gradients");
         assert_true(fabs(got.loss - want.loss) <= 2e-2 * bound * want.loss);
         print_message("%s, %s: %.1e off\n", spec->model_type ? spec->model_type : "llama",
                       s24_dtype_name(there.dtype), worst);

@@ -83,8 +83,7 @@ const s24i_architecture s24i_phi3 = {.model_type = "phi3",
                                                [S24I_INTERMEDIATE] = "layers.%d.mlp.gate_up_proj",
                                                [S24I_OUTPUT] = "layers.%d.mlp.down_proj"},
                                      .joint = 1,
-                                     .joint_gate = 1,
-                                     .cpu_alone = 1};
+                                     .joint_gate = 1};
 
 const s24i_architecture s24i_arcee = {
     .model_type = "arcee",
@@ -92,8 +91,7 @@ const s24i_architecture s24i_arcee = {
     CONTINUES_TEXT,
     .activation = "relu2",
     .slots = {ATTENTION_SLOTS, [S24I_INTERMEDIATE] = "layers.%d.mlp.up_proj",
-              [S24I_OUTPUT] = "layers.%d.mlp.down_proj"},
-    .cpu_alone = 1};
+              [S24I_OUTPUT] = "layers.%d.mlp.down_proj"}};
 
 static const char *const smollm3_off[] = {"use_sliding_window", NULL};
 
@@ -101,8 +99,7 @@ const s24i_architecture s24i_smollm3 = {.model_type = "smollm3",
                                         LLAMA_SHAPED,
                                         .key_turns = "no_rope_layers",
                                         .key_turns_every = "no_rope_layer_interval",
-                                        .off = smollm3_off,
-                                        .cpu_alone = 1};
+                                        .off = smollm3_off};
 
 const s24i_architecture s24i_starcoder2 = {
     .model_type = "starcoder2",
@@ -114,8 +111,6 @@ const s24i_architecture s24i_starcoder2 = {
     .key_sliding = "sliding_window",
     .activation = "gelu_pytorch_tanh",
     .slots = {ATTENTION_SLOTS, [S24I_INTERMEDIATE] = "layers.%d.mlp.c_fc",
-              [S24I_OUTPUT] = "layers.%d.mlp.c_proj"},
-    .cpu_alone = 1};
+              [S24I_OUTPUT] = "layers.%d.mlp.c_proj"}};
 
-const s24i_architecture s24i_eurobert = {
-    .model_type = "eurobert", LLAMA_NAMED, GATED, .cpu_alone = 1};
+const s24i_architecture s24i_eurobert = {.model_type = "eurobert", LLAMA_NAMED, GATED};

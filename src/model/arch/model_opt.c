@@ -39,5 +39,4 @@ const s24i_architecture s24i_opt = {
     .pre_norm = 1,
     .causal = 1,
     .state_normed = 1,
-    .cpu_alone = 1,
 };

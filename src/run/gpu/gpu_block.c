@@ -201,7 +201,8 @@ static s24_status head_norm_step(walk *w)
 
 static s24_status rotate_step(walk *w)
 {
-    if (w->shape->cached == S24I_GPU_STEP) return S24_OK;
+    const s24i_shape *s = &w->gpu->model->shape;
+    if (w->shape->cached == S24I_GPU_STEP || !s24i_block_turns(s, w->block)) return S24_OK;
     return s24i_gpu_rotate_heads(w->gpu, w->ctx, w->shape);
 }
 
@@ -342,7 +343,6 @@ s24_status s24i_gpu_check(s24_ctx *ctx, const s24_model_opts *opts,
             opts->quantize, architecture->model_type);
     for (int kind = 0; kind < S24I_STEP_KINDS; kind++)
         has |= kernels[kind] ? 1u << kind : 0;
-    TRY(s24i_steps_on_device(ctx, architecture));
     TRY(s24i_steps_require(ctx, architecture, has, "a device"));
     REQUIRE(ctx, !s24i_projects(shape), S24_ERROR_UNSUPPORTED,
             "embeddings of %lld elements that a layer widens to %lld; a device takes those as wide "
