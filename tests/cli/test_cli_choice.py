@@ -41,7 +41,8 @@ class Choice(Scratch):
         found = self.json("bench", "--prune", "1", "--threads", "1", "--rounds", "1", "--min-ms",
                           "1", *more)
         cpu, versions = found["cpu"], found["versions"]
-        return {"cpu": cpu["model"], "isa": ", ".join(filter(None, (cpu["isa"], cpu["units"]))),
+        units = "" if cpu["isa"] == "amx" else cpu["units"]  # the level names them
+        return {"cpu": cpu["model"], "isa": ", ".join(filter(None, (cpu["isa"], units))),
                 "sparse24": versions["sparse24"], "dense_engine": versions["dense_engine"]}
 
     def path(self, key):
