@@ -46,7 +46,7 @@ CORE = {"base", "format", "kernel", "op", "device", "quant", "prune", "cuda"}
 EVERYWHERE = {"src/base/try.h", "src/base/tiles.h"}  # headers of a room that all see
 # What libsparse24 runs for a libsparse24-nn of the same version, and who may include it.
 SAME_VERSION = {"src/device/device_layers.h", "src/device/device_train.h"}
-SAME_VERSION_ROOMS = {"src/model", "src/run", "src/train", "cli/bench"}
+SAME_VERSION_ROOMS = {"src/comm", "src/model", "src/run", "src/train", "cli/bench"}
 PUBLIC_ONLY = {"cli", "examples", "python"}
 FORBIDDEN = re.compile(r"(?<![\w.>])(printf|vprintf|fprintf|vfprintf|puts|fputs|putchar|perror|exit"
                        r"|_exit|_Exit|quick_exit|abort|getenv|secure_getenv|setenv)\s*\(")

@@ -60,17 +60,22 @@ static int is_alone(const char *kind)
     return !kind || strcmp(kind, s24_comm_kind_name(0)) == 0;
 }
 
-/* sees_one: the launcher shows each rank its own GPU alone, as NCCL wants it. */
-static void begin_rank(cli_app *cli, train_place *place, int sees_one)
+/* Of several GPUs a rank has that of its number on the machine; where the launcher shows it one
+   alone, that. */
+static int begin_rank(cli_app *cli, train_place *place)
 {
+    int gpus;
     snprintf(place->who, sizeof place->who, "rank %d", place->rank);
     cli->where = place->who;
     if (place->rank) cli->quiet = 1;
-    if (strcmp(cli->common->device, "cuda") != 0 || sees_one) return;
+    if (strcmp(cli->common->device, "cuda") != 0) return CLI_OK;
+    const int code = cli_status(cli, s24_device_count(&gpus, cli->ctx, NULL));
+    if (code != CLI_OK || gpus == 1) return code;
     snprintf(place->gpu, sizeof place->gpu, "cuda:%d", place->local);
     place->common = *cli->common;
     place->common.device = place->gpu;
     cli->common = &place->common;
+    return CLI_OK;
 }
 
 int train_comm_check(cli_app *cli, const char *kind, train_place *place)
@@ -88,8 +93,7 @@ int train_comm_check(cli_app *cli, const char *kind, train_place *place)
     if (!is_alone(kind) && !place->launcher)
         cli_note(cli, "--comm %s: no launcher says which of how many processes this is", kind);
     if (is_alone(kind)) *place = (train_place){.world = 1};
-    if (place->world > 1) begin_rank(cli, place, !strcmp(kind, "nccl"));
-    return CLI_OK;
+    return place->world > 1 ? begin_rank(cli, place) : CLI_OK;
 }
 
 int train_comm_open(cli_app *cli, s24_comm **comm, const char *kind, const train_place *place)

@@ -17,8 +17,8 @@ extern "C" {
 typedef struct s24_comm s24_comm;
 
 /* What carries them, by index: "none" (a world of one), "mpi" (between processes, through the
-   plugin libsparse24-mpi), "nccl" (between GPUs, through NVIDIA's libnccl.so.2; it has been tested
-   on a library in NCCL's place, never on GPUs); NULL past the end. */
+   plugin libsparse24-mpi), "nccl" (between GPUs, through NVIDIA's libnccl.so.2, from 2.14 on);
+   NULL past the end. */
 S24_API const char *s24_comm_kind_name(int index);
 
 typedef struct s24_comm_opts {
@@ -35,7 +35,8 @@ typedef struct s24_comm_opts {
        nowhere else. Later its connections tell who has ended. */
     const char *address;
     int port;
-    /* Of "nccl": this rank's own GPU, which is also the calling thread's (CUDA's current one). */
+    /* Of "nccl": this rank's own GPU. Sums follow what its default stream has when they are
+       begun. */
     struct s24_device *device;
     /* Seconds that a rank waits in one call for the others: default 1800. A launcher that ends all
        where one ended is heard earlier. */

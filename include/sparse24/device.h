@@ -59,6 +59,9 @@ typedef struct s24_device_opts {
    a plugin of another version, no driver, no such GPU, one that the plugin has no code for, or no
    library of the backend). */
 S24_API s24_status s24_device_create(s24_device **out, s24_ctx *ctx, const s24_device_opts *opts);
+/* How many GPUs the plugin of opts->library finds: "cuda:0" is the first. Errors: as above; no GPU
+   at all is UNSUPPORTED. */
+S24_API s24_status s24_device_count(int *count, s24_ctx *ctx, const s24_device_opts *opts);
 /* What was made with the device must be gone. */
 S24_API void s24_device_destroy(s24_device *device);
 /* The GPU's name, capability and versions, the backend's too, for people. */

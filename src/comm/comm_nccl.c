@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * NCCL's functions, looked up in libnccl.so.2 when a communicator asks for them. Its calls wait for
- * ranks that are gone as for those that are late, so a thread of the communicator watches: it hears
- * who is gone, and after that ends what NCCL waits for.
+ * NCCL's functions, looked up in libnccl.so.2 when a communicator asks for them. None of its calls
+ * waits for another rank, but what they begin does, for ranks that are gone as for those that are
+ * late: so a thread of the communicator watches from before ranks connect, hears who is gone, and
+ * ends what NCCL waits for. Sums have a stream of their own, in which each follows what the
+ * device's default stream has when it is begun: that goes on meanwhile.
  */
 #include <dlfcn.h>
 #include <pthread.h>
@@ -12,15 +14,24 @@
 
 #include "base/try.h"
 #include "comm/meeting.h"
-#include "sparse24/device.h"
+#include "device/device_layers.h"
 
 enum { NCCL_ID_BYTES = 128, NCCL_UINT8 = 1, NCCL_F32 = 7, NCCL_F64 = 8, NCCL_SUM = 0 };
-enum { NCCL_IN_PROGRESS = 7, WATCH_MS = 100, PORT = 29400 };
+enum { NCCL_IN_PROGRESS = 7, NCCL_OLDEST = 21400 };
+enum { WATCH_MS = 100, NAP_US = 20, PORT = 29400 };
 
 /* Handed over by value. */
 typedef struct nccl_id {
     char bytes[NCCL_ID_BYTES];
 } nccl_id;
+
+/* NCCL's options as its 2.14 has them; later ones read what the version says is there. */
+typedef struct nccl_config {
+    size_t size;
+    unsigned magic, version;
+    int blocking;
+} nccl_config;
+#define NCCL_MAGIC 0xcafebeefu
 
 typedef struct nccl {
 #define NCCL_FUNCTION(name, ...) int (*name)(__VA_ARGS__);
@@ -31,53 +42,131 @@ typedef struct nccl {
 
 typedef struct nccl_state {
     nccl nccl;
-    void *library;
     s24_ctx *ctx;
     s24_device *device;
-    void *comm;
+    void *stream; /* of the sums */
     s24i_meeting meeting;
     double patience;
+    double since; /* when the first that is not done was begun; 0: all is done */
     pthread_t watcher;
     int watched;          /* is there a watcher? */
-    pthread_mutex_t lock; /* of what follows */
-    int over, gone;       /* gone: a rank, S24I_MEETING_NOBODY */
-    int late;             /* a call took longer than patience */
-    double since;         /* when the call began that waits; 0: none does */
+    pthread_mutex_t lock; /* of calls with the communicator, and of what follows */
+    void *comm;
+    int over, gone; /* gone: a rank, S24I_MEETING_NOBODY */
     int aborted;
 } nccl_state;
 
-static s24_status said(const nccl_state *s, int result, const char *what, s24i_comm_error *error)
+static void nap(long microseconds)
 {
-    if (result == 0 || result == NCCL_IN_PROGRESS) return S24_OK;
-    snprintf(error->text, sizeof error->text, "NCCL failed while %s: %.300s", what,
-             s->nccl.GetErrorString(result));
+    const struct timespec time = {0, microseconds * 1000};
+    nanosleep(&time, NULL);
+}
+
+/* ---- calls ----------------------------------------------------------------------------------- */
+
+/* Whoever calls NCCL holds the lock, and has the device as the thread's current one; *before: what
+   that was. IO where the watcher has ended the communicator. */
+static s24_status enter(nccl_state *s, int *before, s24i_comm_error *error)
+{
+    pthread_mutex_lock(&s->lock);
+    if (!s->aborted) {
+        *before = s24_device_enter(s->device);
+        return S24_OK;
+    }
+    snprintf(error->text, sizeof error->text, "rank %d is gone", s->gone);
+    pthread_mutex_unlock(&s->lock);
     return S24_ERROR_IO;
 }
 
-/* ---- opening --------------------------------------------------------------------------------- */
-
-static const char *load(nccl_state *s, const char *path)
+static void leave_call(nccl_state *s, int before)
 {
-    s->library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    if (!s->library) return dlerror();
-    void *symbol;
-#define NCCL_FUNCTION(name, ...)                                                                   \
-    symbol = dlsym(s->library, "nccl" #name);                                                      \
-    if (!symbol) return dlerror();                                                                 \
-    memcpy(&s->nccl.name, &symbol, sizeof symbol);
-#include "comm/nccl_functions.def"
-#undef NCCL_FUNCTION
-    symbol = dlsym(s->library, "ncclGetErrorString");
-    if (!symbol) return dlerror();
-    memcpy(&s->nccl.GetErrorString, &symbol, sizeof symbol);
-    return NULL;
+    s24_device_leave(s->device, before);
+    pthread_mutex_unlock(&s->lock);
 }
 
 /* Ends what NCCL waits for; the caller holds the lock. */
 static void end_calls(nccl_state *s)
 {
-    if (!s->aborted && s->comm) s->nccl.CommAbort(s->comm);
+    if (!s->aborted && s->comm) {
+        const int before = s24_device_enter(s->device);
+        s->nccl.CommAbort(s->comm);
+        s24_device_leave(s->device, before);
+    }
     s->aborted = 1;
+}
+
+static int gone_of(nccl_state *s)
+{
+    pthread_mutex_lock(&s->lock);
+    const int gone = s->gone;
+    pthread_mutex_unlock(&s->lock);
+    return gone;
+}
+
+/* A call may fail because a rank is gone, of which the watcher hears soon. */
+static s24_status said(nccl_state *s, int result, const char *what, s24i_comm_error *error)
+{
+    if (result == 0 || result == NCCL_IN_PROGRESS) return S24_OK;
+    for (int i = 0; s->watched && i < 4 && gone_of(s) == S24I_MEETING_NOBODY; i++)
+        nap(WATCH_MS * 1000);
+    if (gone_of(s) != S24I_MEETING_NOBODY)
+        snprintf(error->text, sizeof error->text, "rank %d is gone", gone_of(s));
+    else
+        snprintf(error->text, sizeof error->text, "NCCL failed while %s: %.300s", what,
+                 s->nccl.GetErrorString(result));
+    return S24_ERROR_IO;
+}
+
+/* *busy: NCCL is at what was last begun, and takes nothing else. */
+static s24_status ask(nccl_state *s, int *busy, const char *what, s24i_comm_error *error)
+{
+    int before, state = 0;
+    TRY(enter(s, &before, error));
+    const int result = s->nccl.CommGetAsyncError(s->comm, &state);
+    leave_call(s, before);
+    *busy = state == NCCL_IN_PROGRESS;
+    return said(s, result ? result : state, what, error);
+}
+
+/* IO once patience is over, and then no call goes on. */
+static s24_status in_time(nccl_state *s, s24i_comm_error *error)
+{
+    if (s24i_seconds() - s->since <= s->patience) return S24_OK;
+    pthread_mutex_lock(&s->lock);
+    end_calls(s);
+    pthread_mutex_unlock(&s->lock);
+    snprintf(error->text, sizeof error->text, "another rank did not come within %g s", s->patience);
+    return S24_ERROR_IO;
+}
+
+static s24_status settle(nccl_state *s, const char *what, s24i_comm_error *error)
+{
+    int busy = 1;
+    for (;;) {
+        TRY(ask(s, &busy, what, error));
+        if (!busy) return S24_OK;
+        TRY(in_time(s, error));
+        nap(NAP_US);
+    }
+}
+
+/* ---- opening --------------------------------------------------------------------------------- */
+
+/* NCCL stays loaded: threads of its own may still end what was aborted. */
+static const char *load(nccl *table, const char *path)
+{
+    void *symbol, *library = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    if (!library) return dlerror();
+#define NCCL_FUNCTION(name, ...)                                                                   \
+    symbol = dlsym(library, "nccl" #name);                                                         \
+    if (!symbol) return dlerror();                                                                 \
+    memcpy(&table->name, &symbol, sizeof symbol);
+#include "comm/nccl_functions.def"
+#undef NCCL_FUNCTION
+    symbol = dlsym(library, "ncclGetErrorString");
+    if (!symbol) return dlerror();
+    memcpy(&table->GetErrorString, &symbol, sizeof symbol);
+    return NULL;
 }
 
 static void *watch(void *opaque)
@@ -86,30 +175,53 @@ static void *watch(void *opaque)
     for (int over = 0; !over;) {
         const int gone = s24i_meeting_watch(&s->meeting, WATCH_MS);
         pthread_mutex_lock(&s->lock);
-        if (gone != S24I_MEETING_NOBODY && s->gone == S24I_MEETING_NOBODY) s->gone = gone;
-        s->late |= s->since > 0 && s24i_seconds() - s->since > s->patience;
-        over = s->over || s->gone != S24I_MEETING_NOBODY || s->late;
+        if (gone != S24I_MEETING_NOBODY) s->gone = gone;
+        over = s->over || s->gone != S24I_MEETING_NOBODY;
         if (!s->over && over) end_calls(s);
         pthread_mutex_unlock(&s->lock);
     }
     return NULL;
 }
 
-static s24_status begin(nccl_state *s, const s24_comm_opts *o, s24i_comm_error *error)
+/* The first rank's name of the world, for all. */
+static s24_status meet(nccl_state *s, nccl_id *id, const s24_comm_opts *o, s24i_comm_error *error)
 {
-    nccl_id id = {{0}};
-    const char *why = load(s, o->library ? o->library : "libnccl.so.2");
-    if (why) {
-        snprintf(error->text, sizeof error->text, "no NCCL here: %.400s", why);
-        return S24_ERROR_UNSUPPORTED;
+    if (o->rank == 0) {
+        const int before = s24_device_enter(s->device), result = s->nccl.GetUniqueId(id);
+        s24_device_leave(s->device, before);
+        TRY(said(s, result, "naming the world", error));
     }
-    if (o->rank == 0) TRY(said(s, s->nccl.GetUniqueId(&id), "naming the world", error));
-    TRY(s24i_meeting_open(&s->meeting, o, &id, sizeof id, error));
-    TRY(said(s, s->nccl.CommInitRank(&s->comm, o->world, id, o->rank), "connecting ranks", error));
+    TRY(s24i_meeting_open(&s->meeting, o, id, sizeof *id, error));
     s->watched = pthread_create(&s->watcher, NULL, watch, s) == 0;
     if (s->watched) return S24_OK;
     snprintf(error->text, sizeof error->text, "no thread can be started");
     return S24_ERROR_MEMORY;
+}
+
+static s24_status begin(nccl_state *s, const s24_comm_opts *o, s24i_comm_error *error)
+{
+    nccl_config config = {sizeof config, NCCL_MAGIC, NCCL_OLDEST, 0};
+    nccl_id id = {{0}};
+    int before;
+    const char *why = load(&s->nccl, o->library ? o->library : "libnccl.so.2");
+    if (why) {
+        snprintf(error->text, sizeof error->text, "no NCCL here: %.400s", why);
+        return S24_ERROR_UNSUPPORTED;
+    }
+    const s24_status status = s24_device_stream_create(&s->stream, s->ctx, s->device);
+    if (status != S24_OK) {
+        snprintf(error->text, sizeof error->text, "%.500s", s24_ctx_error(s->ctx));
+        return status;
+    }
+    TRY(meet(s, &id, o, error));
+    s->since = s24i_seconds();
+    TRY(enter(s, &before, error));
+    const int result = s->nccl.CommInitRankConfig(&s->comm, o->world, id, o->rank, &config);
+    leave_call(s, before);
+    TRY(said(s, result, "connecting ranks", error));
+    TRY(settle(s, "connecting ranks", error));
+    s->since = 0;
+    return S24_OK;
 }
 
 static void close_nccl(void *state, int broken)
@@ -118,12 +230,15 @@ static void close_nccl(void *state, int broken)
     pthread_mutex_lock(&s->lock);
     s->over = 1;
     if (broken) end_calls(s);
-    const int aborted = s->aborted;
     pthread_mutex_unlock(&s->lock);
     if (s->watched) pthread_join(s->watcher, NULL);
     s24i_meeting_close(&s->meeting, !broken);
-    if (s->comm && !aborted) s->nccl.CommDestroy(s->comm);
-    if (s->library) dlclose(s->library);
+    if (s->comm && !s->aborted) {
+        const int before = s24_device_enter(s->device);
+        s->nccl.CommDestroy(s->comm);
+        s24_device_leave(s->device, before);
+    }
+    s24_device_stream_destroy(s->device, s->stream);
     pthread_mutex_destroy(&s->lock);
     free(s);
 }
@@ -167,59 +282,60 @@ static void place(const void *state, int *rank, int *world)
 
 /* ---- running --------------------------------------------------------------------------------- */
 
-/* From here on the watcher counts the time, or no more (0); what it found is told first. */
-static s24_status wait_since(nccl_state *s, double since, s24i_comm_error *error)
+/* What failed on the device, whose sentence is in the context. */
+static s24_status device_said(const nccl_state *s, s24_status status, s24i_comm_error *error)
 {
-    pthread_mutex_lock(&s->lock);
-    const int gone = s->gone, late = s->late;
-    s->since = since;
-    pthread_mutex_unlock(&s->lock);
-    if (gone == S24I_MEETING_NOBODY && !late) return S24_OK;
-    if (late)
-        snprintf(error->text, sizeof error->text, "another rank did not come within %g s",
-                 s->patience);
-    else
-        snprintf(error->text, sizeof error->text, "rank %d is gone", gone);
-    return S24_ERROR_IO;
-}
-
-/* What a call gave, unless the watcher ended it. */
-static s24_status ended(nccl_state *s, int result, const char *what, s24i_comm_error *error)
-{
-    TRY(wait_since(s, 0, error));
-    return said(s, result, what, error);
-}
-
-static s24_status reduce(void *state, void *data, int64_t count, int f64, s24i_comm_error *error)
-{
-    nccl_state *s = state;
-    TRY(wait_since(s, s24i_seconds(), error));
-    const int result = s->nccl.AllReduce(data, data, (size_t)count, f64 ? NCCL_F64 : NCCL_F32,
-                                         NCCL_SUM, s->comm, NULL);
-    return ended(s, result, "it began a sum", error);
-}
-
-/* The device's default stream is waited for: its sums are enqueued there after what they sum. */
-static s24_status test(void *state, int *done, s24i_comm_error *error)
-{
-    nccl_state *s = state;
-    int result = 0;
-    TRY(wait_since(s, s24i_seconds(), error));
-    const s24_status status = s24_device_wait(s->ctx, s->device, NULL);
-    if (status == S24_OK) (void)s->nccl.CommGetAsyncError(s->comm, &result);
-    TRY(ended(s, result, "it summed", error));
-    *done = 1;
     if (status != S24_OK)
         snprintf(error->text, sizeof error->text, "%.500s", s24_ctx_error(s->ctx));
     return status;
 }
 
+/* NCCL takes a call, which will follow what is in the default stream. */
+static s24_status prepare(nccl_state *s, const char *what, s24i_comm_error *error)
+{
+    if (s->since == 0) s->since = s24i_seconds();
+    TRY(settle(s, what, error));
+    return device_said(s, s24_device_stream_follow(s->ctx, s->device, s->stream, NULL), error);
+}
+
+static s24_status reduce(void *state, void *data, int64_t count, int f64, s24i_comm_error *error)
+{
+    static const char what[] = "it began a sum";
+    nccl_state *s = state;
+    int before;
+    TRY(prepare(s, what, error));
+    TRY(enter(s, &before, error));
+    const int result = s->nccl.AllReduce(data, data, (size_t)count, f64 ? NCCL_F64 : NCCL_F32,
+                                         NCCL_SUM, s->comm, s->stream);
+    leave_call(s, before);
+    return said(s, result, what, error);
+}
+
 static s24_status broadcast(void *state, void *data, size_t bytes, int root, s24i_comm_error *error)
 {
+    static const char what[] = "it began a broadcast";
     nccl_state *s = state;
-    TRY(wait_since(s, s24i_seconds(), error));
-    const int result = s->nccl.Broadcast(data, data, bytes, NCCL_UINT8, root, s->comm, NULL);
-    return ended(s, result, "it began a broadcast", error);
+    int before;
+    TRY(prepare(s, what, error));
+    TRY(enter(s, &before, error));
+    const int result = s->nccl.Broadcast(data, data, bytes, NCCL_UINT8, root, s->comm, s->stream);
+    leave_call(s, before);
+    return said(s, result, what, error);
+}
+
+static s24_status test(void *state, int *done, s24i_comm_error *error)
+{
+    nccl_state *s = state;
+    int busy;
+    *done = 0;
+    TRY(ask(s, &busy, "it summed", error));
+    if (!busy)
+        TRY(device_said(s, s24_device_stream_done(done, s->ctx, s->device, s->stream), error));
+    if (*done)
+        s->since = 0;
+    else
+        TRY(in_time(s, error));
+    return S24_OK;
 }
 
 /* The others hear that this connection ends. */

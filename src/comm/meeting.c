@@ -14,7 +14,7 @@
 
 #include "base/try.h"
 
-enum { FAREWELL = -2, NAP_MS = 50, HELLO_SECONDS = 5, LISTENED = 4096 };
+enum { FAREWELL = -2, NAP_MS = 50, HELLO_SECONDS = 5, LISTENED = 4096, GUESTS = 64 };
 static const char MAGIC[8] = "s24meet";
 
 typedef struct greeting {
@@ -60,7 +60,7 @@ static s24_status listen_there(int *listener, const s24_comm_opts *o, s24i_comm_
     const int yes = 1;
     struct addrinfo *at = look_up(o);
     if (!at) return refuse(error, S24_ERROR_ARGUMENT, "the address is not known", o);
-    *listener = socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    *listener = socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (*listener >= 0) setsockopt(*listener, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
     const int bound = *listener >= 0 && bind(*listener, at->ai_addr, at->ai_addrlen) == 0 &&
                       listen(*listener, LISTENED) == 0;
@@ -71,27 +71,71 @@ static s24_status listen_there(int *listener, const s24_comm_opts *o, s24i_comm_
                   reason == EADDRINUSE ? "the port is in use" : strerror(reason), o);
 }
 
-/* One that comes and says who it is; what says something else is sent away. */
-static s24_status welcome(s24i_meeting *m, int listener, s24i_comm_error *error)
-{
+/* One that has come and has not said all of who it is. Whoever comes is heard next to all others,
+   so that a silent one costs them nothing; of too many the oldest is sent away. */
+typedef struct guest {
+    int socket;
+    size_t came; /* bytes of the greeting */
     greeting hello;
-    const int fd = accept(listener, NULL, NULL);
-    if (fd < 0) return S24_OK;
-    if (!move(fd, &hello, sizeof hello, 0, s24i_seconds() + HELLO_SECONDS) ||
-        memcmp(hello.magic, MAGIC, sizeof MAGIC) != 0) {
-        close(fd);
-        return S24_OK;
-    }
-    if (hello.world == m->world && hello.rank > 0 && hello.rank < m->world &&
+    double until;
+} guest;
+
+typedef struct door {
+    int listener, count;
+    guest guests[GUESTS];
+    greeting wrong; /* the last one that was sent away for its rank or its world; world 0: none */
+} door;
+
+static void dismiss(door *d, int i)
+{
+    close(d->guests[i].socket);
+    memmove(d->guests + i, d->guests + i + 1, (size_t)(--d->count - i) * sizeof *d->guests);
+}
+
+static void let_in(door *d)
+{
+    const int fd = accept(d->listener, NULL, NULL);
+    if (fd < 0) return;
+    if (d->count == GUESTS) dismiss(d, 0);
+    d->guests[d->count++] = (guest){.socket = fd, .until = s24i_seconds() + HELLO_SECONDS};
+}
+
+/* What a guest says. 1: it is no guest any more, but a rank or away. */
+static int hear(s24i_meeting *m, door *d, int i)
+{
+    guest *g = &d->guests[i];
+    const ssize_t n =
+        recv(g->socket, (char *)&g->hello + g->came, sizeof g->hello - g->came, MSG_DONTWAIT);
+    if (n > 0) g->came += (size_t)n;
+    const int ended = n == 0 || (n < 0 && errno != EINTR && errno != EAGAIN);
+    if (!ended && g->came < sizeof g->hello) return 0;
+    const greeting hello = g->hello;
+    const int known = !ended && memcmp(hello.magic, MAGIC, sizeof MAGIC) == 0;
+    if (known && hello.world == m->world && hello.rank > 0 && hello.rank < m->world &&
         m->sockets[hello.rank] < 0) {
-        m->sockets[hello.rank] = fd;
-        return S24_OK;
+        m->sockets[hello.rank] = g->socket;
+        memmove(g, g + 1, (size_t)(--d->count - i) * sizeof *g);
+        return 1;
     }
-    close(fd);
-    snprintf(error->text, sizeof error->text,
-             "rank %d of %d came, ranks 1 to %d of %d are expected, once each", (int)hello.rank,
-             (int)hello.world, m->world - 1, m->world);
-    return S24_ERROR_ARGUMENT;
+    if (known) d->wrong = hello;
+    dismiss(d, i);
+    return 1;
+}
+
+static void hear_all(s24i_meeting *m, door *d)
+{
+    struct pollfd all[1 + GUESTS];
+    const int count = d->count;
+    all[0] = (struct pollfd){.fd = d->listener, .events = POLLIN};
+    for (int i = 0; i < count; i++)
+        all[1 + i] = (struct pollfd){.fd = d->guests[i].socket, .events = POLLIN};
+    const int came = poll(all, (nfds_t)(1 + count), NAP_MS);
+    for (int i = count - 1; i >= 0; i--) {
+        const int over = d->guests[i].until < s24i_seconds();
+        const int gone = came > 0 && all[1 + i].revents && hear(m, d, i);
+        if (over && !gone) dismiss(d, i);
+    }
+    if (came > 0 && all[0].revents) let_in(d);
 }
 
 static int missing_of(const s24i_meeting *m)
@@ -102,16 +146,19 @@ static int missing_of(const s24i_meeting *m)
     return r;
 }
 
-static s24_status gather(s24i_meeting *m, int listener, double until, s24i_comm_error *error)
+static s24_status gather(s24i_meeting *m, door *d, double until, s24i_comm_error *error)
 {
     while (missing_of(m) < m->world) {
-        struct pollfd one = {.fd = listener, .events = POLLIN};
         if (s24i_seconds() > until) {
-            snprintf(error->text, sizeof error->text, "rank %d of %d did not come", missing_of(m),
-                     m->world);
+            const int n = snprintf(error->text, sizeof error->text, "rank %d of %d did not come",
+                                   missing_of(m), m->world);
+            if (d->wrong.world)
+                snprintf(error->text + n, sizeof error->text - (size_t)n,
+                         "; rank %d of %d came and was sent away", (int)d->wrong.rank,
+                         (int)d->wrong.world);
             return S24_ERROR_IO;
         }
-        if (poll(&one, 1, NAP_MS) > 0) TRY(welcome(m, listener, error));
+        hear_all(m, d);
     }
     return S24_OK;
 }
@@ -119,10 +166,12 @@ static s24_status gather(s24i_meeting *m, int listener, double until, s24i_comm_
 static s24_status receive_all(s24i_meeting *m, const s24_comm_opts *o, double until,
                               s24i_comm_error *error)
 {
-    int listener = -1;
-    s24_status status = listen_there(&listener, o, error);
-    if (status == S24_OK) status = gather(m, listener, until, error);
-    if (listener >= 0) close(listener);
+    door d = {.listener = -1};
+    s24_status status = listen_there(&d.listener, o, error);
+    if (status == S24_OK) status = gather(m, &d, until, error);
+    while (d.count)
+        dismiss(&d, d.count - 1);
+    if (d.listener >= 0) close(d.listener);
     return status;
 }
 

@@ -80,6 +80,21 @@ s24_status s24_device_create(s24_device **out, s24_ctx *ctx, const s24_device_op
     GIVE(out, device, s24_device_destroy, open_device(device, ctx, &known));
 }
 
+s24_status s24_device_count(int *count, s24_ctx *ctx, const s24_device_opts *opts)
+{
+    s24i_device_error error = {""};
+    s24_device_opts known;
+    s24_device device = {.library = NULL};
+    if (!count || !ctx) return S24_ERROR_ARGUMENT;
+    *count = 0;
+    TRY(s24i_opts_read(ctx, &known, sizeof known, opts, "s24_device_opts"));
+    s24_status status = open_plugin(&device, ctx, known.library);
+    if (status == S24_OK)
+        status = s24i_device_status(ctx, device.table->count(count, &error), &error);
+    if (device.library) dlclose(device.library);
+    return status;
+}
+
 void s24_device_destroy(s24_device *device)
 {
     if (!device) return;

@@ -425,6 +425,32 @@ void s24_device_stream_destroy(s24_device *device, void *stream)
     if (device && stream) device->table->stream_destroy(device->gpu, stream);
 }
 
+int s24_device_enter(const s24_device *device)
+{
+    return device->table->enter(device->gpu);
+}
+
+void s24_device_leave(const s24_device *device, int before)
+{
+    device->table->leave(before);
+}
+
+s24_status s24_device_stream_follow(s24_ctx *ctx, s24_device *device, void *stream, void *first)
+{
+    s24i_device_error error = {""};
+    TRY(ready(ctx, device, stream));
+    return s24i_device_status(ctx, device->table->stream_follow(device->gpu, stream, first, &error),
+                              &error);
+}
+
+s24_status s24_device_stream_done(int *done, s24_ctx *ctx, s24_device *device, void *stream)
+{
+    s24i_device_error error = {""};
+    TRY(ready(ctx, device, done));
+    return s24i_device_status(ctx, device->table->stream_done(device->gpu, done, stream, &error),
+                              &error);
+}
+
 s24_status s24_device_graph_begin(s24_ctx *ctx, s24_device *device, void *stream)
 {
     s24i_device_error error = {""};

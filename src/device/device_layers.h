@@ -19,6 +19,18 @@
 extern "C" {
 #endif
 
+/* For libraries that work on the calling thread's current device: makes that this one, and gives
+   what it was before, which leave brings back. Any thread may. */
+S24_API int s24_device_enter(const s24_device *device);
+S24_API void s24_device_leave(const s24_device *device, int before);
+/* What comes next in `stream`, one of s24_device_stream_create's, begins after all that is in
+   `first` now. */
+S24_API s24_status s24_device_stream_follow(s24_ctx *ctx, s24_device *device, void *stream,
+                                            void *first);
+/* *done: is all of the stream done? Does not wait; reports what failed in it. */
+S24_API s24_status s24_device_stream_done(int *done, s24_ctx *ctx, s24_device *device,
+                                          void *stream);
+
 typedef struct s24_device_dense_args {
     size_t size;        /* sizeof(s24_device_dense_args) */
     const s24_dense *y; /* [m, n] written, of x's dtype, or of f32: then x·wᵀ alone */

@@ -229,15 +229,13 @@ static void begin_pieces(s24i_share *s, s24_ctx *ctx, float *gradients, int64_t 
 void s24i_share_ready(void *user, s24_ctx *ctx, s24_transformer *t, int64_t block)
 {
     s24i_share *s = user;
-    if (s->comm && !t->machine.gpu) begin_pieces(s, ctx, t->gradients, s->blocks[block + 1]);
+    if (s->comm && !s->stage) begin_pieces(s, ctx, t->gradients, s->blocks[block + 1]);
 }
 
 static s24_status sum_gradients(s24i_share *s, s24_transformer *t, s24_ctx *ctx)
 {
     s24i_machine *m = &t->machine;
     const size_t bytes = (size_t)t->elems * sizeof(float);
-    s24i_sums wait;
-    if (m->gpu) m->ops->download(m, &wait, t->at.sums, sizeof wait);
     if (s->stage) m->ops->download(m, s->stage, t->gradients, bytes);
     begin_pieces(s, ctx, s->stage ? s->stage : t->gradients, 0);
     s->begun = 0;

@@ -103,12 +103,10 @@ s24_status s24i_share_weights(s24i_share *s, s24_transformer *t, s24_ctx *ctx,
                               const s24i_optimiser *o)
 {
     s24i_machine *m = &t->machine;
-    s24i_sums wait;
     if (!s->owned) return S24_OK;
     for (int r = 0; r < s->world; r++)
         if (r != s->rank && bytes_of(s, r))
             m->ops->clear(m, t->gradients + s->owned[r], bytes_of(s, r));
-    if (m->gpu) m->ops->download(m, &wait, t->at.sums, sizeof wait);
     TRY(hand_round(s, m, ctx, t->weights));
     if (o->latent) TRY(hand_round(s, m, ctx, o->latent));
     m->ops->refresh(m);

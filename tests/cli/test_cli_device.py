@@ -111,6 +111,17 @@ class Device(Scratch):
         words[3] = "broken"
         self.fails(words, 4, r"line 1\b.*UTF-8")
 
+    def test_a_rank_has_its_own(self):
+        """Of several devices that of its number on the machine; where there is one alone, that."""
+        for devices, local, opens in (1, 0, 1), (1, 1, 1), (2, 1, 1), (2, 2, 0):
+            with self.subTest(devices=devices, local=local):
+                rank = {"RANK": "1", "WORLD_SIZE": "3", "LOCAL_RANK": str(local)}
+                done = run("train", "model", "out", "--text", "texts", "--comm", "mpi",
+                           "--device", "cuda", cwd=self.folder,
+                           environment=self.environment(devices=devices) | rank)
+                self.assertEqual("there are fewer devices" not in done.stderr, opens, done.stderr)
+                self.assertNotEqual(done.returncode, 0)  # one is no world of three
+
     def test_shapes_that_come_again(self):
         """Run from graphs, once they came twice; none is left."""
         report = self.folder / "report"

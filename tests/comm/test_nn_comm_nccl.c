@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* NCCL's table on a library that is none: sums and broadcasts of ranks that meet at an address,
-   sums in another order, ranks that do not come, fail or are gone, ports in use. */
+   sums in another order, ranks that do not come, fail, hang or are gone, strangers, ports in use.
+   No rank's device is its thread's current one. */
 #include "support.h"
 
 #include <arpa/inet.h>
@@ -43,7 +44,10 @@ static int free_port(int *held)
 static s24_status open_rank(rank *r)
 {
     const s24_ctx_opts opts = {.size = sizeof opts, .threads = 1};
-    const s24_device_opts device = {.size = sizeof device, .library = S24_FAKE_PLUGIN};
+    char name[8];
+    const s24_device_opts device = {
+        .size = sizeof device, .name = name, .library = S24_FAKE_PLUGIN};
+    snprintf(name, sizeof name, "cuda:%d", 1 + r->rank);
     s24_status status = s24_ctx_create(&r->ctx, &opts);
     if (status == S24_OK) status = s24_device_create(&r->device, r->ctx, &device);
     const s24_comm_opts comm = {.size = sizeof comm,
@@ -169,6 +173,96 @@ static void sums_in_another_order(void **state)
         assert_int_equal(all[r].status, S24_ERROR_IO);
 }
 
+/* While NCCL connects ranks it waits for all of them. */
+static void a_rank_is_gone_while_ranks_connect(void **state)
+{
+    rank all[MOST];
+    (void)state;
+    for (int odd = 0; odd < MOST; odd++) {
+        char fault[2] = {(char)('0' + odd)}, sentence[60];
+        snprintf(sentence, sizeof sentence, "nccl: rank %d is gone", odd);
+        setenv("S24_FAKE_NCCL_INIT", fault, 1);
+        run(all, MOST, -1, NONE, 60);
+        unsetenv("S24_FAKE_NCCL_INIT");
+        for (int r = 0; r < MOST; r++) {
+            const char *expected =
+                r == odd ? "NCCL failed while connecting ranks: unhandled system error" : sentence;
+            assert_int_equal(all[r].status, S24_ERROR_IO);
+            if (!strstr(all[r].error, expected)) fail_msg("rank %d: %s", r, all[r].error);
+        }
+    }
+    setenv("S24_FAKE_NCCL_INIT", "hangs", 1);
+    run(all, 2, -1, NONE, 0.4);
+    unsetenv("S24_FAKE_NCCL_INIT");
+    assert_true(strstr(all[0].error, "did not come within 0.4 s") ||
+                strstr(all[1].error, "did not come within 0.4 s"));
+    for (int r = 0; r < 2; r++)
+        assert_int_equal(all[r].status, S24_ERROR_IO);
+}
+
+/* One who talks to rank 0 before any rank does. */
+static int knock(int port, const void *data, size_t bytes)
+{
+    struct sockaddr_in at = {
+        .sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr = {htonl(0x7f000001)}};
+    const int fd = socket(AF_INET, SOCK_STREAM, 0);
+    while (connect(fd, (struct sockaddr *)&at, sizeof at) != 0)
+        usleep(1000);
+    if (bytes) assert_int_equal(send(fd, data, bytes, MSG_NOSIGNAL), bytes);
+    return fd;
+}
+
+/* Strangers are heard next to ranks: silent ones, which would be waited for, ones that say nothing
+   that a rank does, and ranks that are not of this world. */
+static void strangers(void **state)
+{
+    enum { SILENT = 70 };
+    const struct {
+        char magic[8];
+        int32_t world, rank;
+    } wrong[] = {{"s24meet", 2, 5}, {"s24meet", 3, 1}, {"s24meat", 2, 1}};
+    rank all[2];
+    pthread_t thread[2];
+    int fds[SILENT], held;
+    const int port = free_port(&held);
+    (void)state;
+    close(held);
+    for (int r = 0; r < 2; r++)
+        all[r] = (rank){.rank = r, .world = 2, .port = port, .patience = 60};
+    assert_int_equal(pthread_create(&thread[0], NULL, run_rank, &all[0]), 0);
+    for (int i = 0; i < SILENT; i++)
+        fds[i] = knock(port, "s24meet", i % 2 ? 4 : 0);
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        close(knock(port, &wrong[i], sizeof wrong[i]));
+    assert_int_equal(pthread_create(&thread[1], NULL, run_rank, &all[1]), 0);
+    for (int r = 0; r < 2; r++) {
+        assert_int_equal(pthread_join(thread[r], NULL), 0);
+        if (all[r].status != S24_OK) fail_msg("rank %d: %s", r, all[r].error);
+    }
+    for (int i = 0; i < SILENT; i++)
+        close(fds[i]);
+}
+
+/* What else came is told where a rank did not. */
+static void one_of_another_world(void **state)
+{
+    const struct {
+        char magic[8];
+        int32_t world, rank;
+    } other = {"s24meet", 4, 3};
+    pthread_t thread;
+    int held;
+    rank first = {.world = 2, .port = free_port(&held), .patience = 0.5};
+    (void)state;
+    close(held);
+    assert_int_equal(pthread_create(&thread, NULL, run_rank, &first), 0);
+    const int fd = knock(first.port, &other, sizeof other);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    close(fd);
+    if (!strstr(first.error, "rank 1 of 2 did not come; rank 3 of 4 came and was sent away"))
+        fail_msg("%s", first.error);
+}
+
 static void one_that_does_not_come(void **state)
 {
     rank all[MOST];
@@ -211,8 +305,13 @@ static void what_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sums_and_broadcasts),   cmocka_unit_test(a_rank_is_gone),
-        cmocka_unit_test(sums_in_another_order), cmocka_unit_test(one_that_does_not_come),
+        cmocka_unit_test(sums_and_broadcasts),
+        cmocka_unit_test(a_rank_is_gone),
+        cmocka_unit_test(a_rank_is_gone_while_ranks_connect),
+        cmocka_unit_test(sums_in_another_order),
+        cmocka_unit_test(strangers),
+        cmocka_unit_test(one_of_another_world),
+        cmocka_unit_test(one_that_does_not_come),
         cmocka_unit_test(what_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -6,8 +6,9 @@
  * 1.
  *
  * The environment says what goes wrong: S24_FAKE_MEMORY is how many bytes there are, S24_FAKE_WAITS
- * how many waits succeed. S24_FAKE_REPORT names a file for the counts, written at the end, and
- * S24_FAKE_CALLS one to which the name of each kernel is added when it is asked for.
+ * how many waits succeed, S24_FAKE_DEVICES how many devices there are. S24_FAKE_REPORT names a file
+ * for the counts, written at the end, and S24_FAKE_CALLS one to which the name of each kernel is
+ * added when it is asked for.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,7 +27,7 @@ typedef struct fake_pooling {
 
 struct s24i_device {
     long long memory, waits; /* left */
-    int lost, capturing;
+    int index, lost, capturing;
     int streams, graphs, passes; /* alive; passes: graphs with results, others are measured */
     int most_streams, most_graphs, captures, launches, waited;
     fake_pooling pools[MOST_POOLS]; /* of the capture */
@@ -67,10 +68,12 @@ static long long number_of(const char *name, long long usual)
 
 static s24_status fake_open(s24i_device **out, int index, int vendor, s24i_device_error *error)
 {
-    (void)index;
     (void)vendor;
+    if (index >= number_of("S24_FAKE_DEVICES", 1 << 20))
+        return fail(error, S24_ERROR_UNSUPPORTED, "opening: there are fewer devices");
     *out = calloc(1, sizeof **out);
     if (!*out) return fail(error, S24_ERROR_MEMORY, "opening");
+    (*out)->index = index;
     (*out)->memory = number_of("S24_FAKE_MEMORY", 1ll << 40);
     (*out)->waits = number_of("S24_FAKE_WAITS", 1ll << 40);
     return S24_OK;
@@ -89,6 +92,30 @@ static void fake_close(s24i_device *d)
         fclose(file);
     }
     free(d);
+}
+
+/* What the calling thread's current device is; NCCL's fake looks. */
+static _Thread_local int current;
+__attribute__((visibility("default"))) int fake_device_current(void);
+int fake_device_current(void)
+{
+    return current;
+}
+static int fake_enter(const s24i_device *d)
+{
+    const int before = current;
+    current = d->index;
+    return before;
+}
+static void fake_leave(int before)
+{
+    current = before;
+}
+static s24_status fake_count(int *out, s24i_device_error *error)
+{
+    (void)error;
+    *out = (int)number_of("S24_FAKE_DEVICES", 1);
+    return S24_OK;
 }
 
 static const char *fake_text(const s24i_device *d)
@@ -320,6 +347,19 @@ static void fake_stream_destroy(s24i_device *d, void *stream)
     free(stream);
 }
 
+static s24_status fake_follow(s24i_device *d, void *stream, void *first, s24i_device_error *error)
+{
+    (void)stream;
+    (void)first;
+    return alive(d, error);
+}
+static s24_status fake_done(s24i_device *d, int *done, void *stream, s24i_device_error *error)
+{
+    (void)stream;
+    *done = 1;
+    return alive(d, error);
+}
+
 static s24_status fake_begin(s24i_device *d, void *stream, s24i_device_error *error)
 {
     (void)stream;
@@ -420,6 +460,11 @@ const s24i_device_table *s24_device_table_cuda(void)
                                                   .tokens = fake_train_tokens,
                                                   .variance = fake_train_variance};
     static const s24i_device_table table = {.abi = S24I_DEVICE_ABI,
+                                            .count = fake_count,
+                                            .enter = fake_enter,
+                                            .leave = fake_leave,
+                                            .stream_follow = fake_follow,
+                                            .stream_done = fake_done,
                                             .open = fake_open,
                                             .close = fake_close,
                                             .text = fake_text,

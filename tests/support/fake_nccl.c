@@ -1,27 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0
-/* NCCL between threads of one process, whose device memory is the host's: calls wait for all ranks,
-   as NCCL's do, until somebody ends them. Ranks that sum something else are told so. The
-   environment says what goes wrong: S24_FAKE_NCCL is "RANK AFTER", that rank's sum of that number
-   fails. */
+/* NCCL between threads of one process, whose device memory is the host's: what calls begin is done
+   when all ranks have called, or when somebody ends it, and a communicator takes nothing else
+   before. Ranks that sum something else are told so, and so is a thread whose current device is not
+   the communicator's (the first one is nobody's here). The environment says what goes wrong:
+   S24_FAKE_NCCL is "RANK AFTER", that rank's sum of that number fails; S24_FAKE_NCCL_INIT is "RANK"
+   whose connecting fails, or "hangs". */
+#include <dlfcn.h>
 #include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { RANKS = 8, UINT8 = 1, F32 = 7, F64 = 8, OK = 0, SYSTEM = 2, USAGE = 5 };
+enum { RANKS = 8, UINT8 = 1, F32 = 7, F64 = 8 };
+enum { OK = 0, SYSTEM = 2, USAGE = 5, IN_PROGRESS = 7 };
 
 typedef struct nccl_id {
     char bytes[128];
 } nccl_id;
 
+typedef struct nccl_config {
+    size_t size;
+    unsigned magic, version;
+    int blocking;
+} nccl_config;
+
 typedef struct comm {
-    int rank, world, aborted;
+    int rank, world, aborted, device;
     int64_t sums;
+    int64_t init, turn; /* the world and the call that it waits for to be counted; −1: none */
 } comm;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t news = PTHREAD_COND_INITIALIZER;
 static struct {
     void *data[RANKS];
     int64_t turn; /* calls that all have made */
@@ -47,22 +57,36 @@ NCCL(GetUniqueId, nccl_id *out)
     return OK;
 }
 
-NCCL(CommInitRank, void **out, int world, nccl_id of, int rank)
+/* The calling thread's, as the plugin's fake has it. */
+static int current_device(void)
 {
-    if (strcmp(of.bytes, "the world of rank 0") != 0 || world > RANKS) return USAGE;
+    int (*current)(void);
+    void *plugin = dlopen(S24_FAKE_PLUGIN, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
+    void *symbol = plugin ? dlsym(plugin, "fake_device_current") : NULL;
+    if (!symbol) return 0;
+    memcpy(&current, &symbol, sizeof current);
+    const int device = current();
+    dlclose(plugin);
+    return device;
+}
+
+NCCL(CommInitRankConfig, void **out, int world, nccl_id of, int rank, nccl_config *config)
+{
+    const char *fault = getenv("S24_FAKE_NCCL_INIT");
+    if (strcmp(of.bytes, "the world of rank 0") != 0 || world > RANKS || !current_device() ||
+        config->size != sizeof *config || config->magic != 0xcafebeefu || config->blocking)
+        return USAGE;
+    if (fault && *fault == '0' + rank) return SYSTEM;
     comm *c = *out = &ranks[rank];
-    *c = (comm){.rank = rank, .world = world};
     pthread_mutex_lock(&lock);
-    const int64_t turn = worlds;
-    if (++here == world) { /* all ranks leave this together */
+    *c = (comm){
+        .rank = rank, .world = world, .device = current_device(), .init = worlds, .turn = -1};
+    if (!fault && ++here == world) {
         here = now.came = now.wrong = now.ended = 0;
         worlds++;
-        pthread_cond_broadcast(&news);
     }
-    while (worlds == turn)
-        pthread_cond_wait(&news, &lock);
     pthread_mutex_unlock(&lock);
-    return OK;
+    return IN_PROGRESS;
 }
 
 static double value_of(const void *data, size_t i)
@@ -90,27 +114,33 @@ static void send(int world, int root)
         if (r != root) memcpy(now.data[r], now.data[root], now.count);
 }
 
+/* Is the thread where the communicator is, and has that nothing to do? */
+static int is_free(const comm *c)
+{
+    return current_device() == c->device && !c->aborted && c->turn < 0;
+}
+
 /* All ranks in one call; root −1: a sum. */
 static int together(comm *c, void *data, size_t count, int type, int root)
 {
     pthread_mutex_lock(&lock);
-    const int64_t turn = now.turn;
+    if (!is_free(c)) {
+        pthread_mutex_unlock(&lock);
+        return USAGE;
+    }
     if (now.came && (now.count != count || now.type != type)) now.wrong = 1;
     now.count = count;
     now.type = type;
     now.data[c->rank] = data;
+    c->turn = now.turn;
     if (++now.came == c->world && !now.ended) {
         if (!now.wrong && root < 0) add_up(c->world);
         if (!now.wrong && root >= 0) send(c->world, root);
         now.came = 0;
         now.turn++;
-        pthread_cond_broadcast(&news);
     }
-    while (now.turn == turn && !c->aborted)
-        pthread_cond_wait(&news, &lock);
-    const int result = c->aborted ? SYSTEM : now.wrong ? USAGE : OK;
     pthread_mutex_unlock(&lock);
-    return result;
+    return IN_PROGRESS;
 }
 
 NCCL(AllReduce, const void *from, void *to, size_t count, int type, int sum, void *of, void *s)
@@ -119,7 +149,7 @@ NCCL(AllReduce, const void *from, void *to, size_t count, int type, int sum, voi
     int rank = -1, after = 0;
     const char *fault = getenv("S24_FAKE_NCCL");
     if (fault) (void)sscanf(fault, "%d %d", &rank, &after);
-    if (from != to || sum != 0 || s || (type != F32 && type != F64)) return USAGE;
+    if (from != to || sum != 0 || !s || (type != F32 && type != F64)) return USAGE;
     if (c->rank == rank && c->sums++ >= after) return SYSTEM;
     return together(c, to, count, type, -1);
 }
@@ -127,15 +157,19 @@ NCCL(AllReduce, const void *from, void *to, size_t count, int type, int sum, voi
 NCCL(Broadcast, const void *from, void *to, size_t count, int type, int root, void *of, void *s)
 {
     comm *c = of;
-    if (from != to || s || type != UINT8) return USAGE;
+    if (from != to || !s || type != UINT8) return USAGE;
     return together(c, to, count, type, root);
 }
 
-NCCL(CommGetAsyncError, void *c, int *error)
+NCCL(CommGetAsyncError, void *of, int *error)
 {
-    (void)c;
-    *error = OK;
-    return OK;
+    comm *c = of;
+    pthread_mutex_lock(&lock);
+    const int waits = c->init == worlds || c->turn == now.turn;
+    if (!waits) c->turn = -1;
+    *error = c->aborted ? SYSTEM : waits ? IN_PROGRESS : now.wrong ? USAGE : OK;
+    pthread_mutex_unlock(&lock);
+    return current_device() == c->device ? OK : USAGE;
 }
 
 /* The others' memory is theirs again: what stands here is forgotten. */
@@ -145,9 +179,9 @@ NCCL(CommAbort, void *of)
     pthread_mutex_lock(&lock);
     c->aborted = 1;
     now.ended = 1;
-    pthread_cond_broadcast(&news);
+    if (c->init == worlds) here = 0; /* nor does its world come to be */
     pthread_mutex_unlock(&lock);
-    return OK;
+    return current_device() == c->device ? OK : USAGE;
 }
 
 NCCL(CommDestroy, void *c)

@@ -33,7 +33,7 @@ static inline void *rank_thread(void *opaque)
 {
     rank_work *w = opaque;
     const s24_ctx_opts opts = {.size = sizeof opts, .threads = w->threads};
-    const s24_device_opts device = {.size = sizeof device, .library = w->plugin};
+    const s24_device_opts device = {.size = sizeof device, .name = "cuda:1", .library = w->plugin};
     w->status = s24_ctx_create(&w->ctx, &opts);
     if (w->status == S24_OK && w->plugin)
         w->status = s24_device_create(&w->device, w->ctx, &device);

@@ -131,6 +131,13 @@ static s24_status prepare(s24i_device *device, s24i_device_error *error)
     return status == S24_OK ? attention_grid_prepare(device, error) : status;
 }
 
+s24_status device_count(int *out, s24i_device_error *error)
+{
+    *out = 0;
+    CUDA_TRY(error, "looking for devices", cudaGetDeviceCount(out));
+    return S24_OK;
+}
+
 s24_status device_open(s24i_device **out, int index, int vendor, s24i_device_error *error)
 {
     int count = 0, before = 0;
@@ -165,6 +172,19 @@ void device_close(s24i_device *device)
 const char *device_text(const s24i_device *device)
 {
     return device->text;
+}
+
+int device_enter(const s24i_device *device)
+{
+    int before = -1;
+    if (cudaGetDevice(&before) == cudaSuccess && before != device->index)
+        cudaSetDevice(device->index);
+    return before;
+}
+
+void device_leave(int before)
+{
+    if (before >= 0) cudaSetDevice(before);
 }
 
 /* ---- memory ---------------------------------------------------------------------------------- */

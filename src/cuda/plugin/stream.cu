@@ -24,6 +24,33 @@ void device_stream_destroy(s24i_device *device, void *stream)
     cudaStreamDestroy(handle(stream));
 }
 
+s24_status device_stream_follow(s24i_device *device, void *stream, void *first,
+                                s24i_device_error *error)
+{
+    device_scope scope(device);
+    cudaEvent_t event;
+    CUDA_TRY(error, "selecting a device", scope.code);
+    CUDA_TRY(error, "making an event", cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+    cudaError_t code = cudaEventRecord(event, handle(first));
+    if (code == cudaSuccess) code = cudaStreamWaitEvent(handle(stream), event, 0);
+    cudaEventDestroy(event); /* once it has been waited for */
+    CUDA_TRY(error, "making a stream follow another", code);
+    return S24_OK;
+}
+
+s24_status device_stream_done(s24i_device *device, int *done, void *stream,
+                              s24i_device_error *error)
+{
+    device_scope scope(device);
+    *done = 0;
+    CUDA_TRY(error, "selecting a device", scope.code);
+    const cudaError_t code = cudaStreamQuery(handle(stream));
+    if (code == cudaErrorNotReady) return S24_OK;
+    CUDA_TRY(error, "asking for a stream's end", code);
+    *done = 1;
+    return S24_OK;
+}
+
 /* ---- graphs ---------------------------------------------------------------------------------- */
 
 s24_status device_graph_begin(s24i_device *device, void *stream, s24i_device_error *error)
