@@ -40,6 +40,7 @@ class Operators(Case):
         for dtype in DTYPES:
             w, x, b = two_four(64, 96, dtype), torch.randn(2, 5, 96).to(dtype), torch.randn(64)
             packed = st.prune_pack(w, "strict")
+            self.assertTrue(torch.equal(packed, st.prune_pack(w.t().contiguous().t(), "strict")))
             y = st.linear(x, packed, 64, 96, b.to(dtype))
             self.assertIs(y.dtype, dtype)
             near(self, y, F.linear(x.float(), w.float(), b), NEAR[dtype] * 3)

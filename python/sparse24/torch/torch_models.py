@@ -11,7 +11,7 @@ import torch
 from sparse24 import _core
 from sparse24.pruning import Criterion, Stats, _how
 
-from .torch_modules import SparseLinear
+from .torch_modules import SparseLinear, is_conv1d, weight_of
 from .torch_ops import DTYPES, operand
 
 _log = logging.getLogger("sparse24")
@@ -25,15 +25,18 @@ class Choice(typing.NamedTuple):
     why: str
 
 
-def linear_layers(model: torch.nn.Module, wanted: Filter | None = None):
-    """(parent, child's name, full name, layer) of every nn.Linear that the filter takes; a model
-    that is one itself has no parent and the name ""."""
-    if isinstance(model, torch.nn.Linear) and (wanted is None or wanted(model, "")):
+def linear_layers(model: torch.nn.Module, wanted: Filter | None = None, conv1d: bool = False):
+    """(parent, child's name, full name, layer) of every nn.Linear, and with conv1d of transformers'
+    Conv1D, that the filter takes; a model that is one itself has no parent and the name ""."""
+    def takes(layer, name):
+        return (isinstance(layer, torch.nn.Linear) or conv1d and is_conv1d(layer)) and \
+            (wanted is None or wanted(layer, name))
+    if takes(model, ""):
         yield None, "", "", model
     for parent_name, parent in list(model.named_modules()):
         for child_name, child in list(parent.named_children()):
             name = f"{parent_name}.{child_name}" if parent_name else child_name
-            if isinstance(child, torch.nn.Linear) and (wanted is None or wanted(child, name)):
+            if takes(child, name):
                 yield parent, child_name, name, child
 
 
@@ -141,34 +144,76 @@ def _runs(w: torch.Tensor) -> bool:
     return w.dtype in kinds.get(w.device.type, ()) and w.shape[1] % 4 == 0
 
 
+def _own(layer: torch.nn.Module) -> str | None:
+    """What another layer in its place would not do, if there is something."""
+    if not is_conv1d(layer) and type(layer).forward is not torch.nn.Linear.forward:
+        return f"{type(layer).__name__} has a forward of its own"
+    if "forward" in vars(layer) or layer._forward_hooks or layer._forward_pre_hooks:
+        return "it has hooks"
+    if "weight" not in layer._parameters:
+        return "its weight is computed in each call"
+    return None
+
+
+def _dense_because(layer: torch.nn.Module, embedded: set[int]) -> str | None:
+    """Why a layer stays as it is, if it must."""
+    why = _own(layer)
+    if why:
+        return why
+    w = weight_of(layer)
+    if id(layer.weight) in embedded:
+        return "its weight is an embedding's too"
+    if not _runs(w):
+        return f"{w.dtype} {list(w.shape)} on {w.device}"
+    return None if is_two_four(w) else "its weight is not 2:4"
+
+
+def _embedded(model: torch.nn.Module) -> set[int]:
+    """Parameters of the model's embeddings, by id."""
+    kinds = (torch.nn.Embedding, torch.nn.EmbeddingBag)
+    return {id(m.weight) for m in model.modules() if isinstance(m, kinds)}
+
+
+def _put(model: torch.nn.Module, made: dict[torch.nn.Module, SparseLinear]) -> None:
+    """Puts layers in the places of others, wherever these stand. TransformerEncoder nests tensors
+    for its layers' fused passes, which layers of packed weights do not take."""
+    for parent in list(model.modules()):
+        for name, child in list(parent._modules.items()):
+            if child in made:
+                parent._modules[name] = made[child]
+    for part in model.modules():
+        if isinstance(part, torch.nn.TransformerEncoder) and \
+                any(isinstance(m, SparseLinear) for m in part.modules()):
+            part.use_nested_tensor = False
+
+
 @torch.no_grad()
 def accelerate_(model: torch.nn.Module, *, tokens: int = 128, measure: bool = True,
                 filter_fn: Filter | None = None) -> list[Choice]:
-    """Puts a SparseLinear in the place of each nn.Linear whose weight is 2:4 already, where it is
-    faster on this machine with so many tokens a call (measured once for each shape, on CUDA inside
-    graphs; measure=False: everywhere). Returns what was done with each layer and why; the logger
-    sparse24 has it too."""
-    choices, measured = [], {}
-    for parent, child_name, name, layer in linear_layers(model, filter_fn):
-        kind, why = "dense", None
-        w = layer.weight
+    """Puts a SparseLinear in the place of each nn.Linear, and of transformers' Conv1D, whose weight
+    is 2:4 already, where it is faster on this machine with so many tokens a call (measured once for
+    each shape, on CUDA inside graphs; measure=False: everywhere). Layers with hooks or a forward of
+    their own stay, and so do those that share an embedding's weight unless filter_fn takes them.
+    Returns what was done with each layer and why; the logger sparse24 has it too."""
+    choices, measured, made = [], {}, {}
+    embedded = set() if filter_fn else _embedded(model)
+    for parent, _, name, layer in list(linear_layers(model, filter_fn, True)):
+        kind = "dense"
+        why = _dense_because(layer, embedded)
         if parent is None:
             why = "it is the whole model: SparseLinear.from_dense makes a layer of it"
-        elif not _runs(w):
-            why = f"{w.dtype} [{layer.out_features}, {layer.in_features}] on {w.device}"
-        elif not is_two_four(w):
-            why = "its weight is not 2:4"
-        else:
-            sparse = SparseLinear.from_dense(layer)
-            shape = (*w.shape, w.dtype, layer.bias is not None)
+        elif why is None:
+            w, sparse = weight_of(layer), SparseLinear.from_dense(layer)
+            shape = (*w.shape, w.dtype, layer.bias is not None, is_conv1d(layer))
             if measure and shape not in measured:
-                x = torch.randn(tokens, layer.in_features, dtype=w.dtype, device=w.device)
+                x = torch.randn(tokens, w.shape[1], dtype=w.dtype, device=w.device)
                 measured[shape] = _seconds(layer, x) / _seconds(sparse, x)
             ratio = measured.get(shape)
             why = "not measured" if ratio is None else f"{ratio:.2f}x dense at {tokens} tokens"
             if ratio is None or ratio > 1:
                 kind = "2:4"
-                setattr(parent, child_name, sparse)
+                made[layer] = sparse
         choices.append(Choice(name, kind, why))
         _log.info("%s: %s, %s", name, kind, why)
+    _put(model, made)
     return choices

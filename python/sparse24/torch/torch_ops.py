@@ -99,7 +99,8 @@ def _create(w: torch.Tensor, select: str, seed: int = 0):
     if w.dim() != 2:
         raise ValueError(f"w has {w.dim()} dimensions, expected 2")
     layout_of(w.dtype)
-    return _core.matrix_create(operand(_plain(w)), select, None, None, seed)
+    w = _plain(w)
+    return _core.matrix_create(operand(w), select, None, None, seed)
 
 
 def _laid_out(handle, n: int, k: int, layout: str) -> torch.Tensor:
@@ -116,8 +117,8 @@ def _prune_pack(w, select, seed=0):
 def _prune_pack_pair(w, select):
     if w.dim() != 2:
         raise ValueError(f"w has {w.dim()} dimensions, expected 2")
-    layout = layout_of(w.dtype)
-    one, two = _core.matrix_create_pair(operand(_plain(w)), select, None, None, 0)
+    layout, w = layout_of(w.dtype), _plain(w)
+    one, two = _core.matrix_create_pair(operand(w), select, None, None, 0)
     n, k = w.shape
     return _laid_out(one, n, k, layout), _laid_out(two, k, n, layout)
 
@@ -319,19 +320,24 @@ torch.library.register_autograd("sparse24::training_linear", _training_backward,
 
 # ---- under autocast tokens, weights that are not packed and biases have its dtype, as F.linear's
 
-def _under_autocast(name):
+def autocast(name: str, cast: int = 8) -> None:
+    """Gives an operator its rule: its first `cast` arguments are cast where they are floats."""
     op = getattr(_ops, name).default
 
-    def run(x, *args):
-        with torch.amp.autocast("cuda", enabled=False):
-            dtype = torch.get_autocast_dtype("cuda")
-            return op(*(a.to(dtype) if isinstance(a, torch.Tensor) and a.is_floating_point()
-                        else a for a in (x, *args)))
-    _library.impl(name, run, "AutocastCUDA")
+    def run(device, *args):
+        with torch.amp.autocast(device, enabled=False):
+            dtype = torch.get_autocast_dtype(device)
+            return op(*(a.to(dtype) if i < cast and _casts(a) else a for i, a in enumerate(args)))
+    for device, key in (("cuda", "AutocastCUDA"), ("cpu", "AutocastCPU")):
+        _library.impl(name, functools.partial(run, device), key)
 
 
-for _name in ("linear", "linear_forward", "training_linear"):
-    _under_autocast(_name)
+def _casts(a) -> bool:
+    return isinstance(a, torch.Tensor) and a.is_floating_point() and a.dtype is not torch.float64
+
+
+for _name in ("linear", "linear_forward", "training_linear", "columns"):
+    autocast(_name)
 
 
 # ---- for people

@@ -12,7 +12,8 @@ from torch.utils.weak import WeakTensorKeyDictionary
 from sparse24 import _core
 from sparse24.matrix import Matrix
 
-from .torch_ops import layout_of, operand, prune_pack, _create, _library, _rows
+from .torch_ops import autocast, layout_of, operand, prune_pack, _create, _library, _rows
+from .torch_weight import PackedLayer
 
 _plans = WeakTensorKeyDictionary()
 
@@ -92,6 +93,9 @@ _library.impl("quantized_linear", _quantized_linear, "CPU")
 _library.impl("quantized_linear", _cuda_quantized_linear, "CUDA")
 
 
+autocast("quantized_linear", 1)  # scales stay what they are
+
+
 @torch.library.register_fake("sparse24::quantized_linear", lib=_library)
 def _(x, values, indices, scales, bias, k, bits, integers):
     return x.new_empty(*x.shape[:-1], values.shape[0])
@@ -115,15 +119,34 @@ torch.library.register_autograd("sparse24::quantized_linear", _backward, setup_c
                                 lib=_library)
 
 
-class QuantizedSparseLinear(torch.nn.Module):
+class _Integers(PackedLayer):
+    """A layer whose weight is a product with a buffer of scales, which stays f32 whatever dtype the
+    model is given: that only says which dtype the weight stands for."""
+    _scales: str  # the buffer's name
+
+    def _apply(self, fn, recurse=True):
+        scales = getattr(self, self._scales)
+        dtype = self._dtype_after(fn, scales.device)
+        super()._apply(fn, recurse)
+        after = getattr(self, self._scales)
+        if after.dtype is not scales.dtype:
+            setattr(self, self._scales, scales.to(after.device))
+        self.dtype = dtype
+        return self
+
+
+class QuantizedSparseLinear(_Integers):
     """y = x·wᵀ + bias with a 2:4 w of 8- or 4-bit integers. `integers`: tokens are quantised too,
     each by its largest magnitude, and products are of integers; on CUDA so with 8 bits and a scale
     a row, where other integers are multiplied as 16-bit floats, which are made of them once."""
 
-    def __init__(self, weight: Matrix, bias: torch.nn.Parameter | None, integers: bool = False):
+    _scales = "scales"
+
+    def __init__(self, weight: Matrix, bias: torch.nn.Parameter | None, integers: bool = False,
+                 dtype: torch.dtype = torch.float32):
         super().__init__()
         self.out_features, self.in_features = weight.shape
-        self.bits, self.integers, self.bias = weight.bits, integers, bias
+        self.bits, self.integers, self.bias, self.dtype = weight.bits, integers, bias, dtype
         for name, part in zip(("values", "indices", "scales"), weight.pack()):
             self.register_buffer(name, torch.from_numpy(part.copy()))
 
@@ -133,32 +156,32 @@ class QuantizedSparseLinear(torch.nn.Module):
         """Of an nn.Linear, made 2:4 by `select` and quantised by a scheme of Matrix.quantize."""
         weight = linear.weight.detach()
         matrix = Matrix(_core.matrix_quantize(_create(weight.cpu(), select), scheme))
-        return cls(matrix, linear.bias, integers).to(weight.device)
+        return cls(matrix, linear.bias, integers, weight.dtype).to(weight.device)
 
     def dense_weight(self) -> torch.Tensor:
         """scale times integer, with the zeros, f32."""
         return _unpacked(self.values, self.indices, self.scales, self.in_features, self.bits)
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """[..., in_features] to [..., out_features], of x's dtype."""
-        return torch.ops.sparse24.quantized_linear(x, self.values, self.indices, self.scales,
-                                                   self.bias, self.in_features, self.bits,
-                                                   self.integers)
+    def _product(self, x, bias):
+        return torch.ops.sparse24.quantized_linear(x, self.values, self.indices, self.scales, bias,
+                                                   self.in_features, self.bits, self.integers)
 
     def extra_repr(self):
         """Shapes, for print(model)."""
-        return (f"in_features={self.in_features}, out_features={self.out_features}, "
-                f"bias={self.bias is not None}, bits={self.bits}, integers={self.integers}")
+        return f"{super().extra_repr()}, bits={self.bits}, integers={self.integers}"
 
 
-class ScaledSparseLinear(torch.nn.Module):
+class ScaledSparseLinear(_Integers):
     """y = x·wᵀ + bias on CUDA with a 2:4 w of 8-bit floats (e4m3) and a scale an output; tokens
     are quantised as they come, each by its largest magnitude."""
 
+    _scales = "scale"
+
     def __init__(self, packed: torch.Tensor, scale: torch.Tensor, in_features: int,
-                 bias: torch.nn.Parameter | None):
+                 bias: torch.nn.Parameter | None, dtype: torch.dtype = torch.float16):
         super().__init__()
         self.in_features, self.out_features, self.bias = in_features, scale.shape[0], bias
+        self.dtype = dtype
         self.register_buffer("packed", packed)
         self.register_buffer("scale", scale)
 
@@ -173,7 +196,7 @@ class ScaledSparseLinear(torch.nn.Module):
                                            layout_of(w.dtype, w.device.type)).float()
         scale = kept.abs().amax(1).clamp(min=1e-12) / 448
         narrow = (kept / scale[:, None]).to(torch.float8_e4m3fn)
-        return cls(prune_pack(narrow, "strict"), scale, w.shape[1], linear.bias)
+        return cls(prune_pack(narrow, "strict"), scale, w.shape[1], linear.bias, w.dtype)
 
     def dense_weight(self) -> torch.Tensor:
         """scale times what is stored, with the zeros, f32."""
@@ -181,7 +204,6 @@ class ScaledSparseLinear(torch.nn.Module):
                                              "hopper-e4m3")
         return stored.float() * self.scale[:, None]
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """[..., in_features] to [..., out_features], of x's dtype."""
-        return torch.ops.sparse24.scaled_linear(x, self.packed, self.scale.float(), self.bias,
+    def _product(self, x, bias):
+        return torch.ops.sparse24.scaled_linear(x, self.packed, self.scale, bias,
                                                 self.out_features, self.in_features, "hopper-e4m3")
