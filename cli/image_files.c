@@ -6,10 +6,10 @@ int cli_images_fit(cli_app *cli, const s24_images *images, const cli_image_model
 {
     s24_images_info set;
     s24_images_describe(&set, images);
-    if (!model->image || !model->classes)
+    if (!model->image || (!model->classes && !model->unlabelled))
         return cli_fail(cli, CLI_UNSUPPORTED,
-                        "images need an image model with a classifier, and this one (%s) is none",
-                        model->model_type);
+                        "images need an image model%s, and this one (%s) is none",
+                        model->unlabelled ? "" : " with a classifier", model->model_type);
     if (set.channels != model->channels || set.height != model->image || set.width != model->image)
         return cli_fail(
             cli, CLI_FORMAT,
@@ -17,7 +17,7 @@ int cli_images_fit(cli_app *cli, const s24_images *images, const cli_image_model
             (long long)set.width, (long long)set.height, (long long)set.channels,
             cli_plural(set.channels, "channel", "channels"), (long long)model->image,
             (long long)model->image, (long long)model->channels);
-    if (set.classes > model->classes)
+    if (set.classes > model->classes && !model->unlabelled)
         return cli_fail(cli, CLI_FORMAT, "images of %lld %s, but the model has %lld",
                         (long long)set.classes, cli_plural(set.classes, "class", "classes"),
                         (long long)model->classes);

@@ -11,6 +11,7 @@
 typedef struct cli_image_model {
     const char *model_type;
     int64_t image, channels, classes; /* 0: none */
+    int unlabelled;                   /* 1: the images' classes are not read */
 } cli_image_model;
 int cli_images_fit(cli_app *cli, const s24_images *images, const cli_image_model *model);
 

@@ -6,21 +6,21 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "sparse24/train.h"
+#include "image_files.h"
 
-int passages_check(cli_app *cli, const s24_checkpoint *in)
+int passages_check(cli_app *cli, const s24_checkpoint *in, const passages_options *o)
 {
+    const char *option = o->images ? "images" : "calibration";
     char config[4096];
     if (!s24_checkpoint_folder(in))
         return cli_fail(cli, CLI_USAGE,
-                        "--calibration runs the whole model, but %s is a single file; expected a "
+                        "--%s runs the whole model, but %s is a single file; expected a "
                         "Hugging Face folder",
-                        cli->operands[0]);
+                        option, cli->operands[0]);
     snprintf(config, sizeof config, "%s/config.json", cli->operands[0]);
     if (access(config, F_OK) == 0) return CLI_OK;
-    return cli_fail(cli, CLI_USAGE,
-                    "--calibration runs the whole model, but there is no %s to describe it",
-                    config);
+    return cli_fail(cli, CLI_USAGE, "--%s runs the whole model, but there is no %s to describe it",
+                    option, config);
 }
 
 /* Reads the first `samples` lines that are not empty, packed to the front of a new array. */
@@ -60,9 +60,43 @@ static int read_ids(cli_app *cli, passages *given, const passages_options *o,
     return read;
 }
 
+/* The images at equal distances through the set, so that they are of all its classes. */
+static int write_images(cli_app *cli, passages *given, const s24_images *images, int64_t samples)
+{
+    s24_images_info set;
+    s24_normalisation normalisation;
+    int code = cli_status(cli, s24_normalisation_read(&normalisation, cli->ctx, cli->operands[0]));
+    if (code != CLI_OK) return code;
+    s24_images_describe(&set, images);
+    const int64_t count = samples < set.count ? samples : set.count;
+    const int64_t image = set.channels * set.height * set.width;
+    given->pixels = calloc((size_t)count + 1, (size_t)image * sizeof *given->pixels);
+    if (!given->pixels)
+        return cli_fail(cli, CLI_IO, "out of memory for %lld images", (long long)count);
+    for (int64_t i = 0; i < count; i++)
+        s24_images_write(given->pixels + i * image, images, i * set.count / count, &normalisation);
+    given->images = (s24_batch){.texts = count, .pixels = given->pixels};
+    return CLI_OK;
+}
+
+static int read_images(cli_app *cli, passages *given, const passages_options *o,
+                       const s24_checkpoint *in)
+{
+    s24_transformer_info info;
+    s24_images *images = NULL;
+    int code = cli_status(cli, s24_transformer_peek(&info, cli->ctx, in));
+    if (code == CLI_OK) code = cli_status(cli, s24_images_read(&images, cli->ctx, o->images));
+    const cli_image_model reads = {info.model_type, info.image, info.channels, 0, 1};
+    if (code == CLI_OK) code = cli_images_fit(cli, images, &reads);
+    if (code == CLI_OK) code = write_images(cli, given, images, o->samples);
+    s24_images_destroy(images);
+    return code;
+}
+
 int passages_read(cli_app *cli, passages *given, const passages_options *o,
                   const s24_checkpoint *in)
 {
+    if (o->images) return read_images(cli, given, o, in);
     if (!o->path) return CLI_OK;
     const int code = o->ids ? read_ids(cli, given, o, in) : read_texts(cli, given, o);
     given->batch = s24_id_lines_batch(given->ids);
@@ -71,6 +105,7 @@ int passages_read(cli_app *cli, passages *given, const passages_options *o,
 
 void passages_free(passages *given)
 {
+    free(given->pixels);
     free(given->texts);
     s24_id_lines_destroy(given->ids);
     s24_lines_destroy(given->lines);

@@ -1,30 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Declares the passages that a model is run on to learn what its layers see: --calibration of prune
-   and pack. */
+/* Declares what a model is run on to learn what its layers see: the passages of --calibration, or
+   images. */
 #ifndef SPARSE24_CLI_PASSAGES_H
 #define SPARSE24_CLI_PASSAGES_H
 
 #include "ids.h"
 
 typedef struct passages_options {
-    const char *path; /* NULL: none */
+    const char *path;   /* NULL: none */
+    const char *images; /* in place of passages; NULL: none */
     int64_t samples, max_tokens;
     int ids;
 } passages_options;
 
-/* Holds what was read: texts, or token ids. */
+/* Holds what was read: texts, token ids or images. */
 typedef struct passages {
     s24_lines *lines;
     s24_text *texts; /* [count] */
     int64_t count;
     s24_id_lines *ids;
-    s24_batch batch; /* of ids */
+    s24_batch batch;  /* of ids */
+    float *pixels;    /* NULL: no images */
+    s24_batch images; /* of pixels */
 } passages;
 
 /* Refuses an input that is no whole model. */
-int passages_check(cli_app *cli, const s24_checkpoint *in);
-/* Reads the first passages of the file, if there is one; what it has after an error,
-   passages_free frees. */
+int passages_check(cli_app *cli, const s24_checkpoint *in, const passages_options *o);
+/* Reads the first passages of the file, or images from all parts of the set, if there are any; what
+   it has after an error, passages_free frees. */
 int passages_read(cli_app *cli, passages *given, const passages_options *o,
                   const s24_checkpoint *in);
 void passages_free(passages *given);

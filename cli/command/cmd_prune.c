@@ -104,12 +104,12 @@ static const cli_option options[] = {
 static const cli_rule rules[] = {
     {CLI_NOT_WITH, "permute", "masks masks-only", "is of channels as they are"},
     {CLI_ONE_OF, "text qa images", NULL, NULL},
-    {CLI_ONLY_WITH, "text qa images",
+    {CLI_ONLY_WITH, "text qa",
      "method=movement method=snip method=taylor-first method=taylor-second", NULL},
+    {CLI_NOT_WITH, "images", "calibration ids max-tokens", "is of texts"},
     {CLI_ONLY_WITH, "normalize=layer", "scope=global", NULL},
     {CLI_ONLY_WITH, "ids", "calibration", NULL},
-    {CLI_ONLY_WITH, "refine", "calibration", NULL},
-    {CLI_ONLY_WITH, "reconstruct", "calibration", NULL},
+    {CLI_ONLY_WITH, "refine reconstruct", "calibration images", NULL},
     {CLI_ONLY_WITH, "low-rank", "packed", NULL},
     {CLI_NOT_WITH, "low-rank", "reconstruct", "are made once"},
     {CLI_NOT_WITH, "reconstruct", "quantize", "trains floats"},
@@ -159,7 +159,8 @@ static void on_layer(void *user, const s24_layer_report *layer)
 /* Refuses what can be said against the options once the input is known. */
 static int check_options(cli_app *cli, const struct prune_options *o, const s24_checkpoint *in)
 {
-    const int code = o->passages.path ? passages_check(cli, in) : CLI_OK;
+    const int runs = o->passages.path || o->passages.images;
+    const int code = runs ? passages_check(cli, in, &o->passages) : CLI_OK;
     if (code != CLI_OK) return code;
     return cli_selected(cli, in, o->include, o->exclude, 1);
 }
@@ -211,6 +212,7 @@ static int prune_with(cli_app *cli, const struct prune_options *o, s24_device *d
     task.include = o->include;
     task.exclude = o->exclude;
     task.max_tokens = o->passages.max_tokens;
+    if (!s24_criterion_needs_gradients(o->method)) task.images = NULL;
     int code = prune_gradients(cli, &gradients, &task, o->passages.samples, in);
     if (code == CLI_OK) code = passages_read(cli, &given, &o->passages, in);
     if (code == CLI_OK && o->masks)
@@ -242,7 +244,8 @@ static int prune_with(cli_app *cli, const struct prune_options *o, s24_device *d
                                  .global = !strcmp(o->scope, "global"),
                                  .normalize = !strcmp(o->normalize, "layer"),
                                  .masks_only = o->masks_only,
-                                 .low_rank = o->low_rank};
+                                 .low_rank = o->low_rank,
+                                 .images = given.pixels ? &given.images : NULL};
     if (code == CLI_OK)
         code = cli_status(cli, s24_model_prune(cli->ctx, in, cli->operands[1], &opts));
     if (code == CLI_OK) code = report(cli, &j);
@@ -266,6 +269,7 @@ static int permute(cli_app *cli, const struct prune_options *o, s24_temporary **
                                          .text_count = given.count,
                                          .max_tokens = o->passages.max_tokens,
                                          .ids = given.ids ? &given.batch : NULL,
+                                         .images = given.pixels ? &given.images : NULL,
                                          .include = o->include,
                                          .exclude = o->exclude};
     if (code == CLI_OK) {
@@ -296,14 +300,13 @@ static int check_pattern(cli_app *cli, const struct prune_options *o)
     return CLI_OK;
 }
 
-static int run(cli_app *cli, const void *opaque)
+/* Refuses a method that lacks what it goes by. */
+static int check_method(cli_app *cli, const struct prune_options *o)
 {
-    const struct prune_options *o = opaque;
-    s24_checkpoint *in = NULL;
-    s24_temporary *folder = NULL;
-    if (s24_criterion_needs_stats(o->method) == 1 && !o->passages.path)
+    if (s24_criterion_needs_stats(o->method) == 1 && !o->passages.path && !o->passages.images)
         return cli_fail(cli, CLI_USAGE,
-                        "--method %s needs --calibration FILE (UTF-8, one passage a line)",
+                        "--method %s needs --calibration FILE (UTF-8, one passage a line), or "
+                        "--images PATH",
                         o->method);
     if (s24_criterion_needs_stats(o->method) == 1 && !cli_on_cpu(cli))
         return cli_fail(cli, CLI_UNSUPPORTED, "--device %s: --method %s runs on the CPU only",
@@ -313,8 +316,19 @@ static int run(cli_app *cli, const void *opaque)
         return cli_fail(cli, CLI_USAGE,
                         "--method %s needs examples of a task: --text, --qa or --images",
                         o->method);
+    return CLI_OK;
+}
+
+static int run(cli_app *cli, const void *opaque)
+{
+    struct prune_options given = *(const struct prune_options *)opaque;
+    const struct prune_options *o = &given;
+    s24_checkpoint *in = NULL;
+    s24_temporary *folder = NULL;
     s24_device *device = NULL;
-    int code = check_pattern(cli, o);
+    given.passages.images = o->examples.images;
+    int code = check_method(cli, o);
+    if (code == CLI_OK) code = check_pattern(cli, o);
     if (code == CLI_OK) code = cli_device(cli, &device);
     if (code == CLI_OK) code = cli_open(cli, &in);
     if (code == CLI_OK) code = check_options(cli, o, in);

@@ -22,7 +22,9 @@ static const cli_option options[] = {
      s24_refinement_name},
     PASSAGES_OPTIONS(struct sensitivity_options,
                      "Texts the model is run on to learn what its layers see: UTF-8, one passage a "
-                     "line."),
+                     "line. These or images are needed."),
+    {"images", 0, CLI_TEXT, offsetof(struct sensitivity_options, passages.images), "PATH", NULL,
+     "Of a model of images, in place of texts: as prune's.", NULL},
     {"budget", 0, CLI_TEXT, offsetof(struct sensitivity_options, budget),
      "bytes=SHARE|error=MEAN|speed=X|score=-X", NULL,
      "Propose which layers become what of --patterns, and which stay dense: the least error within "
@@ -50,10 +52,11 @@ static const cli_option options[] = {
     CLI_EXCLUDE(struct sensitivity_options),
     {NULL, 0, CLI_FLAG, 0, NULL, NULL, NULL, NULL}};
 
-static const cli_rule rules[] = {{CLI_NEEDED, "calibration", NULL, NULL},
-                                 {CLI_ONLY_WITH, "recipe task", "budget", NULL},
-                                 {CLI_ONLY_WITH, "data queries documents gold", "task", NULL},
-                                 {CLI_ONE_OF, NULL, NULL, NULL}};
+static const cli_rule rules[] = {
+    {CLI_NOT_WITH, "images", "calibration ids max-tokens", "is of texts"},
+    {CLI_ONLY_WITH, "recipe task", "budget", NULL},
+    {CLI_ONLY_WITH, "data queries documents gold", "task", NULL},
+    {CLI_ONE_OF, NULL, NULL, NULL}};
 
 static const cli_example examples[] = {
     {"sparse24 sensitivity model --calibration passages.txt",
@@ -161,7 +164,8 @@ static int measure(sensitivity_job *j)
         .exclude = o->exclude,
         .report = on_layer,
         .user = j,
-        .ids = given.ids ? &given.batch : NULL};
+        .ids = given.ids ? &given.batch : NULL,
+        .images = given.pixels ? &given.images : NULL};
     if (code == CLI_OK)
         code = cli_status(j->cli,
                           s24_model_sensitivity(j->cli->ctx, j->in, &opts, forms, j->form_count));
@@ -174,12 +178,16 @@ static int run(cli_app *cli, const void *opaque)
     const struct sensitivity_options *o = opaque;
     s24_checkpoint *in = NULL;
     sensitivity_job j = {.cli = cli, .options = o};
+    if (!o->passages.path && !o->passages.images)
+        return cli_fail(cli, CLI_USAGE,
+                        "sensitivity needs --calibration FILE, or --images PATH of a model of "
+                        "images");
     int code = read_patterns(&j);
     if (code == CLI_OK) code = sensitivity_read_budget(&j);
     if (code == CLI_OK && o->recipe) code = cli_may_write(cli, o->recipe);
     if (code == CLI_OK && o->report) code = cli_may_write(cli, o->report);
     if (code == CLI_OK) code = cli_open(cli, &in);
-    if (code == CLI_OK) code = passages_check(cli, in);
+    if (code == CLI_OK) code = passages_check(cli, in, &o->passages);
     if (code == CLI_OK) code = cli_selected(cli, in, o->include, o->exclude, 1);
     j.in = in;
     if (code == CLI_OK) code = measure(&j);

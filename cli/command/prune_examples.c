@@ -3,10 +3,10 @@
 #include "prune_examples.h"
 
 static int load(cli_app *cli, s24_transformer **out, const struct train_options *o,
-                const train_data *data, const s24_checkpoint *in)
+                int64_t max_tokens, const s24_checkpoint *in)
 {
     const s24_transformer_opts opts = {.size = sizeof opts,
-                                       .max_tokens = data->most,
+                                       .max_tokens = max_tokens,
                                        .train = 1,
                                        .head = o->qa ? S24_HEAD_QA : S24_HEAD_NONE,
                                        .device = cli->device};
@@ -46,7 +46,8 @@ int prune_gradients(cli_app *cli, s24_model_gradients **out, const struct train_
     int code = cli_status(cli, s24_transformer_peek(&info, cli->ctx, in));
     if (code == CLI_OK) code = check_head(cli, o, &info);
     if (code == CLI_OK) code = train_data_read(cli, &data, o, &info);
-    if (code == CLI_OK) code = load(cli, &t, o, &data, in);
+    const int64_t longest = o->images ? info.positions : data.most;
+    if (code == CLI_OK) code = load(cli, &t, o, longest, in);
     if (code == CLI_OK) code = take(cli, out, t, &data.source, o, samples);
     s24_transformer_destroy(t);
     train_data_free(&data);

@@ -32,9 +32,9 @@ int prune_gradients(cli_app *cli, s24_model_gradients **out, const struct train_
          NULL},                                                                                    \
     {                                                                                              \
         "images", 0, CLI_TEXT, offsetof(type, examples.images), "PATH", NULL,                      \
-            "Take gradients on labelled images, a folder of class folders of JPEG files or an "    \
-            "idx "                                                                                 \
-            "file.",                                                                               \
+            "Calibrate a model of images with images from all parts of a folder of class folders " \
+            "of JPEG files, or of an idx file. Methods that go by gradients take them on their "   \
+            "labels.",                                                                             \
             NULL                                                                                   \
     }
 

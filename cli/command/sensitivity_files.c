@@ -35,6 +35,7 @@ static void write_pruning(FILE *file, const sensitivity_job *j, const sensitivit
     option(file, "pattern", f->pattern);
     option(file, "method", o->method);
     option(file, "calibration", o->passages.path);
+    option(file, "images", o->passages.images);
     if (o->passages.ids) fprintf(file, "    ids: true\n");
     fprintf(file, "    samples: %lld\n", (long long)o->passages.samples);
     if (o->passages.max_tokens)

@@ -30,6 +30,7 @@ static void add_pruning(stage_words *words, const sensitivity_job *j, const sens
     if (quick) return;
     sensitivity_add(words, "refine", o->refine);
     sensitivity_add(words, "calibration", o->passages.path);
+    sensitivity_add(words, "images", o->passages.images);
     stage_add(words, "--samples=%lld", (long long)o->passages.samples);
     if (o->passages.max_tokens)
         stage_add(words, "--max-tokens=%lld", (long long)o->passages.max_tokens);

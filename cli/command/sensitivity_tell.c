@@ -88,8 +88,9 @@ static void print_options(const sensitivity_job *j, const sensitivity_form *f)
         printf(" --dense --quantize %s", f->scheme);
         return;
     }
-    printf(" --packed --pattern %s --method %s --calibration %s", f->pattern, o->method,
-           o->passages.path);
+    printf(" --packed --pattern %s --method %s --%s %s", f->pattern, o->method,
+           o->passages.images ? "images" : "calibration",
+           o->passages.images ? o->passages.images : o->passages.path);
     if (o->refine) printf(" --refine %s", o->refine);
     if (f->scheme) printf(" --quantize %s", f->scheme);
 }

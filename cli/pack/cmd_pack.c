@@ -114,7 +114,7 @@ static int find_inputs(pack_job *j, char **text)
     passages given = {.count = 0};
     *text = NULL;
     if (!o->path) return CLI_OK;
-    int code = passages_check(j->cli, j->checkpoint);
+    int code = passages_check(j->cli, j->checkpoint, o);
     if (code == CLI_OK) code = cli_may_make(j->cli, j->cli->operands[1]);
     if (code == CLI_OK) code = passages_read(j->cli, &given, o, j->checkpoint);
     const s24_model_inputs_opts opts = {.size = sizeof opts,

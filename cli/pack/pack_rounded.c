@@ -54,7 +54,7 @@ int pack_rounded(pack_job *j)
     cli_app *cli = j->cli;
     const struct pack_options *o = j->options;
     passages given = {.count = 0};
-    int code = passages_check(cli, j->checkpoint);
+    int code = passages_check(cli, j->checkpoint, &o->passages);
     if (code == CLI_OK) code = check_tensors(j);
     if (code == CLI_OK) code = cli_may_make(cli, cli->operands[1]);
     if (code == CLI_OK) code = passages_read(cli, &given, &o->passages, j->checkpoint);

@@ -420,13 +420,17 @@ typedef struct s24_model_prune_opts {
        up for most of the error on its inputs, and the layers after it are pruned on the corrected
        one's outputs. Needs packed; excludes reconstruct. NULL: none. */
     const char *low_rank;
+    /* Images to calibrate a model of images with, in place of texts: so many as `texts` says at
+       `pixels`, in host memory, as s24_session_forward reads them. Excludes max_tokens. NULL:
+       none. */
+    const s24_batch *images;
 } s24_model_prune_opts;
 
 /*
  * Prunes a checkpoint into a new one at out_path, along k, also where a weight is transposed. With
- * calibration texts the statistics of each block are taken with every earlier block already pruned,
- * and only one block's are in memory. A selected tensor
- * whose k is no multiple of 4 is passed through with a log line. Errors: all of the above.
+ * calibration texts or images the statistics of each block are taken with every earlier block
+ * already pruned, and only one block's are in memory. A selected tensor whose k is no multiple of 4
+ * is passed through with a log line. Errors: all of the above.
  */
 S24_API s24_status s24_model_prune(s24_ctx *ctx, const s24_checkpoint *in, const char *out_path,
                                    const s24_model_prune_opts *opts);
@@ -457,6 +461,7 @@ typedef struct s24_model_permute_opts {
     const s24_batch *ids;
     const char *include, *exclude; /* of which layers the columns move, as s24_tensor_is_selected */
     int force;                     /* 1: replace an existing output */
+    const s24_batch *images;       /* as in s24_model_prune_opts; NULL: none */
 } s24_model_permute_opts;
 
 /*

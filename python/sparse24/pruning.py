@@ -201,12 +201,27 @@ Report = typing.Callable[[Layer], object]
 Progress = typing.Callable[[str, int, int], object]
 
 
-def _passages(texts: Passages) -> tuple:
+def _passages(model: Path, texts: Passages, images: Array | None) -> tuple:
     rows = tuple(texts)
+    if images is not None:
+        if rows:
+            raise ValueError("texts and images exclude each other")
+        return _images(model, np.ascontiguousarray(images, np.float32))
     if not rows or isinstance(rows[0], str):
         return rows
     from .model import lay  # pylint: disable=import-outside-toplevel
     return lay(rows)
+
+
+def _images(model: Path, pixels: np.ndarray) -> tuple:
+    info = _core.transformer_peek(_core.checkpoint_open(model))
+    side, channels = info["image"], info["channels"]
+    if not side:
+        raise ValueError(f"a model of type '{info['model_type']}' reads texts, and images were "
+                         "given")
+    if pixels.shape != (len(pixels), channels, side, side):
+        raise ValueError(f"images {pixels.shape}: expected [n, {channels}, {side}, {side}]")
+    return pixels.reshape(len(pixels), -1), len(pixels)
 
 
 def _collecting(report: Report | None) -> tuple[list[Layer], typing.Callable[..., None]]:
@@ -220,10 +235,10 @@ def _collecting(report: Report | None) -> tuple[list[Layer], typing.Callable[...
 
 
 def prune_model(model: Path, out: Path, criterion: Criterion = "magnitude", *,
-                texts: Passages = (), pattern: str | None = None, refine: str | None = None,
-                reconstruct: int = 0, include: str | None = None, exclude: str | None = None,
-                dtype: str | None = None, packed: bool = False, quantize: str | None = None,
-                masks: Path | None = None, masks_only: bool = False,
+                texts: Passages = (), images: Array | None = None, pattern: str | None = None,
+                refine: str | None = None, reconstruct: int = 0, include: str | None = None,
+                exclude: str | None = None, dtype: str | None = None, packed: bool = False,
+                quantize: str | None = None, masks: Path | None = None, masks_only: bool = False,
                 gradients: typing.Any = None, scope: str = "local", normalize: bool = False,
                 low_rank: str | int | None = None, force: bool = False, max_tokens: int = 0,
                 dampening: float = 0.0, block: int = 0, seed: int = 0,
@@ -231,11 +246,12 @@ def prune_model(model: Path, out: Path, criterion: Criterion = "magnitude", *,
     """Prunes a Hugging Face folder into a new one at `out`; returns its layers.
 
     criterion, pattern, refine, dampening, block, seed: as `prune` has them. texts: passages to
-    calibrate with, str or token ids, for `wanda`, `sparsegpt` and others. reconstruct: steps of
-    training for each half of a block after its layers are pruned, towards the dense model's states,
-    without labels. include, exclude: globs over names; by default the linear layers inside the
-    blocks. packed: write the 2:4 weights packed; quantize: and as integers of a scheme. masks: a
-    file of masks in place of a criterion; masks_only: `out` is such a file and nothing else.
+    calibrate with, str or token ids, for `wanda`, `sparsegpt` and others; images: of a model of
+    images, in their place, [n, channels, side, side], normalised. reconstruct: steps of training
+    for each half of a block after its layers are pruned, towards the dense model's states, without
+    labels. include, exclude: globs over names; by default the linear layers inside the blocks.
+    packed: write the 2:4 weights packed; quantize: and as integers of a scheme. masks: a file of
+    masks in place of a criterion; masks_only: `out` is such a file and nothing else.
     gradients: of training.gradients, for criteria that need them. scope="global": the share of a
     pattern unstructured:SHARE is of all layers together, each layer's scores divided by their mean
     with normalize. low_rank: the rank of factors next to each packed weight, or "bytes=SHARE" of
@@ -252,35 +268,36 @@ def prune_model(model: Path, out: Path, criterion: Criterion = "magnitude", *,
     written = (include, exclude, dtype, packed, force, max_tokens, quantize, reconstruct, chosen,
                masks_only, gradients, scope == "global", normalize,
                None if low_rank is None else str(low_rank))
-    _core.model_prune(_core.checkpoint_open(model), out, _passages(texts), on_layer, progress, how,
-                      written)
+    _core.model_prune(_core.checkpoint_open(model), out, _passages(model, texts, images), on_layer,
+                      progress, how, written)
     return layers
 
 
-def permute_model(model: Path, out: Path, *, texts: Passages = (), include: str | None = None,
-                  exclude: str | None = None, force: bool = False, max_tokens: int = 0,
-                  progress: Progress | None = None) -> None:
+def permute_model(model: Path, out: Path, *, texts: Passages = (), images: Array | None = None,
+                  include: str | None = None, exclude: str | None = None, force: bool = False,
+                  max_tokens: int = 0, progress: Progress | None = None) -> None:
     """Writes a folder's model with channels between its layers in another order, one in which 2:4
-    keeps more |w|, with texts (str or token ids) times the norm of its input. It gives the same but
-    for the order of sums, and is what `prune_model` then takes. include, exclude: globs of the
-    layers whose columns move. Raises ValueError, FileExistsError unless force, OSError, Error,
-    KeyboardInterrupt."""
-    _core.model_permute(_core.checkpoint_open(model), out, _passages(texts), max_tokens, include,
-                        exclude, force, progress)
+    keeps more |w|, with texts or images, as `prune_model` has them, times the norm of its input. It
+    gives the same but for the order of sums, and is what `prune_model` then takes. include,
+    exclude: globs of the layers whose columns move. Raises ValueError, FileExistsError unless
+    force, OSError, Error, KeyboardInterrupt."""
+    _core.model_permute(_core.checkpoint_open(model), out, _passages(model, texts, images),
+                        max_tokens, include, exclude, force, progress)
 
 
-def sensitivity(model: Path, texts: Passages, patterns: typing.Sequence[str] = ("2:4",),
-                criterion: Criterion = "sparsegpt", *, refine: str | None = None,
-                include: str | None = None, exclude: str | None = None, max_tokens: int = 0,
-                dampening: float = 0.0, block: int = 0, seed: int = 0,
+def sensitivity(model: Path, texts: Passages = (), patterns: typing.Sequence[str] = ("2:4",),
+                criterion: Criterion = "sparsegpt", *, images: Array | None = None,
+                refine: str | None = None, include: str | None = None, exclude: str | None = None,
+                max_tokens: int = 0, dampening: float = 0.0, block: int = 0, seed: int = 0,
                 report: Report | None = None, progress: Progress | None = None) -> list[Layer]:
     """What each pattern would cost each linear layer of a model's blocks by itself, on the inputs
-    that the dense model gives for texts (str or token ids): a Layer for each of both, with its
-    output_error. Integers stand for patterns, too: "int8" rounds all weights, "2:4+int8" what
-    stays. Nothing is written. A pattern that does not fit a layer is left out there.
-    Raises ValueError (no texts, an unknown pattern), OSError, Error, KeyboardInterrupt."""
+    that the dense model gives for texts or images, as `prune_model` has them: a Layer for each of
+    both, with its output_error. Integers stand for patterns, too: "int8" rounds all weights,
+    "2:4+int8" what stays. Nothing is written. A pattern that does not fit a layer is left out
+    there.
+    Raises ValueError (neither, an unknown pattern), OSError, Error, KeyboardInterrupt."""
     layers, on_layer = _collecting(report)
-    _core.model_sensitivity(_core.checkpoint_open(model), _passages(texts), on_layer, progress,
-                            _how(criterion, dampening, block, refine, None, seed), tuple(patterns),
-                            include, exclude, max_tokens)
+    _core.model_sensitivity(_core.checkpoint_open(model), _passages(model, texts, images), on_layer,
+                            progress, _how(criterion, dampening, block, refine, None, seed),
+                            tuple(patterns), include, exclude, max_tokens)
     return layers

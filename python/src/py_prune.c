@@ -214,9 +214,9 @@ static void on_layer(void *user, const s24_layer_report *r)
                        r->kept_l1, r->output_error, r->seconds, r->pattern, (long long)r->input);
 }
 
-/* What a model is shown while it is pruned: passages as texts, or as ids. */
+/* What a model is shown while it is pruned: passages as texts or as ids, or images. */
 typedef struct passages {
-    py_operand offsets, ids;
+    py_operand offsets, ids, pixels;
     s24_batch batch;
     s24_text *texts;
 } passages;
@@ -225,15 +225,32 @@ static void passages_release(passages *p)
 {
     py_operand_release(&p->offsets);
     py_operand_release(&p->ids);
+    py_operand_release(&p->pixels);
     PyMem_Free(p->texts);
 }
 #define PASSAGES __attribute__((cleanup(passages_release))) passages
 
-/* A tuple of str, or of two arrays (offsets, ids); 0 with an exception. */
+/* From a tuple of the array [images, numbers of one] and how many there are. */
+static int take_images(s24_model_prune_opts *o, passages *p, PyObject *tuple)
+{
+    long long count;
+    o->images = &p->batch;
+    if (!PyArg_ParseTuple(tuple, "O&L;images", py_operand_take, &p->pixels, &count) ||
+        !py_operand_expect(&p->pixels, S24_F32, p->pixels.dense.rows * p->pixels.dense.cols))
+        return 0;
+    p->batch = (s24_batch){.texts = count, .pixels = p->pixels.dense.data};
+    return 1;
+}
+
+/* A tuple of str, or of two arrays (offsets, ids), or of an array and a number; 0 with an
+   exception. */
 static int take_passages(s24_model_prune_opts *o, passages *p, PyObject *tuple)
 {
-    *p = (passages){.offsets = {.name = "offsets"}, .ids = {.name = "ids"}};
+    *p = (passages){
+        .offsets = {.name = "offsets"}, .ids = {.name = "ids"}, .pixels = {.name = "images"}};
     PyObject *first = PyTuple_Size(tuple) ? PyTuple_GetItem(tuple, 0) : NULL;
+    if (first && PyTuple_Size(tuple) == 2 && PyLong_Check(PyTuple_GetItem(tuple, 1)))
+        return take_images(o, p, tuple);
     if (first && !PyUnicode_Check(first)) {
         o->ids = &p->batch;
         return PyArg_ParseTuple(tuple, "O&O&;passages", py_operand_take, &p->offsets,
@@ -300,6 +317,7 @@ PyObject *pyf_model_permute(PyObject *module, PyObject *args)
     o.texts = shown.texts;
     o.text_count = shown.text_count;
     o.ids = shown.ids;
+    o.images = shown.images;
     o.max_tokens = max_tokens;
     py_call_progress(&c, py_callable(progress));
     if (!py_end(&c, s24_model_permute(c.ctx, in, py_path_text(out), &o))) return NULL;

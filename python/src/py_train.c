@@ -32,10 +32,11 @@ PyObject *pyf_transformer_peek(PyObject *module, PyObject *args)
     s24_transformer_info i;
     if (!PyArg_ParseTuple(args, "O&", py_checkpoint, &checkpoint)) return NULL;
     if (!PY_RUN(c, s24_transformer_peek(&i, c.ctx, checkpoint))) return NULL;
-    return Py_BuildValue("{sssisLsLsdsdsO}", "model_type", i.model_type, "head", (int)i.head,
+    return Py_BuildValue("{sssisLsLsdsdsOsLsL}", "model_type", i.model_type, "head", (int)i.head,
                          "positions", (long long)i.positions, "vocabulary", (long long)i.vocabulary,
                          "dropout", i.dropout, "attention_dropout", i.attention_dropout, "causal",
-                         i.causal ? Py_True : Py_False);
+                         i.causal ? Py_True : Py_False, "image", (long long)i.image, "channels",
+                         (long long)i.channels);
 }
 
 PyObject *pyf_transformer_save(PyObject *module, PyObject *args)

@@ -254,6 +254,24 @@ class Images(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "masks"):
             model.forward_images(data["input.pixel_values"], outputs=("masks",))
 
+    def test_images_calibrate(self):
+        folder = golden("models/vit")
+        pixels = sparse24.Checkpoint(folder / "io.safetensors")["input.pixel_values"]
+        with tempfile.TemporaryDirectory() as place:
+            root = pathlib.Path(place)
+            layers = sparse24.prune_model(folder, root / "out", "sparsegpt", images=pixels,
+                                          refine="all", reconstruct=2)
+            self.assertTrue(all(0 < layer.output_error < 1 for layer in layers))
+            tried = sparse24.sensitivity(folder, images=pixels)
+            self.assertEqual(len(tried), len(layers))
+            sparse24.permute_model(folder, root / "permuted", images=pixels)
+            with self.assertRaisesRegex(ValueError, r"expected \[n, 3, 32, 32\]"):
+                sparse24.prune_model(folder, root / "no", "wanda", images=pixels[:, :2])
+            with self.assertRaisesRegex(ValueError, "exclude each other"):
+                sparse24.prune_model(folder, root / "no", "wanda", images=pixels, texts=["a"])
+        with self.assertRaisesRegex(ValueError, "reads texts"):
+            sparse24.sensitivity(golden("models/bert-qa"), images=pixels)
+
 
 if __name__ == "__main__":
     unittest.main()

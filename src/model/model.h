@@ -170,6 +170,12 @@ static inline int64_t s24i_block_near(const s24i_shape *shape, int64_t block)
     return shape->near && block % shape->near_every ? shape->near : 0;
 }
 
+/* Numbers of an image, where the model reads images. */
+static inline int64_t s24i_image_elems(const s24i_shape *shape)
+{
+    return shape->channels * shape->image * shape->image;
+}
+
 /* Are embeddings of another width than the blocks? */
 static inline int s24i_projects(const s24i_shape *shape)
 {

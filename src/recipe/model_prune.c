@@ -4,7 +4,7 @@
  * output that may not be written is refused before any work; the writer makes nothing appear
  * until all is done, so an error or an interruption leaves nothing.
  *
- * Without calibration texts each tensor stands for itself (model_prune_rows.c) and no model is
+ * Without calibration each tensor stands for itself (model_prune_rows.c) and no model is
  * needed. With them the linear layers of the blocks go first, block by block
  * (model_prune_blocks.c).
  */
@@ -100,11 +100,13 @@ static s24_status prune_with_model(const s24i_pruner *pruner)
     s24_model *model;
     TRY(s24i_model_load_bare(&model, pruner->ctx, pruner->in));
     s24_status status = S24_OK;
-    if (model->shape.image)
-        status = s24_ctx_fail(pruner->ctx, S24_ERROR_UNSUPPORTED,
-                              "a model of type '%s' reads images, which texts cannot calibrate; "
-                              "magnitude and tiles need no calibration",
-                              model->architecture->model_type);
+    if (!model->shape.image != !pruner->opts.images)
+        status =
+            s24_ctx_fail(pruner->ctx, S24_ERROR_UNSUPPORTED,
+                         "a model of type '%s' reads %s, which %s cannot calibrate; "
+                         "magnitude and tiles need no calibration",
+                         model->architecture->model_type, model->shape.image ? "images" : "texts",
+                         model->shape.image ? "texts" : "images");
     if (status == S24_OK) status = check_layers(pruner, model);
     if (status == S24_OK) status = s24i_pruner_blocks(pruner, model);
     if (status == S24_OK && !pruner->tried) status = write_others(pruner, model);
@@ -162,6 +164,27 @@ static s24_status check_scope(const s24i_pruner *pruner)
     return S24_OK;
 }
 
+static s24_status check_passages(const s24i_pruner *pruner)
+{
+    const s24_model_prune_opts *known = &pruner->opts;
+    const s24_batch *ids = known->ids, *images = known->images;
+    REQUIRE(pruner->ctx, known->text_count >= 0 && (known->texts || known->text_count == 0),
+            S24_ERROR_ARGUMENT, "there are %lld calibration texts at NULL",
+            (long long)known->text_count);
+    REQUIRE(pruner->ctx, !ids || !known->text_count, S24_ERROR_ARGUMENT,
+            "calibration passages were given as texts and as token ids");
+    REQUIRE(pruner->ctx, !ids || (ids->texts >= 0 && (!ids->texts || (ids->offsets && ids->ids))),
+            S24_ERROR_ARGUMENT, "the calibration passages' offsets or ids are NULL");
+    REQUIRE(pruner->ctx, !images || (!known->text_count && !ids), S24_ERROR_ARGUMENT,
+            "calibration images were given next to calibration texts");
+    REQUIRE(pruner->ctx, !images || (images->texts >= 0 && (!images->texts || images->pixels)),
+            S24_ERROR_ARGUMENT, "there are %lld calibration images at NULL",
+            (long long)images->texts);
+    REQUIRE(pruner->ctx, !images || !known->max_tokens, S24_ERROR_ARGUMENT,
+            "max_tokens is of calibration texts, and images were given");
+    return S24_OK;
+}
+
 static s24_status read_options(s24i_pruner *pruner, const s24_model_prune_opts *opts)
 {
     s24_model_prune_opts *known = &pruner->opts;
@@ -176,15 +199,7 @@ static s24_status read_options(s24i_pruner *pruner, const s24_model_prune_opts *
     REQUIRE(pruner->ctx, needs_stats >= 0, S24_ERROR_ARGUMENT,
             "no criterion is named '%s'; expected one of s24_criterion_name()",
             s24i_show(criterion).text);
-    REQUIRE(pruner->ctx, known->text_count >= 0 && (known->texts || known->text_count == 0),
-            S24_ERROR_ARGUMENT, "there are %lld calibration texts at NULL",
-            (long long)known->text_count);
-    REQUIRE(pruner->ctx,
-            !known->ids || (!known->text_count && known->ids->texts >= 0 &&
-                            (!known->ids->texts || (known->ids->offsets && known->ids->ids))),
-            S24_ERROR_ARGUMENT,
-            known->text_count ? "calibration passages were given as texts and as token ids"
-                              : "the calibration passages' offsets or ids are NULL");
+    TRY(check_passages(pruner));
     REQUIRE(pruner->ctx, s24_pattern_group(known->prune.pattern), S24_ERROR_ARGUMENT,
             "\"%s\" is no pattern; s24_pattern_syntax lists them",
             s24i_show(known->prune.pattern).text);
@@ -204,10 +219,10 @@ static s24_status read_options(s24i_pruner *pruner, const s24_model_prune_opts *
                             : "the option reconstruct of pruning is negative");
     REQUIRE(pruner->ctx,
             (!known->reconstruct && !known->prune.refine) || s24i_pruner_passages(pruner) > 0,
-            S24_ERROR_ARGUMENT, "to %s needs calibration texts",
+            S24_ERROR_ARGUMENT, "to %s needs calibration texts or images",
             known->reconstruct ? "reconstruct a model" : "refine its layers");
     REQUIRE(pruner->ctx, !needs_stats || s24i_pruner_passages(pruner) > 0, S24_ERROR_ARGUMENT,
-            "the criterion %s needs calibration texts", criterion);
+            "the criterion %s needs calibration texts or images", criterion);
     REQUIRE(pruner->ctx,
             !known->dtype || known->dtype == S24_F32 || known->dtype == S24_F16 ||
                 known->dtype == S24_BF16,
@@ -278,7 +293,7 @@ s24_status s24_model_sensitivity(s24_ctx *ctx, const s24_checkpoint *in,
     TRY(s24i_pruner_check_forms(&pruner));
     TRY(read_options(&pruner, opts));
     REQUIRE(ctx, s24i_pruner_passages(&pruner) > 0, S24_ERROR_ARGUMENT,
-            "what layers lose is measured on calibration texts; none were given");
+            "what layers lose is measured on calibration texts or images; none were given");
     pruner.opts.reconstruct = 0;
     return prune_with_model(&pruner);
 }

@@ -26,9 +26,10 @@ typedef struct s24i_pruner {
     int only_factors;  /* nothing of the weight stays next to them */
 } s24i_pruner;
 
-/* The number of calibration passages, texts or ids. */
+/* The number of calibration passages: texts, ids or images. */
 static inline int64_t s24i_pruner_passages(const s24i_pruner *pruner)
 {
+    if (pruner->opts.images) return pruner->opts.images->texts;
     return pruner->opts.ids ? pruner->opts.ids->texts : pruner->opts.text_count;
 }
 

@@ -12,7 +12,8 @@
  *
  * The runs up to the four inputs cost 0, 3, 4 and 8 of a block's 12·width² multiplications a token,
  * so going stage by stage, one Gram matrix at a time, costs little more than one look at them all.
- * Texts are cut at max_tokens and laid end to end: no padding, every row of an input is a token.
+ * Texts are cut at max_tokens and laid end to end: no padding, every row of an input is a token. An
+ * image is a text whose tokens are its patches.
  */
 #include "io/checkpoint/checkpoint.h"
 #include "recipe/model_prune.h"
@@ -42,9 +43,9 @@ typedef struct calibration {
     s24_model *model;
     s24_session *session;
     int64_t max_tokens; /* of a text */
-    int64_t texts;
-    int64_t *ends; /* [texts + 1]: text t is ids[ends[t]] … ids[ends[t + 1]] */
-    int32_t *ids;
+    int64_t texts;      /* or images, each a text of all positions */
+    int64_t *ends;      /* [texts + 1]: text t is tokens ends[t] … ends[t + 1] */
+    int32_t *ids;       /* of the tokens; NULL: images */
     int64_t ids_capacity;
     int64_t most_tokens;               /* of a batch */
     int64_t *offsets;                  /* [texts + 1]: of the batch at hand */
@@ -137,14 +138,22 @@ static s24_status take_ids(calibration *c)
     return S24_OK;
 }
 
+static s24_status take_images(calibration *c)
+{
+    for (int64_t t = 0; t <= c->texts; t++)
+        c->ends[t] = t * c->model->shape.positions;
+    return S24_OK;
+}
+
 static s24_status tokenize(calibration *c)
 {
     s24_tokenizer *tokenizer = NULL;
     s24_token *tokens = NULL;
     s24_status status;
-    TRY(read_max_tokens(c));
     TRY(s24i_alloc_elems(&c->ends, c->ctx, c->texts + 1, sizeof *c->ends, "texts"));
     TRY(s24i_alloc_elems(&c->offsets, c->ctx, c->texts + 1, sizeof *c->offsets, "texts"));
+    if (c->pruner->opts.images) return take_images(c);
+    TRY(read_max_tokens(c));
     if (c->pruner->opts.ids) return take_ids(c);
     TRY_DONE(s24_tokenizer_load(&tokenizer, c->ctx, s24_checkpoint_folder(c->pruner->in)));
     TRY_DONE(s24i_alloc_elems(&tokens, c->ctx, c->max_tokens, sizeof *tokens, "tokens"));
@@ -170,6 +179,11 @@ static s24_batch batch_of(calibration *c, int64_t first, int64_t end)
 {
     for (int64_t t = first; t <= end; t++)
         c->offsets[t - first] = c->ends[t] - c->ends[first];
+    const s24_batch *images = c->pruner->opts.images;
+    if (images)
+        return (s24_batch){.texts = end - first,
+                           .offsets = c->offsets,
+                           .pixels = images->pixels + first * s24i_image_elems(&c->model->shape)};
     return (s24_batch){.texts = end - first, .offsets = c->offsets, .ids = c->ids + c->ends[first]};
 }
 
@@ -340,12 +354,14 @@ s24_status s24i_pruner_blocks(const s24i_pruner *pruner, s24_model *model)
     TRY_DONE(prepare(&c));
     TRY_DONE(embed(&c));
     if (pruner->opts.reconstruct) {
-        const s24i_reconstruct_opts opts = {.dense = pruner->in,
-                                            .steps = pruner->opts.reconstruct,
-                                            .texts = c.texts,
-                                            .ends = c.ends,
-                                            .ids = c.ids,
-                                            .embeddings = c.hidden};
+        const s24i_reconstruct_opts opts = {
+            .dense = pruner->in,
+            .steps = pruner->opts.reconstruct,
+            .texts = c.texts,
+            .ends = c.ends,
+            .ids = c.ids,
+            .pixels = pruner->opts.images ? pruner->opts.images->pixels : NULL,
+            .embeddings = c.hidden};
         TRY_DONE(s24i_reconstruction_create(&c.reconstruction, c.ctx, &opts));
     }
     for (int64_t b = 0; b < model->shape.layers; b++)

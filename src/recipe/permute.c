@@ -66,9 +66,10 @@ static s24_status gather_norms(permuter *p)
                                        .text_count = p->opts.text_count,
                                        .max_tokens = p->opts.max_tokens,
                                        .ids = p->opts.ids,
+                                       .images = p->opts.images,
                                        .report = take_norms,
                                        .user = p};
-    if (!opts.text_count && !opts.ids) return S24_OK;
+    if (!opts.text_count && !opts.ids && !opts.images) return S24_OK;
     return s24_model_sensitivity(p->ctx, p->in, &opts, patterns, 1);
 }
 

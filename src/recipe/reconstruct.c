@@ -123,7 +123,10 @@ static s24_status begin_batch(s24i_reconstruction *r, s24_ctx *ctx, int64_t batc
     for (int64_t t = first; t <= end; t++)
         r->offsets[t - first] = ends[t] - ends[first];
     const s24_examples examples = {
-        .texts = {.texts = end - first, .offsets = r->offsets, .ids = r->opts.ids + ends[first]}};
+        .texts = {.texts = end - first,
+                  .offsets = r->offsets,
+                  .ids = r->opts.ids ? r->opts.ids + ends[first] : NULL},
+        .pixels = r->opts.pixels ? r->opts.pixels + first * s24i_image_elems(&r->t->shape) : NULL};
     *at = ends[first] * r->width;
     return s24i_begin(r->t, ctx, &examples);
 }

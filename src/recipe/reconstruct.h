@@ -19,10 +19,11 @@ typedef struct s24i_reconstruct_opts {
     int64_t texts;
     const int64_t *ends; /* [texts + 1]: text t is ids[ends[t]] … ids[ends[t + 1]] */
     const int32_t *ids;
+    const float *pixels;     /* in place of ids, of a model of images, one a text */
     const float *embeddings; /* [tokens, width], of all texts; copied */
 } s24i_reconstruct_opts;
 
-/* ends and ids must outlive it. Errors: those of s24_transformer_load, MEMORY. */
+/* ends, ids and pixels must outlive it. Errors: those of s24_transformer_load, MEMORY. */
 s24_status s24i_reconstruction_create(s24i_reconstruction **out, s24_ctx *ctx,
                                       const s24i_reconstruct_opts *opts);
 void s24i_reconstruction_destroy(s24i_reconstruction *reconstruction);

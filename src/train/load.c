@@ -417,7 +417,7 @@ static s24_status find_architecture(s24_transformer *t, s24_ctx *ctx,
     const char *type;
     TRY(s24i_model_type(&type, ctx, checkpoint));
     t->arch = s24i_architecture_find(type);
-    REQUIRE(ctx, t->arch && trains(t->arch), S24_ERROR_UNSUPPORTED,
+    REQUIRE(ctx, t->arch, S24_ERROR_UNSUPPORTED,
             "%s/config.json: model_type '%s' is not supported; %s are", folder,
             s24i_show(type).text, s24i_architecture_names(trains).text);
     t->steps = s24i_steps_of(t->arch);
@@ -431,6 +431,9 @@ static s24_status check_parts(const s24_transformer *t, s24_ctx *ctx,
 {
     const char *folder = s24_checkpoint_folder(checkpoint);
     const int on_device = t->opts.device != NULL;
+    REQUIRE(ctx, trains(t->arch), S24_ERROR_UNSUPPORTED,
+            "%s/config.json: a model of type '%s' is not trained; %s are", folder,
+            t->arch->model_type, s24i_architecture_names(trains).text);
     TRY(s24i_steps_require(ctx, t->arch, s24i_train_steps(on_device),
                            on_device ? "training on a device" : "training"));
     REQUIRE(ctx, !on_device || !s24i_projects(&t->shape), S24_ERROR_UNSUPPORTED,

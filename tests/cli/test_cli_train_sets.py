@@ -108,6 +108,43 @@ class Sets(Scratch):
         self.good("train", "sparse", "out", "--images", "learn-images-idx3-ubyte", "--steps", "3")
         self.assertTrue(self.json("check", "out")["ok"])
 
+    def test_images_calibrate(self):
+        data = ["--images", "learn-images-idx3-ubyte", "--samples", "50"]
+        errors = {}
+        for method, more in (("magnitude", []), ("sparsegpt", []),
+                             ("wanda", ["--refine", "all", "--reconstruct", "5"]),
+                             ("snip", ["--refine", "all", "--permute"])):
+            found = self.json("prune", "vit", method, "--method", method, *data, *more)
+            self.assertTrue(self.json("check", method)["ok"])
+            errors[method] = sum(layer["output_error"] for layer in found["layers"])
+        self.assertLess(errors["sparsegpt"], errors["magnitude"])
+        budget = [*data, "--budget", "bytes=0.8"]
+        found = self.json("sensitivity", "vit", *budget, "--recipe", "r.yaml")
+        self.assertGreater(len(found["layers"]), 0)
+        self.assertIn("images: 'learn-images-idx3-ubyte'", (self.folder / "r.yaml").read_text())
+        shown = self.good("sensitivity", "vit", *budget).stdout
+        self.assertIn("--images learn-images-idx3-ubyte", shown)
+
+    def test_what_images_do_not_calibrate(self):
+        def prune(*more, model="vit"):
+            return ["prune", model, "out", *more]
+        images = ["--images", "learn-images-idx3-ubyte"]
+        self.refusals([
+            ("texts too", prune(*images, "--calibration", "play"), 2, "--calibration is of texts"),
+            ("cut", prune(*images, "--max-tokens", "4"), 2, "--max-tokens is of texts"),
+            ("a text model", prune(*images, model="gpt2"), 5,
+             r"images need an image model, and this one \(gpt2\) is none"),
+            ("texts", prune("--calibration", "play", "--method", "wanda"), 5,
+             "'vit' reads images, which texts cannot calibrate"),
+            ("size", prune("--images", "large-images-idx3-ubyte"), 4, "images of 5 x 5 pixels"),
+            ("a file", prune(*images, model="vit/model.safetensors"), 2,
+             "--images runs the whole model, but .* is a single file"),
+            ("neither", ["sensitivity", "vit"], 2,
+             "sensitivity needs --calibration FILE, or --images PATH"),
+        ])
+        # Labels are not read, so there may be more classes than the model has.
+        self.good("prune", "vit", "many", "--method", "wanda", "--images", "many-images-idx3-ubyte")
+
     def test_refusals(self):
         def train(*more, model="gpt2"):
             return ["train", model, "out", *more]

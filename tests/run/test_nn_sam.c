@@ -241,6 +241,45 @@ static void same_as_in_double(void **state)
         free((void *)(uintptr_t)w.tensors[i].data);
 }
 
+static void count_layer(void *user, const s24_layer_report *layer)
+{
+    assert_true(layer->output_error > 0.0 && layer->output_error < 1.0);
+    ++*(int *)user;
+}
+
+/* All layers are pruned by what images show them; attention over a grid is not trained. */
+static void calibrated_on_images(void **state)
+{
+    (void)state;
+    s24_ctx *ctx;
+    s24_checkpoint *in;
+    weights w = {.count = 0};
+    float pixels[IMAGES * CHANNELS * IMAGE * IMAGE];
+    for (size_t i = 0; i < sizeof pixels / sizeof *pixels; i++)
+        pixels[i] = sinf((float)i);
+    make(&w);
+    const char *folder = write_folder(&w, "calibrated", "1", "3");
+    const s24_batch images = {.texts = IMAGES, .pixels = pixels};
+    int count = 0;
+    s24_model_prune_opts opts = {.size = sizeof opts,
+                                 .prune = {.criterion = "sparsegpt", .refine = "all"},
+                                 .images = &images,
+                                 .report = count_layer,
+                                 .user = &count,
+                                 .force = 1};
+    assert_int_equal(s24_ctx_create(&ctx, NULL), S24_OK);
+    OK(ctx, s24_checkpoint_open(&in, ctx, folder));
+    OK(ctx, s24_model_prune(ctx, in, io_path("sam-24"), &opts));
+    assert_int_equal(count, 4 * LAYERS);
+    opts.reconstruct = 2;
+    assert_int_equal(s24_model_prune(ctx, in, io_path("sam-24"), &opts), S24_ERROR_UNSUPPORTED);
+    assert_non_null(strstr(s24_ctx_error(ctx), "'sam_vision_model' is not trained"));
+    s24_checkpoint_close(in);
+    s24_ctx_destroy(ctx);
+    for (int i = 0; i < w.count; i++)
+        free((void *)(uintptr_t)w.tensors[i].data);
+}
+
 static void refusals(void **state)
 {
     (void)state;
@@ -274,6 +313,7 @@ static void refusals(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(same_as_in_double),
+                                       cmocka_unit_test(calibrated_on_images),
                                        cmocka_unit_test(refusals)};
     return cmocka_run_group_tests(tests, io_folder_setup, io_folder_teardown);
 }
