@@ -10,9 +10,10 @@ torch.compile takes them. `sparse24.torch.compat` has the names of PyTorch and t
 """
 from .torch_distil import distillation_loss, distillation_trainer, keep_zeros_
 from .torch_encoder import NativeEncoder, compile_encoder
-from .torch_models import Choice, accelerate_, prune_
+from .torch_models import Choice, accelerate_
 from .torch_modules import SparseLinear
 from .torch_ops import linear, prune_pack, prune_pack_pair, training_linear
+from .torch_prune import prune_
 from .torch_quantized import QuantizedSparseLinear, ScaledSparseLinear
 from .torch_tensor import SparseTensor
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whole models: weights made 2:4 in place, and 2:4 layers put where they are faster."""
+"""Whole models: 2:4 layers put where they are faster."""
 from __future__ import annotations
 
 import logging
@@ -9,7 +9,6 @@ import typing
 import torch
 
 from sparse24 import _core
-from sparse24.pruning import Criterion, Stats, _how
 
 from .torch_modules import SparseLinear, is_conv1d, weight_of
 from .torch_ops import DTYPES, operand
@@ -40,58 +39,10 @@ def linear_layers(model: torch.nn.Module, wanted: Filter | None = None, conv1d: 
                 yield parent, child_name, name, child
 
 
-def _host(x: torch.Tensor) -> torch.Tensor:
-    """x as f32 without gaps in host memory."""
-    return x.detach().to("cpu", torch.float32).contiguous()
-
-
-def _watch(layers, stats):
-    """Hooks that show each layer's inputs to its statistics."""
-    def hook(name):
-        def see(_, inputs):
-            stats[name].add(_host(inputs[0].reshape(-1, inputs[0].shape[-1])).numpy())
-        return see
-    return [layer.register_forward_pre_hook(hook(name)) for _, _, name, layer in layers]
-
-
-@torch.no_grad()
-def prune_(model: torch.nn.Module, method: Criterion = "magnitude", *,
-           calibration: typing.Iterable[typing.Any] = (), filter_fn: Filter | None = None,
-           pattern: str | None = None, refine: str | None = None, dampening: float = 0.0,
-           block: int = 0, seed: int = 0) -> dict[str, float]:
-    """Makes the weights of a model's nn.Linear layers 2:4, in place; returns the share of Σ|w| that
-    each keeps, by name.
-
-    method: a criterion of sparse24.criteria(), or a function as sparse24.prune takes. pattern,
-    refine, dampening, block, seed: as there. calibration: batches for what needs every layer's
-    inputs (`wanda`, `sparsegpt`, refine …): a tensor, a tuple of arguments or a dict of them, each
-    a call of the model. filter_fn(layer, name) says which layers; layers whose in_features the
-    pattern's group does not divide are left alone. Raises ValueError (no calibration, an unknown
-    method), sparse24.Error.
-    """
-    group = _core.pattern_group(pattern)
-    layers = [row for row in linear_layers(model, filter_fn) if row[3].in_features % group == 0]
-    stats: dict[str, Stats] = {}
-    if refine or (calibration if callable(method) else _core.criterion_needs_stats(method)):
-        stats = {name: Stats(layer.in_features) for _, _, name, layer in layers}
-        hooks = _watch(layers, stats)
-        try:
-            for batch in calibration:
-                if isinstance(batch, dict):
-                    model(**batch)
-                else:
-                    model(*batch) if isinstance(batch, (tuple, list)) else model(batch)
-        finally:
-            for hook in hooks:
-                hook.remove()
-    kept = {}
-    for _, _, name, layer in layers:
-        w = _host(layer.weight).clone()
-        handle = stats[name]._handle if stats else None
-        how = _how(method, dampening, block, refine, pattern, seed)
-        kept[name], _ = _core.prune(operand(w), handle, how, None)
-        layer.weight.copy_(w)
-    return kept
+def embedded(model: torch.nn.Module) -> set[int]:
+    """Parameters of the model's embeddings, by id."""
+    kinds = (torch.nn.Embedding, torch.nn.EmbeddingBag)
+    return {id(m.weight) for m in model.modules() if isinstance(m, kinds)}
 
 
 def is_two_four(w: torch.Tensor) -> bool:
@@ -155,23 +106,17 @@ def _own(layer: torch.nn.Module) -> str | None:
     return None
 
 
-def _dense_because(layer: torch.nn.Module, embedded: set[int]) -> str | None:
+def _dense_because(layer: torch.nn.Module, shared: set[int]) -> str | None:
     """Why a layer stays as it is, if it must."""
     why = _own(layer)
     if why:
         return why
     w = weight_of(layer)
-    if id(layer.weight) in embedded:
+    if id(layer.weight) in shared:
         return "its weight is an embedding's too"
     if not _runs(w):
         return f"{w.dtype} {list(w.shape)} on {w.device}"
     return None if is_two_four(w) else "its weight is not 2:4"
-
-
-def _embedded(model: torch.nn.Module) -> set[int]:
-    """Parameters of the model's embeddings, by id."""
-    kinds = (torch.nn.Embedding, torch.nn.EmbeddingBag)
-    return {id(m.weight) for m in model.modules() if isinstance(m, kinds)}
 
 
 def _put(model: torch.nn.Module, made: dict[torch.nn.Module, SparseLinear]) -> None:
@@ -196,10 +141,10 @@ def accelerate_(model: torch.nn.Module, *, tokens: int = 128, measure: bool = Tr
     their own stay, and so do those that share an embedding's weight unless filter_fn takes them.
     Returns what was done with each layer and why; the logger sparse24 has it too."""
     choices, measured, made = [], {}, {}
-    embedded = set() if filter_fn else _embedded(model)
+    shared = set() if filter_fn else embedded(model)
     for parent, _, name, layer in list(linear_layers(model, filter_fn, True)):
         kind = "dense"
-        why = _dense_because(layer, embedded)
+        why = _dense_because(layer, shared)
         if parent is None:
             why = "it is the whole model: SparseLinear.from_dense makes a layer of it"
         elif why is None:
