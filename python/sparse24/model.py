@@ -124,11 +124,12 @@ class Model:
                                  outputs.get("logits"))
 
     def forward_into(self, offsets: np.ndarray, ids: np.ndarray, types: np.ndarray | None,
-                     outputs: dict[str, typing.Any]) -> None:
+                     outputs: dict[str, typing.Any], *, mask: np.ndarray | None = None) -> None:
         """`forward` of texts that are laid end to end, into memory that is there (of the model's
-        device, too), by the names of its outputs."""
+        device, too), by the names of its outputs. mask: u8, of every token; none attends to one
+        whose mask is 0."""
         with self._lock:
-            _core.session_forward(*self._session, self._handle, offsets, ids, types, None,
+            _core.session_forward(*self._session, self._handle, offsets, ids, types, mask,
                                   tuple(outputs.get(name) for name in OUTPUTS))
 
     def perplexity(self, ids: typing.Sequence[int], *, window: int = 0,

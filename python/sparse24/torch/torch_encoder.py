@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An encoder of transformers, of texts or images, as one native session: its 2:4 layers run 2:4
-where that is faster, and padding is not computed."""
+"""A model of transformers, of texts or images, as one native session: its 2:4 layers run 2:4 where
+that is faster, and padding is not computed. Heads stay transformers' own, on top of it."""
 from __future__ import annotations
 
 import contextlib
+import copy
 import tempfile
 import types
+import typing
 
 import numpy as np
 import torch
@@ -14,68 +16,147 @@ from sparse24.model import Model
 
 from .torch_ops import operand
 
+#: Heads whose class names end so are put on a native base: they read no more of it than its states.
+_HEADS = ("ForSequenceClassification", "ForTokenClassification", "ForQuestionAnswering",
+          "ForMultipleChoice", "ForNextSentencePrediction", "ForMaskedLM")
+_LANGUAGE = ("ForCausalLM", "LMHeadModel")
+
 
 class Output(types.SimpleNamespace):
     """What a pass gives, by attribute, by name, or by number as transformers' outputs do."""
+    loss = hidden_states = attentions = cross_attentions = past_key_values = None
+    pooler_output = None
 
     def __getitem__(self, key):
         return vars(self)[key] if isinstance(key, str) else list(vars(self).values())[key]
+
+
+def _refuse(module: torch.nn.Module, given: dict[str, typing.Any]) -> None:
+    """An argument that changes what a pass gives and is not carried out is an error."""
+    for name, value in given.items():
+        if value is not None and not (isinstance(value, (bool, int)) and not value):
+            raise ValueError(f"{name}: {type(module).__name__} of "
+                             f"{module.config.model_type} does not take it")
+
+
+def _given(outputs: Output, return_dict: bool | None):
+    return tuple(vars(outputs).values()) if return_dict is False else outputs
+
+
+class _Rows:
+    """Which tokens of padded texts are run, and where they stand."""
+
+    def __init__(self, ids: torch.Tensor, attention_mask: torch.Tensor | None):
+        self.texts, self.longest = ids.shape
+        self.mask: np.ndarray | None = None  # of tokens that are run and not attended to
+        seen = None if attention_mask is None else attention_mask.bool().cpu().numpy()
+        if seen is not None and seen.shape != tuple(ids.shape):
+            raise ValueError(f"attention_mask is {list(seen.shape)}; expected {list(ids.shape)}")
+        if seen is not None and self._holes(seen):
+            self.mask, seen = seen.astype(np.uint8).ravel(), None
+        self.seen = None if seen is None or seen.all() else seen
+        lengths = np.full(self.texts, self.longest) if self.seen is None else self.seen.sum(1)
+        self.lengths = lengths[lengths > 0].tolist()
+        self.some = lengths > 0  # texts that have tokens
+
+    @staticmethod
+    def _holes(seen: np.ndarray) -> bool:
+        """Is there padding inside a text?"""
+        turns = np.diff(np.pad(seen.astype(np.int8), ((0, 0), (1, 1))), axis=1)
+        return bool(((turns != 0).sum(1) > 2).any())
+
+    def take(self, x: torch.Tensor | None) -> np.ndarray | None:
+        """Of a tensor [texts, tokens] what is run, end to end."""
+        if x is None:
+            return None
+        host = x.expand(self.texts, self.longest).cpu().numpy()
+        return (host.ravel() if self.seen is None else host[self.seen]).astype(np.int32)
+
+    def scatter(self, flat: torch.Tensor) -> torch.Tensor:
+        """[tokens, …] back to [texts, longest, …], with zeros in the padding."""
+        shape = (self.texts, self.longest, *flat.shape[1:])
+        if self.seen is None:
+            return flat.view(shape)
+        whole = flat.new_zeros(shape)
+        whole[torch.from_numpy(self.seen).to(flat.device)] = flat
+        return whole
+
+    def first(self, flat: torch.Tensor) -> torch.Tensor:
+        """The first token's row of each text [texts, 1, …], zeros for a text without one."""
+        starts = np.cumsum([0, *self.lengths[:-1]]) if self.lengths else []
+        rows = flat.new_zeros(self.texts, 1, *flat.shape[1:])
+        at = torch.from_numpy(np.asarray(starts, np.int64)).to(flat.device)
+        rows[torch.from_numpy(self.some).to(flat.device), 0] = flat[at]
+        return rows
 
 
 class NativeEncoder(torch.nn.Module):
     """Stands in the place of a model of transformers, for inference where that model was. Made by
     compile_encoder."""
 
-    def __init__(self, native: Model, config, dtype: torch.dtype, device: torch.device):
+    def __init__(self, native: Model, config, dtype: torch.dtype, device: torch.device, *,
+                 pooler: torch.nn.Module | None = None, language: bool = False):
         super().__init__()
         self.native, self.config, self.dtype, self.device = native, config, dtype, device
+        self.pooler, self.language = pooler, language
 
-    def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor | None = None,
-                token_type_ids: torch.Tensor | None = None, **_) -> Output:
-        """input_ids [texts, tokens], padded at the right as attention_mask says; last_hidden_state
-        [texts, tokens, width] with zeros in the padding, or start_logits and end_logits [texts,
-        tokens] of a model with a head for answers."""
-        texts, longest = input_ids.shape
-        lengths, seen = [longest] * texts, None
-        if attention_mask is not None:
-            seen = attention_mask.bool().cpu().numpy()
-            lengths = seen.sum(1).tolist()
-            if not np.array_equal(seen, np.arange(longest) < np.array(lengths)[:, None]):
-                raise ValueError("attention_mask: expected padding at the right alone")
-        full = min(lengths) == longest
-        ids, kinds = (None if x is None else
-                      (x.cpu().numpy().ravel() if full else x.cpu().numpy()[seen]).astype(np.int32)
-                      for x in (input_ids, token_type_ids))
-        results = self._run(ids, kinds, lengths)
-        given = {}
+    def forward(self, input_ids: torch.Tensor | None = None,
+                attention_mask: torch.Tensor | None = None,
+                token_type_ids: torch.Tensor | None = None,
+                return_dict: bool | None = None, **other) -> Output:
+        """input_ids [texts, tokens]; last_hidden_state [texts, tokens, width] with zeros in the
+        padding, and pooler_output where the model has a pooler; or start_logits and end_logits
+        [texts, tokens] of a head for answers; or logits [texts, tokens, vocabulary] of a language
+        model. Padding, at the left or at the right, is not run: positions count from a text's first
+        token. Where attention_mask has zeros inside a text, all of its row is run and what they
+        hide is not attended to. Raises ValueError for any other argument, by its name."""
+        _refuse(self, other)
+        if input_ids is None or input_ids.dim() != 2:
+            raise ValueError("input_ids: expected [texts, tokens]")
+        if attention_mask is not None and attention_mask.dim() != 2:
+            raise ValueError(f"attention_mask is {list(attention_mask.shape)}; "
+                             f"expected {list(input_ids.shape)}")
+        rows = _Rows(input_ids, attention_mask)
+        results = self._run(rows, rows.take(input_ids), rows.take(token_type_ids))
+        given, pooled = {}, None
         for field, parts in results.items():
             flat = (torch.cat(parts) if len(parts) > 1 else parts[0]).to(self.dtype)
-            if full:
-                given[field] = flat.view(texts, longest, *flat.shape[1:])
-            else:
-                given[field] = flat.new_zeros(texts, longest, *flat.shape[1:])
-                given[field][attention_mask.bool()] = flat
-        return Output(**given)
+            given[field] = rows.scatter(flat)
+            if field == "last_hidden_state" and self.pooler is not None:
+                pooled = self.pooler(rows.first(flat))
+        if pooled is not None:
+            given["pooler_output"] = pooled
+        return _given(Output(**given), return_dict)
 
-    def _run(self, ids, kinds, lengths) -> dict[str, list[torch.Tensor]]:
-        """What passes give, by transformers' names, a tensor of f32 for each pass. The ids came to
-        the host after all that was enqueued, and a pass waits for itself."""
-        width = self.native.info["width"]
-        names = {"hidden": ("last_hidden_state", (width,))}
-        if self.native.info["has_qa_head"]:
-            names = {"start": ("start_logits", ()), "end": ("end_logits", ())}
-        offsets = np.zeros(len(lengths) + 1, np.int64)
-        np.cumsum(lengths, out=offsets[1:])
+    def _names(self) -> dict[str, tuple[str, tuple[int, ...]]]:
+        """The session's outputs, by transformers' names, with a token's shape."""
+        info = self.native.info
+        if self.language:
+            return {"logits": ("logits", (info["vocabulary"],))}
+        if info["has_qa_head"]:
+            return {"start": ("start_logits", ()), "end": ("end_logits", ())}
+        return {"hidden": ("last_hidden_state", (info["width"],))}
+
+    def _run(self, rows, ids, kinds) -> dict[str, list[torch.Tensor]]:
+        """What passes give, a tensor of f32 for each pass. The ids came to the host after all that
+        was enqueued, and a pass waits for itself."""
+        names = self._names()
+        offsets = np.zeros(len(rows.lengths) + 1, np.int64)
+        np.cumsum(rows.lengths, out=offsets[1:])
         parts: dict[str, list] = {field: [] for field, _ in names.values()}
-        for first, last in self._passes(lengths):
+        for first, last in self._passes(rows.lengths):
             begin, end = offsets[first], offsets[last]
             outputs = {}
             for name, (field, shape) in names.items():
                 room = torch.empty(end - begin, *shape, device=self.device)
                 parts[field].append(room)
-                outputs[name] = operand(room)
-            self.native.forward_into(offsets[first:last + 1] - begin, ids[begin:end],
-                                     None if kinds is None else kinds[begin:end], outputs)
+                outputs[name] = operand(room.view(end - begin, -1))
+            piece = slice(begin, end)
+            self.native.forward_into(offsets[first:last + 1] - begin, ids[piece],
+                                     None if kinds is None else kinds[piece], outputs,
+                                     mask=None if rows.mask is None else rows.mask[piece])
+        for field, shape in names.values():
+            parts[field] = parts[field] or [torch.empty(0, *shape, device=self.device)]
         return parts
 
     def _passes(self, lengths):
@@ -86,27 +167,47 @@ class NativeEncoder(torch.nn.Module):
                 yield first, i
                 first, tokens = i, 0
             tokens += length
-        yield first, len(lengths)
+        if lengths:
+            yield first, len(lengths)
 
 
-class NativeClassifier(torch.nn.Module):
-    """Stands in the place of a classifier of images of transformers. Made by compile_encoder."""
+class NativeImages(torch.nn.Module):
+    """Stands in the place of a model of images of transformers. Made by compile_encoder."""
 
-    def __init__(self, native: Model, config, dtype: torch.dtype, device: torch.device):
+    def __init__(self, native: Model, config, dtype: torch.dtype, device: torch.device, *,
+                 norm: torch.nn.Module | None = None, pooler: torch.nn.Module | None = None):
         super().__init__()
         self.native, self.config, self.dtype, self.device = native, config, dtype, device
+        self.norm, self.pooler = norm, pooler  # after the last block, where no class is wanted
 
-    def forward(self, pixel_values: torch.Tensor, **_) -> Output:
-        """pixel_values [n, channels, side, side], normalised; logits [n, classes]."""
+    def forward(self, pixel_values: torch.Tensor | None = None, return_dict: bool | None = None,
+                **other) -> Output:
+        """pixel_values [n, channels, side, side], normalised; logits [n, classes] of a classifier,
+        or last_hidden_state [n, positions, width] and, where the model has a pooler, pooler_output.
+        Raises ValueError for any other argument, by its name."""
+        _refuse(self, other)
+        if pixel_values is None:
+            raise ValueError("pixel_values: expected [n, channels, side, side]")
         pixels = pixel_values.to(self.device, torch.float32).contiguous()
-        logits = torch.empty(len(pixels), self.native.info["classes"], device=self.device)
-        most = max(1, self.native.max_tokens // self.native.info["positions"])
+        info = self.native.info
+        name, shape = ("logits", (info["classes"],)) if info["classes"] else \
+            ("hidden", (info["positions"], info["width"]))
+        result = torch.empty(len(pixels), *shape, device=self.device)
+        most = max(1, self.native.max_tokens // info["positions"])
         if self.device.type == "cuda":
             torch.cuda.current_stream(self.device).synchronize()
-        for one, two in zip(pixels.split(most), logits.split(most)):
+        for one, two in zip(pixels.split(most), result.split(most)):
             if len(one):
-                self.native.forward_images_into(operand(one), {"logits": operand(two)})
-        return Output(logits=logits.to(self.dtype))
+                self.native.forward_images_into(operand(one),
+                                                {name: operand(two.view(len(two), -1))})
+        result = result.to(self.dtype)
+        if info["classes"]:
+            return _given(Output(logits=result), return_dict)
+        result = result if self.norm is None else self.norm(result)
+        given = {"last_hidden_state": result}
+        if self.pooler is not None:
+            given["pooler_output"] = self.pooler(result)
+        return _given(Output(**given), return_dict)
 
 
 def _part_of_sentences(model: torch.nn.Module) -> tuple[torch.nn.Module, str] | None:
@@ -117,32 +218,69 @@ def _part_of_sentences(model: torch.nn.Module) -> tuple[torch.nn.Module, str] | 
     return part, "auto_model" if "auto_model" in part._modules else "model"
 
 
+def _with_head(model: torch.nn.Module, base: torch.nn.Module) -> torch.nn.Module:
+    """A model with a copy of its head, and another base; the model itself stays as it is."""
+    new = copy.copy(model)
+    new._modules = {name: base if name == model.base_model_prefix else copy.deepcopy(part)
+                    for name, part in model._modules.items()}
+    return new.eval()
+
+
+def _native(model: torch.nn.Module, options: dict[str, typing.Any],
+            language: bool) -> torch.nn.Module:
+    """One session of all of a model that the library carries out."""
+    first = next(model.parameters())
+    device = str(first.device) if first.is_cuda else None
+    if device and options["dtype"] is None and first.dtype is not torch.bfloat16:
+        options = {**options, "dtype": "f16"}
+    current = torch.cuda.device(first.device) if device else contextlib.nullcontext()
+    with tempfile.TemporaryDirectory() as folder, current:
+        model.save_pretrained(folder)
+        native = Model(folder, sparse=True, device=device, **options)
+    norm, pooler = (copy.deepcopy(model._modules.get(name)) for name in ("layernorm", "pooler"))
+    place = (native, model.config, first.dtype, first.device)
+    if native.info["image"]:
+        if native.info["model_type"] != "vit":
+            raise NotImplementedError(f"{type(model).__name__}: of images vit alone is carried out")
+        return NativeImages(*place, norm=norm, pooler=pooler)
+    if language:
+        native.forward([[0]], outputs=("logits",))  # says so where there is no such head
+    return NativeEncoder(*place, pooler=pooler, language=language)
+
+
 def compile_encoder(model: torch.nn.Module, *, dtype: str | None = None,
                     max_tokens: int = 4096) -> torch.nn.Module:
-    """A native session of a model of transformers (of docs/guide/models.md an encoder of texts, one
-    with a head for answers, or a classifier of images), whose weights are copied, on the CPU or the
-    GPU where it is; layers that are 2:4 run so where that is faster.
+    """A native session of a model of transformers (of docs/guide/models.md one of texts or images,
+    with or without a head), whose weights are copied, on the CPU or the GPU where it is; layers
+    that are 2:4 run so where that is faster.
+
+    Heads for sequences, tokens, answers, choices, next sentences and masked words are a copy of
+    transformers' own on a native base; ViT's for classes, BERT's for answers and those of language
+    models (ForCausalLM) run natively with the rest.
 
     dtype: "f32", "bf16" or "i8", on a GPU "f16", "bf16", "i8" or "e4m3"; max_tokens: of one pass.
 
         model.auto_model = compile_encoder(model.auto_model)
         sentences = compile_encoder(SentenceTransformer(…))     # in place, its encoder alone
 
-    Raises sparse24.Error for a model type that is not carried out, by its name.
+    Raises sparse24.Error for a model type that is not carried out, NotImplementedError for another
+    head, by its name.
     """
     sentences = _part_of_sentences(model)
+    options = {"dtype": dtype, "max_tokens": max_tokens}
     if sentences:
         part, name = sentences
-        setattr(part, name, compile_encoder(getattr(part, name), dtype=dtype,
-                                            max_tokens=max_tokens))
+        setattr(part, name, compile_encoder(getattr(part, name), **options))
         return model
-    first = next(model.parameters())
-    device = str(first.device) if first.is_cuda else None
-    if device and dtype is None and first.dtype is not torch.bfloat16:
-        dtype = "f16"
-    current = torch.cuda.device(first.device) if device else contextlib.nullcontext()
-    with tempfile.TemporaryDirectory() as folder, current:
-        model.save_pretrained(folder)
-        native = Model(folder, dtype=dtype, sparse=True, max_tokens=max_tokens, device=device)
-    kind = NativeClassifier if native.info["classes"] else NativeEncoder
-    return kind(native, model.config, first.dtype, first.device)
+    kind = type(model).__name__
+    base = model._modules.get(getattr(model, "base_model_prefix", ""))
+    if base is None or kind.endswith(_LANGUAGE) or kind.endswith("ForImageClassification"):
+        return _native(model, options, kind.endswith(_LANGUAGE))
+    if not kind.endswith(_HEADS):
+        raise NotImplementedError(f"{kind}: its head is not carried out; compile_encoder("
+                                  f"model.{model.base_model_prefix}) takes its base")
+    if kind.endswith("ForQuestionAnswering"):
+        whole = _native(model, options, False)
+        if whole.native.info["has_qa_head"]:
+            return whole
+    return _with_head(model, _native(base, options, False))

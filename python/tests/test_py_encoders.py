@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: Apache-2.0
+"""compile_encoder over random models of transformers: each head gives what transformers' gives, or
+is refused by its name. Skips where there is none."""
+import unittest
+
+try:
+    import torch
+    import transformers
+except ImportError as missing:
+    raise unittest.SkipTest("no PyTorch or no transformers here") from missing
+
+import sparse24
+import sparse24.torch as st
+
+SIZES = {"vocab_size": 96, "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
+         "intermediate_size": 128, "max_position_embeddings": 48, "pad_token_id": 0}
+SMALL = {
+    "Bert": {}, "Roberta": {"type_vocab_size": 1}, "XLMRoberta": {"type_vocab_size": 1},
+    "Electra": {"embedding_size": 64}, "Ernie": {"use_task_id": False},
+    "MPNet": {"pad_token_id": 1},
+    "DistilBert": {"dim": 64, "n_layers": 2, "n_heads": 4, "hidden_dim": 128},
+    "ModernBert": {"local_attention": 8, "cls_token_id": 1, "sep_token_id": 2,
+                   "bos_token_id": 1, "eos_token_id": 2},
+}
+
+
+def made(name, kind="Model", **options):
+    torch.manual_seed(1)
+    config = getattr(transformers, f"{name}Config")(**{**SIZES, **SMALL.get(name, {}), **options})
+    return getattr(transformers, name + kind)(config).eval()
+
+
+def texts(left=False, lengths=(5, 17, 1, 30)):
+    """Ids and mask of texts with padding at the right or at the left."""
+    torch.manual_seed(2)
+    ids = torch.zeros(len(lengths), max(lengths), dtype=torch.long)
+    mask = torch.zeros_like(ids)
+    for i, n in enumerate(lengths):
+        at = slice(max(lengths) - n, None) if left else slice(0, n)
+        ids[i, at] = torch.randint(3, 96, (n,))
+        mask[i, at] = 1
+    return ids, mask
+
+
+class Case(unittest.TestCase):
+    def setUp(self):
+        guard = torch.inference_mode()
+        guard.__enter__()
+        self.addCleanup(guard.__exit__, None, None, None)
+
+    def near(self, one, two):
+        torch.testing.assert_close(one, two, atol=5e-4, rtol=5e-4)
+
+
+class Encoders(Case):
+    def test_states(self):
+        ids, mask = texts()
+        left_ids, left_mask = texts(left=True)
+        for name in SMALL:
+            with self.subTest(name):
+                model = made(name)
+                st.prune_(model, "magnitude")
+                native = st.compile_encoder(model, max_tokens=40)
+                self.assertGreater(native.native.info["sparse_layers"], 7)
+                expected, result = model(ids, attention_mask=mask), native(ids, mask)
+                here = mask.bool()
+                self.near(result.last_hidden_state[here], expected.last_hidden_state[here])
+                self.assertEqual(float(result[0][~here].abs().max()), 0)
+                left = native(input_ids=left_ids, attention_mask=left_mask)
+                self.near(left.last_hidden_state[left_mask.bool()],
+                          expected.last_hidden_state[here])
+                if expected.get("pooler_output") is None:
+                    self.assertIsNone(result.pooler_output)
+                else:
+                    self.near(result.pooler_output, expected.pooler_output)
+                    self.near(left[1], expected.pooler_output)
+
+    def test_masks(self):
+        model = made("Bert")
+        native, (ids, mask) = st.compile_encoder(model), texts(lengths=(12, 12, 12))
+        mask[0, 4:6] = 0
+        mask[2, 9:] = 0
+        here = mask.bool()
+        self.near(native(ids, mask)[0][here], model(ids, mask)[0][here])
+        mask[0] = 1
+        mask[1] = 0  # a text without a token
+        here = mask.bool()
+        result = native(ids, mask)
+        self.near(result[0][here], model(ids, mask)[0][here])
+        self.near(result.pooler_output[[0, 2]], model(ids, mask).pooler_output[[0, 2]])
+        self.assertEqual(float(result[0][1].abs().max()), 0)
+        self.assertEqual(float(native(ids, torch.zeros_like(mask))[0].abs().max()), 0)
+        with self.assertRaisesRegex(ValueError, r"attention_mask is \[3, 5\]; expected \[3, 12\]"):
+            native(ids, mask[:, :5])
+
+    def test_types(self):
+        model, (ids, mask) = made("Bert"), texts()
+        kinds = (torch.arange(ids.shape[1]) > 6).long().expand(ids.shape)
+        here = mask.bool()
+        self.near(st.compile_encoder(model)(ids, mask, kinds)[0][here],
+                  model(ids, mask, kinds)[0][here])
+
+    def test_arguments(self):
+        native, (ids, mask) = st.compile_encoder(made("Bert")), texts()
+        for name, value in (("position_ids", ids), ("inputs_embeds", torch.zeros(4, 30, 64)),
+                            ("output_hidden_states", True), ("output_attentions", True),
+                            ("labels", ids), ("head_mask", mask), ("nothing", 1)):
+            with self.assertRaisesRegex(ValueError, f"{name}: NativeEncoder of bert"):
+                native(ids, mask, **{name: value})
+        plain = native(ids, mask, output_hidden_states=False, head_mask=None, return_dict=False)
+        self.assertIsInstance(plain, tuple)
+        self.near(plain[0], native(ids, mask)[0])
+        with self.assertRaisesRegex(ValueError, "input_ids: expected"):
+            native(attention_mask=mask)
+
+
+class Heads(Case):
+    def served(self, model, inputs, fields=("logits",), here=None):
+        native = st.compile_encoder(model)
+        expected, result = model(**inputs), native(**inputs)
+        for field in fields:
+            one, two = getattr(result, field), getattr(expected, field)
+            self.near(*(x if here is None else x[here] for x in (one, two)))
+        return native, result
+
+    def test_of_texts_and_tokens(self):
+        ids, mask = texts()
+        inputs, here = {"input_ids": ids, "attention_mask": mask}, mask.bool()
+        for name in SMALL:
+            for head, where in (("ForSequenceClassification", None),
+                                ("ForTokenClassification", here), ("ForMaskedLM", here)):
+                with self.subTest(name + head):
+                    model = made(name, head, **({} if "LM" in head else {"num_labels": 5}))
+                    native, _ = self.served(model, inputs, here=where)
+                    self.assertIsInstance(getattr(native, model.base_model_prefix),
+                                          st.NativeEncoder)
+                    self.assertNotIsInstance(getattr(model, model.base_model_prefix),
+                                             st.NativeEncoder)
+
+    def test_losses(self):
+        ids, mask = texts()
+        inputs = {"input_ids": ids, "attention_mask": mask}
+        self.served(made("Bert", "ForSequenceClassification", num_labels=3),
+                    {**inputs, "labels": torch.tensor([0, 1, 2, 0])}, ("logits", "loss"))
+
+    def test_answers(self):
+        ids, mask = texts()
+        for name in ("Bert", "Roberta", "DistilBert", "Electra"):
+            with self.subTest(name):
+                self.served(made(name, "ForQuestionAnswering"),
+                            {"input_ids": ids, "attention_mask": mask},
+                            ("start_logits", "end_logits"), mask.bool())
+
+    def test_choices(self):
+        ids, mask = texts()
+        self.served(made("Bert", "ForMultipleChoice"),
+                    {"input_ids": ids.view(2, 2, -1), "attention_mask": mask.view(2, 2, -1)})
+        self.served(made("Bert", "ForNextSentencePrediction"),
+                    {"input_ids": ids, "attention_mask": mask})
+
+    def test_language_models(self):
+        ids, mask = texts()
+        left_ids, left_mask = texts(left=True)
+        gpt2 = transformers.GPT2LMHeadModel(transformers.GPT2Config(
+            vocab_size=96, n_embd=64, n_layer=2, n_head=4, n_positions=48, bos_token_id=1,
+            eos_token_id=2)).eval()
+        for model in (gpt2, made("Llama", "ForCausalLM", num_key_value_heads=2),
+                      made("Qwen2", "ForCausalLM", num_key_value_heads=2)):
+            with self.subTest(type(model).__name__):
+                native, _ = self.served(model, {"input_ids": ids, "attention_mask": mask},
+                                        here=mask.bool())
+                left = native(left_ids, left_mask).logits
+                self.near(left[left_mask.bool()], model(ids, mask).logits[mask.bool()]
+                          if model is not gpt2 else native(ids, mask).logits[mask.bool()])
+                with self.assertRaisesRegex(ValueError, "use_cache"):
+                    native(ids, use_cache=True)
+
+    def test_images(self):
+        side = {"image_size": 32, "patch_size": 8}
+        pixels = torch.randn(3, 3, 32, 32)
+        for kind, fields in (("Model", ("last_hidden_state", "pooler_output")),
+                             ("ForImageClassification", ("logits",))):
+            native, _ = self.served(made("ViT", kind, **side), {"pixel_values": pixels}, fields)
+            with self.assertRaisesRegex(ValueError, "interpolate_pos_encoding"):
+                native(pixels, interpolate_pos_encoding=True)
+
+    def test_refusals(self):
+        for name, head in (("Bert", "ForPreTraining"), ("Electra", "ForPreTraining"),
+                           ("ViT", "ForMaskedImageModeling")):
+            options = {"image_size": 32, "patch_size": 16} if name == "ViT" else {}
+            with self.assertRaisesRegex(NotImplementedError, f"{name}{head}: its head"):
+                st.compile_encoder(made(name, head, **options))
+        with self.assertRaisesRegex(sparse24.Error, "t5"):
+            st.compile_encoder(transformers.T5Model(transformers.T5Config(
+                vocab_size=96, d_model=64, d_kv=16, d_ff=128, num_layers=2, num_heads=4)))
+        with self.assertRaises(sparse24.Error):
+            st.compile_encoder(made("Bert", "LMHeadModel", is_decoder=True))
+
+
+if __name__ == "__main__":
+    unittest.main()
