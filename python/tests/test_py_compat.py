@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The names of other libraries: the same results as golden vectors of theirs."""
+import contextlib
+import io
+import os
 import re
+import tempfile
 import unittest
 
 import sparse24
@@ -11,6 +15,7 @@ try:
 except ImportError as missing:
     raise unittest.SkipTest("no PyTorch here") from missing
 
+import run_theirs
 from sparse24.torch import compat
 
 
@@ -95,6 +100,92 @@ class Sparsifiers(unittest.TestCase):
             self.masked(torch.randn(8, 8), compat.NearlyDiagonalSparsifier(2))
         with self.assertRaises(AssertionError):
             compat.WeightNormSparsifier().prepare(torch.nn.Linear(8, 8), [{"name": "weight"}])
+
+
+class Tensors(unittest.TestCase):
+    def weight(self, dtype=torch.float16):
+        return compat.sparse24(torch.randn(64, 128))[0].to(dtype)
+
+    def test_the_class_is_the_backend_s(self):
+        w, force = self.weight(), compat.SparseSemiStructuredTensor._FORCE_CUTLASS
+        try:
+            for cutlass, kind in ((True, compat.SparseSemiStructuredTensorCUTLASS),
+                                  (False, compat.SparseSemiStructuredTensorCUSPARSELT)):
+                compat.SparseSemiStructuredTensor._FORCE_CUTLASS = cutlass
+                for made in (compat.to_sparse_semi_structured(w),
+                             compat.SparseSemiStructuredTensor.from_dense(w),
+                             kind.from_dense(w, 0), kind.from_dense(w).t().t(),
+                             kind.from_dense(w).to(torch.bfloat16)):
+                    self.assertIs(type(made), kind)
+                    self.assertIsInstance(made, compat.SparseSemiStructuredTensor)
+        finally:
+            compat.SparseSemiStructuredTensor._FORCE_CUTLASS = force
+        self.assertIsNot(compat.SparseSemiStructuredTensorCUTLASS,
+                         compat.SparseSemiStructuredTensorCUSPARSELT)
+
+    def test_errors_are_pytorch_s(self):
+        for w, what in ((self.weight()[None], "dim = 3"), (self.weight(torch.float64), "dtype"),
+                        (self.weight()[:, :66], "shape"), (self.weight()[:0], "shape")):
+            for make in (compat.to_sparse_semi_structured,
+                         compat.SparseSemiStructuredTensorCUTLASS.from_dense):
+                with self.assertRaisesRegex(RuntimeError, f"Error original_tensor.{what}"):
+                    make(w)
+
+    def test_from_and_to_pytorch(self):
+        for dtype in (torch.float16, torch.bfloat16):
+            w = self.weight(dtype)
+            sparse = compat.to_sparse_semi_structured(w)
+            theirs = sparse.to_torch()
+            self.assertIs(type(theirs), torch.sparse.SparseSemiStructuredTensorCUTLASS)
+            self.assertTrue(torch.equal(theirs.to_dense(), w))
+            again = compat.SparseSemiStructuredTensor.from_torch(theirs)
+            self.assertTrue(torch.equal(again.packed, sparse.packed))
+            self.assertFalse(again.requires_grad)
+        learnt = compat.to_sparse_semi_structured(torch.nn.Parameter(self.weight()))
+        self.assertTrue(learnt.to_torch().requires_grad)
+        self.assertTrue(compat.SparseSemiStructuredTensor.from_torch(
+            learnt.to_torch()).requires_grad)
+        with self.assertRaisesRegex(TypeError, "float32"):
+            compat.to_sparse_semi_structured(self.weight(torch.float32)).to_torch()
+        with self.assertRaisesRegex(NotImplementedError, "transpose"):
+            sparse.t().to_torch()
+
+    def test_their_own_tests(self):
+        text = ("import unittest, torch\n"
+                "from torch.sparse import SparseSemiStructuredTensor, to_sparse_semi_structured\n"
+                "_IS_SM8X = False\n"
+                "class Theirs(unittest.TestCase):\n"
+                "    def made(self):\n"
+                "        w = torch.tensor([[1.0, 0, 2, 0] * 32] * 32, device='cuda')\n"
+                "        return w, to_sparse_semi_structured(w)\n"
+                "    @unittest.skipIf(not _IS_SM8X, 'no')\n"
+                "    def test_dense(self):\n"
+                "        w, s = self.made()\n"
+                "        assert isinstance(s, SparseSemiStructuredTensor)\n"
+                "        assert torch.equal(s.to_dense(), w)\n"
+                "    def test_mm_sparse_first_T(self):\n"
+                "        w, s = self.made()\n"
+                "        with self.assertRaises(NotImplementedError):\n"
+                "            torch.mm(s.t(), w)\n"
+                "    def test_wrong(self):\n"
+                "        assert False, 'of this sentence'\n"
+                "    @unittest.skip('why')\n"
+                "    def test_left(self):\n"
+                "        pass\n")
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "theirs.py")
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(text)
+            said = io.StringIO()
+            with contextlib.redirect_stdout(said):
+                result = run_theirs.run(path, "cpu")
+        self.assertEqual((result.passed, result.unknown, result.explained), (1, 1, 1))
+        for line in ("ok        theirs.Theirs.test_dense",
+                     "otherwise theirs.Theirs.test_mm_sparse_first_T: such a product is computed",
+                     "FAILED    theirs.Theirs.test_wrong: AssertionError: of this sentence",
+                     "skipped   theirs.Theirs.test_left: why",
+                     "1 passed, 1 failed, 1 skipped, 1 otherwise on purpose"):
+            self.assertIn(line, said.getvalue())
 
 
 class Ao(unittest.TestCase):

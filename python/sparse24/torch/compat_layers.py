@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tensors and layers under the names that PyTorch, torchao and 2by4-pretrain have for them."""
+"""Layers under the names that PyTorch, torchao and 2by4-pretrain have for them."""
 from __future__ import annotations
 
 import typing
@@ -8,62 +8,15 @@ import torch
 
 from sparse24 import _core
 
+from .compat_tensors import to_sparse_semi_structured
 from .torch_blocks import BlockSparseLinear
 from .torch_models import linear_layers
 from .torch_ops import operand, select_mask, training_linear
 from .torch_quantized import QuantizedSparseLinear
-from .torch_tensor import SparseTensor
 from .weight_norm import WeightNormSparsifier
 
 _RULES = {"": "tile-signed", "largest_values_greedy": "tile-signed",
           "largest_abs_values_greedy": "tile-greedy", "causal1122": "tile-causal1122"}
-
-
-class SparseSemiStructuredTensor(SparseTensor):
-    """SparseTensor by PyTorch's name. _FORCE_CUTLASS chooses among backends of a GPU; on the CPU
-    there is one."""
-    _FORCE_CUTLASS = False
-
-    def values(self) -> torch.Tensor:  # pylint: disable=invalid-overridden-method
-        """The stored values [n, k/2] in the order of columns."""
-        values = torch.from_numpy(self.matrix().values.copy())
-        return values.view(self.dtype).to(self.device)
-
-    def indices(self) -> torch.Tensor:  # pylint: disable=invalid-overridden-method
-        """CUTLASS's metadata: int16 [n, k/16], of 8 bits int32 [n, k/32]. Raises ValueError for a
-        shape that it does not take."""
-        return torch.from_numpy(self.matrix().to_order("cutlass")[1]).to(self.device)
-
-
-SparseSemiStructuredTensorCUTLASS = SparseSemiStructuredTensor
-SparseSemiStructuredTensorCUSPARSELT = SparseSemiStructuredTensor
-
-
-def to_sparse_semi_structured(original_tensor: torch.Tensor, transposed: bool = False,
-                              alg_id: int = 0, *, mask: torch.Tensor | None = None,
-                              MVUE24: bool = False,  # pylint: disable=invalid-name
-                              dtype: torch.dtype | None = None) -> SparseSemiStructuredTensor:
-    """A 2:4 tensor of a matrix.
-
-    As PyTorch's: nothing is pruned, and what is not 2:4 is an error here (PyTorch drops it).
-    With mask, MVUE24 or dtype as 2by4-pretrain's: by the mask, at random and unbiased (seeded by
-    torch.manual_seed), or by magnitude, converted to dtype. transposed and alg_id mean nothing.
-    """
-    del transposed, alg_id
-    w = original_tensor
-    if w.dim() != 2:
-        raise RuntimeError(f"Error original_tensor.dim = {w.dim()}: a 2:4 tensor has 2")
-    if mask is not None and MVUE24:
-        raise RuntimeError("mask and MVUE24 exclude each other")
-    if mask is None and not MVUE24 and dtype is None:
-        return SparseSemiStructuredTensor.from_dense(w.contiguous())
-    w = w.detach().to(dtype or torch.float16)
-    if MVUE24:
-        seed = int(torch.randint(2 ** 62, ()))
-        return SparseSemiStructuredTensor.from_dense(w.contiguous(), "mvue24", seed)
-    if mask is not None:
-        return SparseSemiStructuredTensor.from_dense((w * (mask != 0)).contiguous())
-    return SparseSemiStructuredTensor.from_dense(w.contiguous(), "magnitude")
 
 
 # ---- training as torchao's
