@@ -102,8 +102,7 @@ int npy_write(cli_app *cli, const char *path, const npy_array *array);
     {                                                                                              \
         "max-tokens", 0, CLI_COUNT, offsetof(type, max_tokens), "N", NULL,                         \
             "Cut texts to N tokens. By default to max_seq_length of sentence_bert_config.json, "   \
-            "else to "                                                                             \
-            "the model's positions.",                                                              \
+            "else to model_max_length of tokenizer_config.json, and to the model's positions.",    \
             NULL                                                                                   \
     }
 

@@ -249,10 +249,11 @@ S24_API s24_status s24_session_forward(s24_session *session, s24_ctx *ctx, const
  * Texts to embeddings [count, width]: tokenize, batch like lengths together, forward, pool,
  * normalise. A prompt stands before every text, as if both were one; where the pooling module says
  * include_prompt: false, its tokens and [CLS] before them are left out of the mean or maximum.
- * max_tokens 0: sentence_bert_config.json's max_seq_length, else the model's positions. An encoder
- * owns its model, tokenizer and session. UNSUPPORTED, too: a model without modules.json that was
- * trained for a head (architectures of config.json names one, or its tensors are there), whose
- * pooled vectors mean nothing.
+ * max_tokens 0: sentence_bert_config.json's max_seq_length, else tokenizer_config.json's
+ * model_max_length, and no more than the model's positions. Several ways of pooling lie side by
+ * side. An encoder owns its model, tokenizer and session. UNSUPPORTED, too: a model without
+ * modules.json that was trained for a head (architectures of config.json names one, or its tensors
+ * are there), whose pooled vectors mean nothing; a modules.json that names no Pooling.
  */
 typedef struct s24_encoder s24_encoder;
 

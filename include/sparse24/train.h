@@ -299,8 +299,9 @@ S24_API s24_status s24_train(s24_train_report *report, s24_transformer *transfor
 
 /*
  * Texts as a source: tokenized by the folder's tokenizer, cut to max_tokens (0:
- * sentence_bert_config.json's max_seq_length, else the model's positions). next_token = 1: each
- * token's target is the one after it. The texts are read here only. Errors: as s24_tokenizer_load,
+ * sentence_bert_config.json's max_seq_length, else tokenizer_config.json's model_max_length, and no
+ * more than the model's positions). next_token = 1: each token's target is the one after it. The
+ * texts are read here only. Errors: as s24_tokenizer_load,
  * ARGUMENT (no texts), MEMORY.
  */
 typedef struct s24_text_source s24_text_source;

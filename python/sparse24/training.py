@@ -77,13 +77,19 @@ def _texts(folder: Path, texts: typing.Iterable[str], info: dict, max_tokens: in
 
 
 def _own_limit(folder: Path, info: dict) -> int:
-    """sentence_bert_config.json's max_seq_length, else the model's positions."""
+    """sentence_bert_config.json's max_seq_length, else tokenizer_config.json's model_max_length,
+    and no more than the model's positions."""
     import json  # pylint: disable=import-outside-toplevel
-    try:
-        with open(os.path.join(folder, "sentence_bert_config.json"), encoding="utf-8") as file:
-            return int(json.load(file).get("max_seq_length") or info["positions"])
-    except FileNotFoundError:
-        return info["positions"]
+    for name, key in (("sentence_bert_config.json", "max_seq_length"),
+                      ("tokenizer_config.json", "model_max_length")):
+        try:
+            with open(os.path.join(folder, name), encoding="utf-8") as file:
+                limit = json.load(file).get(key)
+        except FileNotFoundError:
+            continue
+        if limit:
+            return min(int(limit), info["positions"])
+    return info["positions"]
 
 
 def _objective(loss: typing.Mapping[str, float] | None, info: dict, teacher) -> dict[str, float]:

@@ -275,7 +275,8 @@ static s24_status read_pooling(s24i_onnx_model *m)
             "%s: include_prompt of the pooling module is false, and a graph of ONNX does not know "
             "which tokens are a prompt's",
             folder);
-    return s24i_modules_read(&m->modules, m->ctx, folder, m->shape.width, 0);
+    const int64_t width = m->shape.width * (1 + m->pooled.further_count);
+    return s24i_modules_read(&m->modules, m->ctx, folder, width, 0);
 }
 
 s24_status s24i_onnx_make(s24i_onnx_model *m)

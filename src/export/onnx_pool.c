@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The end of an encoder's graph: pooling, Dense modules, a length of 1. */
+/* The end of an encoder's graph: pooling, and the modules after it. */
 #include <float.h>
 #include <string.h>
 
@@ -51,22 +51,55 @@ static s24i_value most(s24i_onnx *g, s24i_value x, const s24i_onnx_tokens *t)
     return s24i_onnx_put(g, &node);
 }
 
-/* A Dense module's weight is written [in, out], under its place among the modules. */
-static s24i_value dense(s24i_onnx *g, const s24i_dense_module *d, int index, s24i_value x)
+static s24i_value activated(s24i_onnx *g, const char *activation, s24i_value y)
 {
-    s24i_onnx_weight weight = {
-        .rank = 2, .shape = {d->in, d->out}, .transposed = 1, .floats = d->weight};
-    s24i_onnx_weight bias = {.rank = 1, .shape = {d->out}, .floats = d->bias};
-    s24i_tensor_name(weight.value.name, "dense.%d.linear", index, ".weight");
-    s24i_onnx_add_weight(g, &weight);
-    if (d->bias) {
-        s24i_tensor_name(bias.value.name, "dense.%d.linear", index, ".bias");
-        s24i_onnx_add_weight(g, &bias);
-    }
-    const char *activation = s24i_module_activation(d);
-    const s24i_value y = s24i_onnx_linear(g, x, weight.value, bias.value);
+    /* The rest have PyTorch's names. */
+    static const char *const names[][2] = {{"ReLU", "Relu"}, {"LeakyReLU", "LeakyRelu"}};
     if (!strcmp(activation, "GELU")) return s24i_onnx_gelu(g, y);
-    return s24i_onnx_one(g, strcmp(activation, "ReLU") ? activation : "Relu", y);
+    if (!strcmp(activation, "SiLU"))
+        return s24i_onnx_two(g, "Mul", y, s24i_onnx_one(g, "Sigmoid", y));
+    for (int i = 0; i < 2; i++)
+        if (!strcmp(activation, names[i][0])) activation = names[i][1];
+    return s24i_onnx_one(g, activation, y);
+}
+
+/* A module's numbers are written under its place among those after pooling. */
+static s24i_value put_weight(s24i_onnx *g, const char *pattern, int index, const char *suffix,
+                             s24i_onnx_weight weight)
+{
+    if (!weight.floats) return weight.value;
+    s24i_tensor_name(weight.value.name, pattern, index, suffix);
+    s24i_onnx_add_weight(g, &weight);
+    return weight.value;
+}
+
+/* Its weight is written [in, out]. */
+static s24i_value dense(s24i_onnx *g, const s24i_module *d, int index, s24i_value x)
+{
+    const char *name = "dense.%d.linear";
+    const s24i_value weight =
+        put_weight(g, name, index, ".weight",
+                   (s24i_onnx_weight){
+                       .rank = 2, .shape = {d->in, d->out}, .transposed = 1, .floats = d->weight});
+    const s24i_value bias =
+        put_weight(g, name, index, ".bias",
+                   (s24i_onnx_weight){.rank = 1, .shape = {d->out}, .floats = d->bias});
+    return activated(g, s24i_module_activation(d), s24i_onnx_linear(g, x, weight, bias));
+}
+
+static s24i_value layer_norm(s24i_onnx *g, const s24i_module *n, int index, s24i_value x)
+{
+    const s24i_onnx_weight row = {.rank = 1, .shape = {n->out}};
+    s24i_onnx_weight gamma = row, beta = row;
+    gamma.floats = n->weight;
+    beta.floats = n->bias;
+    const s24i_onnx_node node = {
+        .type = "LayerNormalization",
+        .in = {x, put_weight(g, "norm.%d", index, ".weight", gamma),
+               put_weight(g, "norm.%d", index, ".bias", beta)},
+        .attribute = {{.name = "axis", .number = -1},
+                      {.name = "epsilon", .kind = S24I_ONNX_REAL, .real = S24I_MODULE_EPS}}};
+    return s24i_onnx_put(g, &node);
 }
 
 static s24i_value normalised(s24i_onnx *g, s24i_value x)
@@ -81,13 +114,28 @@ static s24i_value normalised(s24i_onnx *g, s24i_value x)
     return s24i_onnx_two(g, "Div", x, length);
 }
 
+static s24i_value way(s24i_onnx *g, s24i_pooling pooling, s24i_value x, const s24i_onnx_tokens *t)
+{
+    return pooling == S24I_POOL_MAX ? most(g, x, t) : mean(g, pooling, x, t);
+}
+
+static s24i_value module(s24i_onnx *g, const s24i_module *m, int index, s24i_value x)
+{
+    if (m->kind == S24I_MODULE_DENSE) return dense(g, m, index, x);
+    return m->kind == S24I_MODULE_NORMALIZE ? normalised(g, x) : layer_norm(g, m, index, x);
+}
+
 s24i_value s24i_onnx_pool(s24i_onnx_model *m, s24i_value states, const s24i_onnx_tokens *tokens)
 {
     s24i_onnx *g = &m->graph;
-    const s24i_pooling pooling = m->pooled.pooling;
-    s24i_value x =
-        pooling == S24I_POOL_MAX ? most(g, states, tokens) : mean(g, pooling, states, tokens);
+    s24i_value x = way(g, m->pooled.pooling, states, tokens);
+    for (int i = 0; i < m->pooled.further_count; i++) {
+        const s24i_onnx_node both = {.type = "Concat",
+                                     .in = {x, way(g, m->pooled.further[i], states, tokens)},
+                                     .attribute = {{.name = "axis", .number = -1}}};
+        x = s24i_onnx_put(g, &both);
+    }
     for (int i = 0; i < m->modules.count; i++)
-        x = dense(g, &m->modules.dense[i], i, x);
+        x = module(g, &m->modules.module[i], i, x);
     return m->pooled.normalise ? normalised(g, x) : x;
 }

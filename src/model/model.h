@@ -16,6 +16,7 @@
 #include "device/device_layers.h"
 #include "io/file/io.h"
 #include "model/patches.h"
+#include "model/pooling.h"
 #include "model/race.h"
 #include "model/rotary.h"
 #include "sparse24/nn.h"
@@ -33,14 +34,6 @@ typedef enum s24i_slot {
     S24I_GATE = S24I_SLOTS, /* of a gated block: output(activation(gate) · intermediate) */
     S24I_ALL_SLOTS
 } s24i_slot;
-
-/* How token vectors become a text's. */
-typedef struct s24i_pooled {
-    s24i_pooling pooling;
-    int pools_prompt; /* 0: a prompt's tokens are left out */
-    int normalise;
-    int dense; /* there are Dense modules after pooling, which are an encoder's (run/modules.h) */
-} s24i_pooled;
 
 /* What stands between a text's states and the last layer of a head that classifies texts or their
    tokens: a square layer and its activation, and a norm. */
@@ -455,13 +448,9 @@ s24_status s24i_lm_head_build(s24_model *model, s24_ctx *ctx, const s24i_source 
 /* The layer from embeddings to the blocks, from its weight [width, embedding]. */
 s24_status s24i_project_build(s24_model *model, s24_ctx *ctx, float *weight);
 
-/* Reads shape, pooling and normalisation of a folder. */
+/* Reads the shape of a folder's model. */
 s24_status s24i_shape_read(s24i_shape *shape, s24_ctx *ctx, const s24i_architecture *architecture,
                            const char *folder);
-/* The way of pooling of a name (s24_encoder_pooling_name); 0: there is none. */
-int s24i_pooling_find(s24i_pooling *pooling, const char *name);
-s24_status s24i_pooling_read(s24i_pooled *pooled, s24_ctx *ctx,
-                             const s24i_architecture *architecture, const char *folder);
 /* Whom a head of the checkpoint classifies, as `architectures` of config.json says, and by what.
    */
 s24_status s24i_text_head_read(s24i_classifies *whom, int *mean, s24_ctx *ctx,
@@ -471,8 +460,6 @@ s24_status s24i_text_head_read(s24i_classifies *whom, int *mean, s24_ctx *ctx,
    embeddings and the checkpoint has no other. */
 s24_status s24i_next_token_read(int *has, s24_ctx *ctx, const s24i_architecture *architecture,
                                 const s24_checkpoint *checkpoint);
-/* Does the folder's modules.json say how to pool? */
-s24_status s24i_pooling_said(int *is_said, s24_ctx *ctx, const char *folder);
 /* Refuses a folder whose model was trained for a head, unless its modules.json says how to pool:
    the vectors would mean nothing. UNSUPPORTED. */
 s24_status s24i_pooling_check(s24_ctx *ctx, const s24_checkpoint *checkpoint);

@@ -1,10 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/*
- * What the JSON files of a folder say about an encoder: config.json its shape, modules.json and the
- * pooling module's config.json how token vectors become a text's vector. A folder without
- * modules.json (a plain transformers model) pools by mean, of images takes the first token, and
- * normalises.
- */
+/* What config.json says about a model: its shape, and which head it was trained for. */
 #include "model/text_config.h"
 
 #include <stdio.h>
@@ -236,113 +231,6 @@ s24_status s24i_shape_read(s24i_shape *shape, s24_ctx *ctx, const s24i_architect
     return status;
 }
 
-/* Ways of pooling, by sentence-transformers' keys and by name. */
-static const struct {
-    const char *key, *name;
-    s24i_pooling pooling;
-} ways[] = {{"pooling_mode_mean_tokens", "mean", S24I_POOL_MEAN},
-            {"pooling_mode_cls_token", "cls", S24I_POOL_CLS},
-            {"pooling_mode_max_tokens", "max", S24I_POOL_MAX},
-            {"pooling_mode_lasttoken", "lasttoken", S24I_POOL_LAST},
-            {"pooling_mode_weightedmean_tokens", "weightedmean", S24I_POOL_WEIGHTED},
-            {"pooling_mode_mean_sqrt_len_tokens", "mean_sqrt_len", S24I_POOL_ROOT}};
-enum { WAYS = sizeof ways / sizeof *ways };
-
-const char *s24_encoder_pooling_name(int index)
-{
-    return index >= 0 && index < WAYS ? ways[index].name : NULL;
-}
-
-int s24i_pooling_find(s24i_pooling *pooling, const char *name)
-{
-    for (int i = 0; i < WAYS; i++)
-        if (!strcmp(ways[i].name, name)) {
-            *pooling = ways[i].pooling;
-            return 1;
-        }
-    return 0;
-}
-
-static s24_status read_pooling(s24i_pooled *pooled, const s24i_config *config)
-{
-    const char *chosen = NULL;
-    for (int i = 0; i < WAYS; i++) {
-        int on = 0;
-        TRY(s24i_config_bool(&on, config, ways[i].key, S24I_OPTIONAL));
-        if (!on) continue;
-        REQUIRE(config->ctx, !chosen, S24_ERROR_UNSUPPORTED,
-                "%s: both %s and %s are on; one way of pooling was expected", config->file, chosen,
-                ways[i].key);
-        chosen = ways[i].key;
-        pooled->pooling = ways[i].pooling;
-    }
-    REQUIRE(config->ctx, chosen, S24_ERROR_FORMAT, "%s: no pooling_mode_… key is true",
-            config->file);
-    return s24i_config_bool(&pooled->pools_prompt, config, "include_prompt", S24I_OPTIONAL);
-}
-
-static s24_status read_module(s24i_pooled *pooled, const s24i_config *module, const char *folder)
-{
-    const char *type, *path = "";
-    TRY(s24i_config_string(&type, module, "type", S24I_REQUIRED));
-    const char *name = strrchr(type, '.');
-    name = name ? name + 1 : type;
-    if (strcmp(name, "Transformer") == 0) return S24_OK;
-    if (strcmp(name, "Normalize") == 0) {
-        pooled->normalise = 1;
-        return S24_OK;
-    }
-    if (strcmp(name, "Dense") == 0) {
-        REQUIRE(module->ctx, !pooled->normalise, S24_ERROR_UNSUPPORTED,
-                "%s: a module Dense after Normalize is not supported", module->file);
-        pooled->dense = 1;
-        return S24_OK;
-    }
-    REQUIRE(module->ctx, strcmp(name, "Pooling") == 0, S24_ERROR_UNSUPPORTED,
-            "%s: module '%s' is not supported; Transformer, Pooling, Dense and Normalize are",
-            module->file, s24i_show(type).text);
-    TRY(s24i_config_string(&path, module, "path", S24I_REQUIRED));
-    s24i_config config;
-    char *place;
-    TRY(s24i_join_path(&place, module->ctx, folder, path));
-    s24_status status = s24i_config_load(&config, module->ctx, place, "config.json", S24I_REQUIRED);
-    if (status == S24_OK) status = read_pooling(pooled, &config);
-    s24i_config_free(&config);
-    s24_ctx_free(module->ctx, place);
-    return status;
-}
-
-static s24_status read_modules(s24i_pooled *pooled, const s24i_config *modules, const char *folder)
-{
-    s24i_json_walk walk = s24i_json_begin(modules->json);
-    s24i_json *value;
-    REQUIRE(modules->ctx, s24i_json_typeof(modules->json) == S24I_JSON_ARRAY, S24_ERROR_FORMAT,
-            "%s: an array of modules was expected", modules->file);
-    for (size_t i = 0; (value = s24i_json_next(&walk, NULL)) != NULL; i++) {
-        s24i_config module;
-        REQUIRE(modules->ctx, s24i_config_item(&module, modules, value), S24_ERROR_FORMAT,
-                "%s: module %zu is not an object", modules->file, i);
-        TRY(read_module(pooled, &module, folder));
-    }
-    return S24_OK;
-}
-
-s24_status s24i_pooling_read(s24i_pooled *pooled, s24_ctx *ctx,
-                             const s24i_architecture *architecture, const char *folder)
-{
-    s24i_config modules;
-    pooled->pooling = architecture->first_token ? S24I_POOL_CLS : S24I_POOL_MEAN;
-    pooled->pools_prompt = 1;
-    pooled->normalise = 1;
-    s24_status status = s24i_config_load(&modules, ctx, folder, "modules.json", S24I_OPTIONAL);
-    if (status == S24_OK && modules.json) {
-        pooled->normalise = 0;
-        status = read_modules(pooled, &modules, folder);
-    }
-    s24i_config_free(&modules);
-    return status;
-}
-
 s24_status s24i_next_token_read(int *has, s24_ctx *ctx, const s24i_architecture *architecture,
                                 const s24_checkpoint *checkpoint)
 {
@@ -414,16 +302,6 @@ static s24_status check_heads(s24_ctx *ctx, const s24_checkpoint *checkpoint,
     if (!arch || !arch->causal) return S24_OK;
     snprintf(evidence, sizeof evidence, "model_type in config.json, '%s',", type);
     return refuse_head(ctx, folder, evidence, &heads[sizeof heads / sizeof *heads - 1]);
-}
-
-s24_status s24i_pooling_said(int *is_said, s24_ctx *ctx, const char *folder)
-{
-    s24i_config modules;
-    const s24_status status =
-        s24i_config_load(&modules, ctx, folder, "modules.json", S24I_OPTIONAL);
-    *is_said = modules.json != NULL;
-    s24i_config_free(&modules);
-    return status;
 }
 
 s24_status s24i_pooling_check(s24_ctx *ctx, const s24_checkpoint *checkpoint)

@@ -62,24 +62,14 @@ typedef struct calibration {
 
 /* ---- texts ----------------------------------------------------------------------------------- */
 
-/* What opts ask for, else sentence_bert_config.json's max_seq_length, else all positions. */
+/* What opts ask for, else what the folder says. */
 static s24_status read_max_tokens(calibration *c)
 {
     const int64_t positions = c->model->shape.positions;
-    const char *folder = s24_checkpoint_folder(c->pruner->in);
-    s24i_config config;
     c->max_tokens = c->pruner->opts.max_tokens;
-    if (c->max_tokens == 0) {
-        c->max_tokens = positions;
-        TRY(s24i_config_load(&config, c->ctx, folder, "sentence_bert_config.json", S24I_OPTIONAL));
-        const s24_status status = config.json
-                                      ? s24i_config_int(&c->max_tokens, &config, "max_seq_length",
-                                                        S24I_OPTIONAL, 2, INT32_MAX)
-                                      : S24_OK;
-        s24i_config_free(&config);
-        TRY(status);
-        c->max_tokens = s24i_min(c->max_tokens, positions);
-    }
+    if (c->max_tokens == 0)
+        TRY(s24i_text_limit_read(&c->max_tokens, c->ctx, s24_checkpoint_folder(c->pruner->in),
+                                 positions));
     REQUIRE(c->ctx, c->max_tokens >= 2 && c->max_tokens <= positions, S24_ERROR_ARGUMENT,
             "max_tokens is %lld; 2 to the model's %lld positions was expected",
             (long long)c->max_tokens, (long long)positions);

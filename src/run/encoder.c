@@ -50,27 +50,37 @@ static s24_status set_modules(s24_encoder *e, s24_ctx *ctx, const char *folder,
                               const s24_encoder_opts *opts)
 {
     s24i_pooled *pooled = &e->model->pooled;
-    if (opts->pooling)
+    TRY(s24i_pooling_read(pooled, ctx, e->model->architecture, folder));
+    if (opts->pooling) {
         REQUIRE(ctx, s24i_pooling_find(&pooled->pooling, opts->pooling), S24_ERROR_ARGUMENT,
                 "pooling is '%s'; mean, cls, max, lasttoken, weightedmean or mean_sqrt_len is "
                 "expected",
                 s24i_show(opts->pooling).text);
-    REQUIRE(ctx, !e->model->device || pooled->pooling < S24I_POOLINGS, S24_ERROR_UNSUPPORTED,
-            "pooling by %s runs on the CPU alone", opts->pooling);
-    TRY(s24i_modules_read(&e->modules, ctx, folder, e->model->shape.width, opts->dimensions));
+        pooled->further_count = 0;
+        pooled->said = 1;
+    }
+    REQUIRE(ctx, pooled->said, S24_ERROR_UNSUPPORTED,
+            "%s/modules.json: no module is Pooling, which makes a text's vector of its tokens'",
+            folder);
+    REQUIRE(ctx, !e->model->device || s24i_pooling_is_common(pooled), S24_ERROR_UNSUPPORTED,
+            "%s: pooling by %s%s runs on the CPU alone", folder, s24i_pooling_name(pooled->pooling),
+            pooled->further_count ? " and more" : "");
+    const int64_t width = e->model->shape.width * (1 + pooled->further_count);
+    TRY(s24i_modules_read(&e->modules, ctx, folder, width, opts->dimensions));
     if (!s24i_modules_any(&e->modules)) return S24_OK;
     e->modules.normalises = pooled->normalise;
     pooled->normalise = 0;
     return S24_OK;
 }
 
+/* place: where the transformer lies, the folder or one in it. */
 static s24_status load_model(s24_encoder *encoder, s24_ctx *ctx, const char *folder,
-                             const s24_encoder_opts *opts)
+                             const char *place, const s24_encoder_opts *opts)
 {
     s24_checkpoint *checkpoint;
-    const int head = encoder->head;
-    TRY(s24_checkpoint_open(&checkpoint, ctx, folder));
-    s24_status status = check_model(ctx, checkpoint, folder, head || opts->pooling);
+    const int head = encoder->head, is_said = head || opts->pooling || strcmp(folder, place) != 0;
+    TRY(s24_checkpoint_open(&checkpoint, ctx, place));
+    s24_status status = check_model(ctx, checkpoint, folder, is_said);
     if (status == S24_OK)
         status = (head ? s24_model_load : s24i_model_load_headless)(&encoder->model, ctx,
                                                                     checkpoint, &opts->model);
@@ -103,22 +113,25 @@ static s24_status check_tokenizer(const s24_encoder *encoder, s24_ctx *ctx, cons
     return S24_OK;
 }
 
-/* The limit of a text's tokens, and whether they are lower case whatever the tokenizer does. */
-static s24_status read_limits(s24_encoder *encoder, s24_ctx *ctx, const char *folder, int64_t asked)
+/* Are texts lower case whatever the tokenizer does? */
+static s24_status read_lower(int *lower, s24_ctx *ctx, const char *folder)
 {
     s24i_config config;
+    s24_status status = s24i_config_load(&config, ctx, folder, SENTENCE_CONFIG, S24I_OPTIONAL);
+    *lower = 0;
+    if (status == S24_OK) status = s24i_config_bool(lower, &config, "do_lower_case", S24I_OPTIONAL);
+    s24i_config_free(&config);
+    return status;
+}
+
+static s24_status read_limits(s24_encoder *encoder, s24_ctx *ctx, const char *folder, int64_t asked)
+{
     s24_model_info info;
     int64_t limit;
-    int lower = 0;
+    int lower;
     s24_model_describe(&info, encoder->model);
-    limit = info.positions;
-    s24_status status = s24i_config_load(&config, ctx, folder, SENTENCE_CONFIG, S24I_OPTIONAL);
-    if (status == S24_OK)
-        status = s24i_config_int(&limit, &config, "max_seq_length", S24I_OPTIONAL, 2, INT32_MAX);
-    if (status == S24_OK)
-        status = s24i_config_bool(&lower, &config, "do_lower_case", S24I_OPTIONAL);
-    s24i_config_free(&config);
-    TRY(status);
+    TRY(s24i_text_limit_read(&limit, ctx, folder, info.positions));
+    TRY(read_lower(&lower, ctx, folder));
     REQUIRE(ctx, !asked || (asked >= 2 && asked <= info.positions), S24_ERROR_ARGUMENT,
             "max_tokens is %lld, 2 to the model's positions, %lld, is expected", (long long)asked,
             (long long)info.positions);
@@ -131,7 +144,7 @@ static s24_status read_limits(s24_encoder *encoder, s24_ctx *ctx, const char *fo
     }
     encoder->columns = encoder->head ? info.classes : encoder->modules.width;
     encoder->width = encoder->head ? info.width : encoder->modules.width;
-    encoder->max_tokens = asked ? asked : s24i_min(limit, info.positions);
+    encoder->max_tokens = asked ? asked : limit;
     return S24_OK;
 }
 
@@ -281,21 +294,31 @@ static s24_status new_encoder(s24_encoder **out, s24_ctx *ctx)
     return S24_OK;
 }
 
+static s24_status load_parts(s24_encoder *encoder, s24_ctx *ctx, const char *folder,
+                             const char *place, const s24_encoder_opts *opts)
+{
+    TRY(load_model(encoder, ctx, folder, place, opts));
+    if (opts->head) TRY(s24i_encoder_read_labels(encoder, ctx, place));
+    if (!opts->ids) {
+        TRY(s24_tokenizer_load(&encoder->tokenizer, ctx, place));
+        TRY(s24i_prompts_read(&encoder->prompts, ctx, folder));
+    }
+    return read_limits(encoder, ctx, place, opts->max_tokens);
+}
+
 static s24_status open_encoder(s24_encoder *encoder, s24_ctx *ctx, const char *folder,
                                const s24_encoder_opts *opts)
 {
+    char *place;
     REQUIRE(ctx, !opts->head || !opts->ids, S24_ERROR_ARGUMENT,
             "the options head and ids of an encoder exclude each other");
     REQUIRE(ctx, !opts->head || (!opts->pooling && !opts->dimensions), S24_ERROR_ARGUMENT,
             "the option head of an encoder excludes pooling and dimensions");
     encoder->head = opts->head;
-    TRY(load_model(encoder, ctx, folder, opts));
-    if (opts->head) TRY(s24i_encoder_read_labels(encoder, ctx, folder));
-    if (!opts->ids) {
-        TRY(s24_tokenizer_load(&encoder->tokenizer, ctx, folder));
-        TRY(s24i_prompts_read(&encoder->prompts, ctx, folder));
-    }
-    TRY(read_limits(encoder, ctx, folder, opts->max_tokens));
+    TRY(s24i_transformer_folder(&place, ctx, folder));
+    const s24_status status = load_parts(encoder, ctx, folder, place, opts);
+    s24_ctx_free(ctx, place);
+    TRY(status);
     TRY(make_buffers(encoder, ctx, opts->batch_tokens));
     return s24_encoder_choose_prompt(encoder, ctx, opts->prompt);
 }

@@ -111,6 +111,7 @@ static s24_status send_batch(int64_t *done, const window *w, s24_ctx *ctx, int64
         lane->offsets[++batch.texts] = start + e->lengths[text];
     }
     lane->session->unpooled = e->prompt_tokens;
+    lane->session->takes_ways = 1;
     e->most_tokens = s24i_max(e->most_tokens, lane->offsets[batch.texts]);
     TRY(s24i_session_submit(lane->session, ctx, &batch, &outputs));
     lane->texts = batch.texts;

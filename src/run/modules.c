@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Dense modules of sentence-transformers: read from their folders, and run. */
+/* Modules of sentence-transformers after pooling: read from their folders, and run. */
 #include "run/modules.h"
 
 #include <math.h>
 #include <string.h>
 
+#include "io/checkpoint/checkpoint.h"
 #include "io/checkpoint/config.h"
 
 /* ---- activations ----------------------------------------------------------------------------- */
@@ -22,68 +23,103 @@ static float gelu(float x)
     return 0.5f * x * (1.0f + erff(x * 0.70710678f));
 }
 
+static float sigmoid(float x)
+{
+    return 1.0f / (1.0f + expf(-x));
+}
+static float silu(float x)
+{
+    return x * sigmoid(x);
+}
+static float leaky_relu(float x)
+{
+    return x > 0.0f ? x : 0.01f * x;
+}
+
 /* The last part of activation_function. */
 static const struct {
     const char *name;
     float (*run)(float x);
-} activations[] = {{"Tanh", tanhf}, {"Identity", same}, {"ReLU", relu}, {"GELU", gelu}};
+} activations[] = {{"Tanh", tanhf}, {"Identity", same},   {"ReLU", relu},           {"GELU", gelu},
+                   {"SiLU", silu},  {"Sigmoid", sigmoid}, {"LeakyReLU", leaky_relu}};
 enum { ACTIVATIONS = sizeof activations / sizeof *activations };
 
 static s24_status read_activation(int *found, const s24i_config *config)
 {
-    const char *type = "Tanh";
+    static const char family[] = "torch.";
+    const char *type = "torch.nn.modules.activation.Tanh";
     TRY(s24i_config_string(&type, config, "activation_function", S24I_OPTIONAL));
     const char *name = strrchr(type, '.');
-    name = name ? name + 1 : type;
-    for (int i = 0; i < ACTIVATIONS; i++) {
-        if (strcmp(activations[i].name, name) != 0) continue;
+    for (int i = 0; i < ACTIVATIONS && !strncmp(type, family, sizeof family - 1); i++) {
+        if (strcmp(activations[i].name, name + 1) != 0) continue;
         *found = i;
         return S24_OK;
     }
     return s24_ctx_fail(
         config->ctx, S24_ERROR_UNSUPPORTED,
-        "%s: activation_function is '%s'; Tanh, Identity, ReLU or GELU was expected", config->file,
-        s24i_show(type).text);
+        "%s: activation_function is '%s'; torch's Tanh, Identity, ReLU, GELU, SiLU, Sigmoid or "
+        "LeakyReLU was expected",
+        config->file, s24i_show(type).text);
 }
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
 static s24_status read_tensor(float **out, s24_ctx *ctx, const s24_checkpoint *checkpoint,
-                              const char *name, int64_t rows, int64_t cols)
+                              const char *name, const int64_t shape[2])
 {
     const s24_tensor *tensor = s24_checkpoint_find(checkpoint, name);
     if (!tensor) return s24i_tensor_missing(ctx, checkpoint, name);
     REQUIRE(ctx, !tensor->packed, S24_ERROR_UNSUPPORTED,
-            "%s: tensor '%s' is packed; a Dense module's is floats", tensor->file, name);
-    TRY(s24i_tensor_check_shape(ctx, tensor, rows, cols));
+            "%s: tensor '%s' is packed; a module's is floats", tensor->file, name);
+    TRY(s24i_tensor_check_shape(ctx, tensor, shape[0], shape[1]));
     TRY(s24i_tensor_check_finite(ctx, tensor));
-    TRY(s24i_alloc_elems(out, ctx, rows * s24i_max(cols, 1), sizeof **out, "a Dense module"));
+    TRY(s24i_alloc_elems(out, ctx, shape[0] * s24i_max(shape[1], 1), sizeof **out, "a module"));
     return s24i_tensor_widen(ctx, *out, tensor);
 }
 
-static s24_status read_weights(s24i_dense_module *d, s24_ctx *ctx, const char *place, int biased)
+/* Weights lie in model.safetensors, or as older folders have it in pytorch_model.bin. */
+static s24_status read_weights(s24i_module *m, s24_ctx *ctx, const char *place, int biased)
 {
+    const int is_dense = m->kind == S24I_MODULE_DENSE;
+    const int64_t matrix[2] = {m->out, is_dense ? m->in : 0}, row[2] = {m->out, 0};
     s24_checkpoint *checkpoint;
-    char *path;
-    TRY(s24i_join_path(&path, ctx, place, "model.safetensors"));
-    s24_status status = s24_checkpoint_open(&checkpoint, ctx, path);
-    s24_ctx_free(ctx, path);
-    TRY(status);
-    status = read_tensor(&d->weight, ctx, checkpoint, "linear.weight", d->out, d->in);
+    TRY(s24i_checkpoint_open(&checkpoint, ctx, place, 1));
+    s24_status status = read_tensor(&m->weight, ctx, checkpoint,
+                                    is_dense ? "linear.weight" : "norm.weight", matrix);
     if (status == S24_OK && biased)
-        status = read_tensor(&d->bias, ctx, checkpoint, "linear.bias", d->out, 0);
+        status =
+            read_tensor(&m->bias, ctx, checkpoint, is_dense ? "linear.bias" : "norm.bias", row);
     s24_checkpoint_close(checkpoint);
     return status;
 }
 
-static s24_status read_dense(s24i_dense_module *d, const s24i_config *config, const char *place,
+/* A module may be told to work on something else than the text's vector. */
+static s24_status check_names(const s24i_config *config)
+{
+    static const char *const keys[] = {"module_input_name", "module_output_name"};
+    static const char vector[] = "sentence_embedding";
+    for (int i = 0; i < 2; i++) {
+        const char *name = vector;
+        TRY(s24i_config_string(&name, config, keys[i], S24I_OPTIONAL));
+        REQUIRE(config->ctx, strcmp(name, vector) == 0, S24_ERROR_UNSUPPORTED,
+                "%s: %s is '%s'; %s was expected, the text's vector", config->file, keys[i],
+                s24i_show(name).text, vector);
+    }
+    return S24_OK;
+}
+
+enum { MOST_FEATURES = 1 << 16 };
+
+static s24_status read_dense(s24i_module *d, const s24i_config *config, const char *place,
                              int64_t width)
 {
-    enum { MOST = 1 << 16 };
-    int biased = 1;
-    TRY(s24i_config_int(&d->in, config, "in_features", S24I_REQUIRED, 1, MOST));
-    TRY(s24i_config_int(&d->out, config, "out_features", S24I_REQUIRED, 1, MOST));
+    int biased = 1, residual = 0;
+    TRY(s24i_config_int(&d->in, config, "in_features", S24I_REQUIRED, 1, MOST_FEATURES));
+    TRY(s24i_config_int(&d->out, config, "out_features", S24I_REQUIRED, 1, MOST_FEATURES));
     TRY(s24i_config_bool(&biased, config, "bias", S24I_OPTIONAL));
+    TRY(s24i_config_bool(&residual, config, "use_residual", S24I_OPTIONAL));
+    REQUIRE(config->ctx, !residual, S24_ERROR_UNSUPPORTED,
+            "%s: use_residual is true, which is not supported", config->file);
     TRY(read_activation(&d->activation, config));
     REQUIRE(config->ctx, d->in == width, S24_ERROR_FORMAT,
             "%s: in_features is %lld; %lld was expected, what is before it gives", config->file,
@@ -91,24 +127,42 @@ static s24_status read_dense(s24i_dense_module *d, const s24i_config *config, co
     return read_weights(d, config->ctx, place, biased);
 }
 
-static s24_status read_module(s24i_modules *m, const s24i_config *module, const char *folder)
+static s24_status read_norm(s24i_module *n, const s24i_config *config, const char *place,
+                            int64_t width)
 {
-    const char *type = "", *path = "";
+    TRY(s24i_config_int(&n->in, config, "dimension", S24I_REQUIRED, 1, MOST_FEATURES));
+    REQUIRE(config->ctx, n->in == width, S24_ERROR_FORMAT,
+            "%s: dimension is %lld; %lld was expected, what is before it gives", config->file,
+            (long long)n->in, (long long)width);
+    return read_weights(n, config->ctx, place, 1);
+}
+
+static s24_status read_module(s24i_modules *m, const s24i_config *listed, const char *folder)
+{
+    s24i_module_kind kind;
     s24i_config config;
     char *place;
-    TRY(s24i_config_string(&type, module, "type", S24I_REQUIRED));
-    if (!s24i_ends_with(type, ".Dense")) return S24_OK;
-    REQUIRE(module->ctx, m->count < S24I_MOST_MODULES, S24_ERROR_UNSUPPORTED,
-            "%s: more than %d Dense modules are not supported", module->file, S24I_MOST_MODULES);
-    TRY(s24i_config_string(&path, module, "path", S24I_REQUIRED));
-    TRY(s24i_join_path(&place, module->ctx, folder, path));
-    s24i_dense_module *d = &m->dense[m->count++];
-    s24_status status = s24i_config_load(&config, module->ctx, place, "config.json", S24I_REQUIRED);
-    if (status == S24_OK) status = read_dense(d, &config, place, m->width);
+    TRY(s24i_module_kind_read(&kind, listed));
+    if (kind != S24I_MODULE_DENSE && kind != S24I_MODULE_LAYER_NORM &&
+        kind != S24I_MODULE_NORMALIZE)
+        return S24_OK;
+    REQUIRE(listed->ctx, m->count < S24I_MOST_MODULES, S24_ERROR_UNSUPPORTED,
+            "%s: more than %d modules after Pooling are not supported", listed->file,
+            S24I_MOST_MODULES);
+    s24i_module *one = &m->module[m->count++];
+    *one = (s24i_module){.kind = kind, .in = m->width, .out = m->width};
+    s24_status status =
+        s24i_module_load(&config, &place, listed, folder,
+                         kind == S24I_MODULE_NORMALIZE ? S24I_OPTIONAL : S24I_REQUIRED);
+    if (status == S24_OK) status = check_names(&config);
+    if (status == S24_OK && kind == S24I_MODULE_DENSE)
+        status = read_dense(one, &config, place, m->width);
+    if (status == S24_OK && kind == S24I_MODULE_LAYER_NORM)
+        status = read_norm(one, &config, place, m->width);
     s24i_config_free(&config);
-    s24_ctx_free(module->ctx, place);
-    m->width = d->out;
-    m->widest = s24i_max(m->widest, d->out);
+    s24_ctx_free(listed->ctx, place);
+    m->width = one->out;
+    m->widest = s24i_max(m->widest, one->out);
     return status;
 }
 
@@ -125,6 +179,8 @@ s24_status s24i_modules_read(s24i_modules *m, s24_ctx *ctx, const char *folder, 
         if (s24i_config_item(&module, &modules, value)) status = read_module(m, &module, folder);
     s24i_config_free(&modules);
     TRY(status);
+    while (m->count && m->module[m->count - 1].kind == S24I_MODULE_NORMALIZE)
+        m->count--;
     REQUIRE(ctx, dimensions >= 0 && dimensions <= m->width, S24_ERROR_ARGUMENT,
             "dimensions is %lld; 1 to %lld, the model's, is expected", (long long)dimensions,
             (long long)m->width);
@@ -135,12 +191,12 @@ s24_status s24i_modules_read(s24i_modules *m, s24_ctx *ctx, const char *folder, 
 void s24i_modules_free(s24i_modules *m, s24_ctx *ctx)
 {
     for (int i = 0; i < m->count; i++) {
-        s24_ctx_free(ctx, m->dense[i].weight);
-        s24_ctx_free(ctx, m->dense[i].bias);
+        s24_ctx_free(ctx, m->module[i].weight);
+        s24_ctx_free(ctx, m->module[i].bias);
     }
 }
 
-const char *s24i_module_activation(const s24i_dense_module *module)
+const char *s24i_module_activation(const s24i_module *module)
 {
     return activations[module->activation].name;
 }
@@ -152,19 +208,42 @@ int s24i_modules_any(const s24i_modules *m)
     return m->count || m->width != m->given;
 }
 
+static void normalise(float *x, int64_t width, const s24i_vec *vec)
+{
+    const float norm = sqrtf(vec->dot(x, x, width));
+    vec->scale(x, 1.0f / (norm > 1e-12f ? norm : 1e-12f), width);
+}
+
+static void run_dense(float *y, const s24i_module *d, const s24i_vec *vec, const float *x)
+{
+    for (int64_t o = 0; o < d->out; o++)
+        y[o] = activations[d->activation].run(vec->dot(x, d->weight + o * d->in, d->in) +
+                                              (d->bias ? d->bias[o] : 0.0f));
+}
+
+static void run_module(float *y, const s24i_module *m, const s24i_vec *vec, const float *x)
+{
+    const s24i_layer_norm norm = {
+        .gamma = m->weight, .beta = m->bias, .eps = S24I_MODULE_EPS, .n = m->out};
+    if (m->kind == S24I_MODULE_DENSE) {
+        run_dense(y, m, vec, x);
+        return;
+    }
+    memcpy(y, x, (size_t)m->out * sizeof *y);
+    if (m->kind == S24I_MODULE_NORMALIZE)
+        normalise(y, m->out, vec);
+    else
+        vec->layer_norm(y, 1, &norm);
+}
+
 void s24i_modules_apply(float *to, const s24i_modules *m, const s24i_vec *vec, const float *from,
                         float *room)
 {
     for (int i = 0; i < m->count; i++) {
-        const s24i_dense_module *d = &m->dense[i];
         float *y = room + (i % 2 ? m->widest : 0);
-        for (int64_t o = 0; o < d->out; o++)
-            y[o] = activations[d->activation].run(vec->dot(from, d->weight + o * d->in, d->in) +
-                                                  (d->bias ? d->bias[o] : 0.0f));
+        run_module(y, &m->module[i], vec, from);
         from = y;
     }
     memcpy(to, from, (size_t)m->width * sizeof *to);
-    if (!m->normalises) return;
-    const float norm = sqrtf(vec->dot(to, to, m->width));
-    vec->scale(to, 1.0f / (norm > 1e-12f ? norm : 1e-12f), m->width);
+    if (m->normalises) normalise(to, m->width, vec);
 }

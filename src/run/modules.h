@@ -1,30 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What modules.json has after pooling: Dense layers, a length of 1; and fewer dimensions, as a user
-   may ask. The encoder does it on the host, wherever its model ran. */
+/* What modules.json has after pooling, in its order: Dense layers, norms, a length of 1; and fewer
+   dimensions, as a user may ask. The encoder does it on the host, wherever its model ran. */
 #ifndef S24_RUN_MODULES_H
 #define S24_RUN_MODULES_H
 
 #include "model/model.h"
 
-enum { S24I_MOST_MODULES = 4 };
+enum { S24I_MOST_MODULES = 8 };
 
-typedef struct s24i_dense_module {
-    float *weight, *bias; /* [out, in], [out] or NULL */
+typedef struct s24i_module {
+    s24i_module_kind kind; /* Dense, LayerNorm or Normalize */
+    float *weight, *bias;  /* of Dense [out, in], [out] or NULL; of LayerNorm [out] */
     int64_t in, out;
     int activation; /* of the table in modules.c */
-} s24i_dense_module;
+} s24i_module;
 
 typedef struct s24i_modules {
-    s24i_dense_module dense[S24I_MOST_MODULES];
+    s24i_module module[S24I_MOST_MODULES];
     int count;
-    int normalises;
+    int normalises;       /* after them and after the cut */
     int64_t given, width; /* of a vector before them, and after; both alike: nothing is to be done
                              but what the session does */
     int64_t widest;
 } s24i_modules;
 
-/* Reads a folder's Dense modules after vectors of `width`; what modules.json says of pooling was
-   read before. dimensions 0: all. FORMAT, UNSUPPORTED, ARGUMENT. */
+/* Reads a folder's modules after vectors of `width`; what modules.json says of pooling was read
+   before, and the Normalize at its end is not among them. dimensions 0: all. FORMAT, UNSUPPORTED,
+   ARGUMENT. */
 s24_status s24i_modules_read(s24i_modules *modules, s24_ctx *ctx, const char *folder, int64_t width,
                              int64_t dimensions);
 /* Is there something to do? */
@@ -32,8 +34,10 @@ int s24i_modules_any(const s24i_modules *modules);
 /* to [width] from a pooled vector, with room for 2 · widest floats. */
 void s24i_modules_apply(float *to, const s24i_modules *modules, const s24i_vec *vec,
                         const float *from, float *room);
-/* The name of a module's activation as PyTorch has it: Tanh, Identity, ReLU, GELU. */
-const char *s24i_module_activation(const s24i_dense_module *module);
+/* The name of a Dense module's activation as PyTorch has it. */
+const char *s24i_module_activation(const s24i_module *module);
+/* What LayerNorm adds to a variance. */
+#define S24I_MODULE_EPS 1e-5f
 void s24i_modules_free(s24i_modules *modules, s24_ctx *ctx);
 
 #endif

@@ -398,6 +398,9 @@ s24_status s24i_session_submit(s24_session *session, s24_ctx *ctx, const s24_bat
         "logits were asked of a model without a classifier and without a head of the next token");
     REQUIRE(ctx, (!outputs->loss && !outputs->losses) || language, S24_ERROR_ARGUMENT,
             "a loss was asked of a model without a head of the next token");
+    const int further = session->model->pooled.further_count;
+    REQUIRE(ctx, !outputs->embeddings || !further || session->takes_ways, S24_ERROR_UNSUPPORTED,
+            "the model pools in %d ways side by side, which an encoder does alone", further + 1);
     s24_batch whole;
     TRY(begin(session, ctx, &whole, batch));
     if (language) TRY(s24i_language_check(ctx, session->model, &whole, outputs));

@@ -78,6 +78,7 @@ struct s24_session {
     s24i_lane *lanes;    /* [threads] */
     int64_t unpooled;    /* a prompt's tokens, the first of every text: attended to, but left
                                      out by mean and max pooling; set by whoever submits */
+    int takes_ways;      /* embeddings have room for every way of pooling; set likewise */
     struct s24i_gpu_session *gpu; /* of a model on a device; then nothing above but ctx … threads */
 };
 

@@ -44,11 +44,7 @@ static s24_status read_limit(int64_t *limit, s24_ctx *ctx, const char *folder)
                                      S24I_OPTIONAL, 2, INT32_MAX);
     s24i_config_free(&config);
     TRY(status);
-    status = s24i_config_load(&config, ctx, folder, "sentence_bert_config.json", S24I_OPTIONAL);
-    if (status == S24_OK && config.json)
-        status = s24i_config_int(limit, &config, "max_seq_length", S24I_OPTIONAL, 2, INT32_MAX);
-    s24i_config_free(&config);
-    return status;
+    return s24i_text_limit_read(limit, ctx, folder, *limit);
 }
 
 typedef struct window {

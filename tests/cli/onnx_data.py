@@ -197,17 +197,25 @@ def along_tokens(function, kept):
     return reduce
 
 
+def concat(a, b, axis):
+    """Of matrices, along their rows."""
+    (count, one), other = a[0], b[0][1]
+    return [count, one + other], [v for i in range(count)
+                                  for v in a[1][i * one:][:one] + b[1][i * other:][:other]]
+
+
 RUN = {"Add": pairs(lambda a, b: a + b), "Sub": pairs(lambda a, b: a - b),
        "Mul": pairs(lambda a, b: a * b), "Div": pairs(lambda a, b: a / b),
        "Pow": pairs(lambda a, b: a ** b), "Max": pairs(max), "Equal": pairs(lambda a, b: a == b),
        "Where": lambda a, b, c: spread(lambda i, x, y: x if i else y, a, b, c),
        "Erf": each(math.erf), "Tanh": each(math.tanh), "Sqrt": each(math.sqrt),
-       "Relu": each(lambda v: max(v, 0.0)), "Not": each(lambda v: not v),
+       "Relu": each(lambda v: max(v, 0.0)), "Sigmoid": each(lambda v: 1 / (1 + math.exp(-v))),
+       "LeakyRelu": each(lambda v: v if v > 0 else 0.01 * v), "Not": each(lambda v: not v),
        "Cast": lambda x, to: (x[0], list(map({1: float, 7: int, 9: bool}[to], x[1]))),
        "Identity": lambda x: x, "Shape": lambda x: ([len(x[0])], list(x[0])),
        "Range": lambda a, b, c: ([b[1][0]], list(range(a[1][0], b[1][0], c[1][0]))),
        "LayerNormalization": layer_norm, "Softmax": softmax, "MatMul": matmul,
        "Transpose": transpose, "Gather": gather, "Reshape": reshape, "Unsqueeze": unsqueeze,
-       "Squeeze": squeeze, "CumSum": cumsum, "ReduceSum": along_tokens(sum, True),
+       "Concat": concat, "Squeeze": squeeze, "CumSum": cumsum, "ReduceSum": along_tokens(sum, True),
        "ReduceMax": along_tokens(max, False),
        "ReduceL2": along_tokens(lambda row: math.sqrt(sum(v * v for v in row)), True)}

@@ -57,7 +57,10 @@ class Classes(Scratch):
         change(folder / "tags", architectures=["BertForTokenClassification"])
         shutil.copytree(folder / "bert-reranker", folder / "encoder")
         (folder / "encoder/modules.json").write_text(
-            '[{"type": "sentence_transformers.models.Transformer", "path": ""}]')
+            '[{"type": "sentence_transformers.models.Transformer", "path": ""},'
+            ' {"type": "sentence_transformers.models.Pooling", "path": "1_Pooling"}]')
+        (folder / "encoder/1_Pooling").mkdir()
+        (folder / "encoder/1_Pooling/config.json").write_text('{"pooling_mode": "mean"}')
         (folder / "lines.txt").write_text("\n".join(LINES) + "\n")
 
     def test_rerank(self):

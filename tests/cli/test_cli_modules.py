@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What modules.json may say after the transformer, and --pooling and --dimensions: against vectors
-that are made here of the states of tokens."""
+"""What modules.json may say of the transformer and after it, as sentence-transformers wrote it
+until 5.3 and writes it since, and --pooling and --dimensions: against vectors that are made here of
+the states of tokens."""
 import json
 import math
 import os
@@ -43,11 +44,41 @@ def unit(vector):
     return [x / length for x in vector]
 
 
+# What sentence-transformers 6.2 writes.
+NEW_TYPES = {"Transformer": "sentence_transformers.base.modules.transformer.Transformer",
+             "Pooling": "sentence_transformers.sentence_transformer.modules.pooling.Pooling",
+             "Dense": "sentence_transformers.base.modules.dense.Dense",
+             "Normalize": "sentence_transformers.base.modules.normalize.Normalize",
+             "LayerNorm": "sentence_transformers.sentence_transformer.modules.layer_norm.LayerNorm",
+             "Dropout": "sentence_transformers.sentence_transformer.modules.dropout.Dropout"}
+
+
 class Modules(Scratch):
     @staticmethod
     def make(folder):
         shutil.copytree(GOLDEN / "encoders" / "roberta", folder / "model")
         (folder / "texts.txt").write_text("\n".join(TEXTS) + "\n")
+
+    def new_modules(self, pooling, *more, **configs):
+        """A folder as 6.2 writes it, of which configs has the modules' own config.json."""
+        model = self.folder / "model"
+        kinds = ["Transformer", "Pooling", *more]
+        (model / "modules.json").write_text(json.dumps(
+            [{"idx": i, "name": str(i), "path": f"{i}_{kind}" if i else "",
+              "type": NEW_TYPES[kind]} for i, kind in enumerate(kinds)], indent=2))
+        configs = {"Pooling": {"embedding_dimension": WIDTH, "pooling_mode": pooling,
+                               "include_prompt": True},
+                   "Normalize": {"module_input_name": "sentence_embedding",
+                                 "module_output_name": "sentence_embedding"},
+                   "Dropout": {"dropout": 0.2}, **configs}
+        for i, kind in enumerate(kinds):
+            if i:
+                (model / f"{i}_{kind}").mkdir(exist_ok=True)
+                (model / f"{i}_{kind}/config.json").write_text(json.dumps(configs[kind]))
+        (model / "sentence_bert_config.json").write_text(json.dumps(
+            {"transformer_task": "feature-extraction", "modality_config": {
+                "text": {"method": "forward", "method_output_name": "last_hidden_state"}},
+             "module_output_name": "token_embeddings"}))
 
     def modules(self, mode, *more, dense=None):
         model = self.folder / "model"
@@ -68,6 +99,11 @@ class Modules(Scratch):
         self.assertEqual(done.stdout, "")
         ((_, shape, values),) = tensors(self.folder / "v.safetensors")
         return [values[i * shape[1]:(i + 1) * shape[1]] for i in range(shape[0])]
+
+    def fails(self, code, sentence, *arguments):
+        done = run(*arguments, cwd=self.folder)
+        self.assertEqual(done.returncode, code, done.stderr)
+        self.assertIn(sentence, done.stderr)
 
     def close(self, got, want, places=5):
         self.assertEqual(len(got), len(want))
@@ -120,6 +156,108 @@ class Modules(Scratch):
         for got, row in zip(self.vectors(), want):
             self.close(got, row)
 
+    def test_names_of_pooling(self):
+        """Each name of 6.2 is what the older key says; legacy keys next to it count nothing, and
+        all of them off are the mean."""
+        for key, name in (("cls_token", "cls"), ("max_tokens", "max"), ("mean_tokens", "mean"),
+                          ("mean_sqrt_len_tokens", "mean_sqrt_len_tokens"),
+                          ("weightedmean_tokens", "weightedmean"), ("lasttoken", "lasttoken")):
+            with self.subTest(name):
+                self.modules(key)
+                old = self.vectors()
+                for mode in (name, [name]):
+                    self.new_modules(mode)
+                    self.assertEqual(self.vectors(), old)
+        self.modules("mean_tokens")
+        mean, place = self.vectors(), self.folder / "model/1_Pooling/config.json"
+        old = {"word_embedding_dimension": WIDTH, "pooling_mode_cls_token": False,
+               "pooling_mode_mean_tokens": False, "pooling_mode_max_tokens": False,
+               "pooling_mode_mean_sqrt_len_tokens": False}
+        place.write_text(json.dumps(old))
+        self.assertEqual(self.vectors(), mean)
+        place.write_text(json.dumps({**old, "pooling_mode_cls_token": True,
+                                     "pooling_mode": "mean"}))
+        self.assertEqual(self.vectors(), mean)
+
+    def test_ways_side_by_side(self):
+        single = {}
+        for name in ("cls", "max", "mean"):
+            self.new_modules(name)
+            single[name] = self.vectors()
+        want = [m + c for m, c in zip(single["mean"], single["cls"])]
+        self.new_modules(["mean", "cls"])
+        self.assertEqual(self.vectors(), want)
+        for got, row in zip(self.vectors("--dimensions", "70"), want):
+            self.close(got, row[:70])
+        for got, row in zip(self.vectors("--pooling", "max"), single["max"]):
+            self.close(got, row)
+        self.new_modules(["mean", "cls"], "Normalize")
+        for got, row in zip(self.vectors(), want):
+            self.close(got, unit(row))
+        # Older folders: the keys that are on, in sentence-transformers' order.
+        self.modules("mean_tokens")
+        (self.folder / "model/1_Pooling/config.json").write_text(json.dumps(
+            {"pooling_mode_mean_tokens": True, "pooling_mode_cls_token": True}))
+        self.assertEqual(self.vectors(), [c + m for m, c in zip(single["mean"], single["cls"])])
+
+    def test_modules_in_their_order(self):
+        """Normalize before Dense, Dropout as nothing, a norm at the end."""
+        self.new_modules("mean")
+        plain = self.vectors()
+        weight = [((i * 29) % 97 - 48) / 100 for i in range(16 * WIDTH)]
+        self.new_modules("mean", "Normalize", "Dropout", "Dense", "LayerNorm",
+                         Dense={"in_features": WIDTH, "out_features": 16, "bias": False,
+                                "activation_function": "torch.nn.modules.activation.SiLU",
+                                "module_input_name": "sentence_embedding",
+                                "module_output_name": "sentence_embedding"},
+                         LayerNorm={"dimension": 16})
+        write_tensors(self.folder / "model/4_Dense/model.safetensors",
+                      {"linear.weight": ([16, WIDTH], weight)})
+        gamma, beta = [1 + i / 16 for i in range(16)], [i / 8 for i in range(16)]
+        write_tensors(self.folder / "model/5_LayerNorm/model.safetensors",
+                      {"norm.weight": ([16], gamma), "norm.bias": ([16], beta)})
+        for got, row in zip(self.vectors(), plain):
+            row = unit(row)
+            x = [sum(a * w for a, w in zip(row, weight[o * WIDTH:])) for o in range(16)]
+            x = [v / (1 + math.exp(-v)) for v in x]
+            mean = sum(x) / 16
+            spread = math.sqrt(sum((v - mean) ** 2 for v in x) / 16 + 1e-5)
+            self.close(got, [(v - mean) / spread * g + b for v, g, b in zip(x, gamma, beta)], 4)
+
+    def test_activations(self):
+        self.modules("cls_token")
+        plain = self.vectors()[0]
+        weight = [((i * 37) % 101 - 50) / 50 for i in range(8 * WIDTH)]
+        made = [sum(x * w for x, w in zip(plain, weight[o * WIDTH:])) for o in range(8)]
+        for name, function in (("activation.Tanh", math.tanh), ("linear.Identity", lambda x: x),
+                               ("activation.ReLU", lambda x: max(x, 0)),
+                               ("activation.GELU",
+                                lambda x: x * (1 + math.erf(x / math.sqrt(2))) / 2),
+                               ("activation.SiLU", lambda x: x / (1 + math.exp(-x))),
+                               ("activation.Sigmoid", lambda x: 1 / (1 + math.exp(-x))),
+                               ("activation.LeakyReLU", lambda x: x if x > 0 else x / 100)):
+            with self.subTest(name):
+                self.modules("cls_token", "Dense", dense={
+                    "in_features": WIDTH, "out_features": 8, "bias": False,
+                    "activation_function": f"torch.nn.modules.{name}"})
+                write_tensors(self.folder / "model/2_Dense/model.safetensors",
+                              {"linear.weight": ([8, WIDTH], weight)})
+                self.close(self.vectors()[0], [function(x) for x in made], 4)
+
+    def test_transformer_in_a_folder_of_its_own(self):
+        """As sentence-transformers wrote before 2.0."""
+        self.modules("mean_tokens", "Normalize")
+        want, model = self.vectors(), self.folder / "model"
+        (model / "0_Transformer").mkdir()
+        for path in list(model.iterdir()):
+            if path.is_file() and path.name != "modules.json":
+                path.rename(model / "0_Transformer" / path.name)
+        listed = json.loads((model / "modules.json").read_text())
+        for place in ("0_Transformer", "0_Transformer/"):
+            listed[0]["path"] = place
+            (model / "modules.json").write_text(json.dumps(listed))
+            self.assertEqual(self.vectors(), want)
+
     def test_dimensions(self):
         whole = self.vectors()
         for got, row in zip(self.vectors("--dimensions", "10"), whole):
@@ -135,19 +273,28 @@ class Modules(Scratch):
         arguments = ("embed", "model", "--ids", "--input", "texts.txt", "--output", "v.npy")
         self.modules("cls_token", "Dense", dense=dense)
         for change, code, sentence in (({}, 5, "activation_function is 'torch.*SELU'"),
-                                       ({"activation_function": "x.Identity"}, 3,
-                                        "2_Dense/model.safetensors"),
+                                       ({"activation_function": "x.Identity"}, 5,
+                                        "activation_function is 'x.Identity'; torch's Tanh"),
+                                       ({"activation_function": "torch.nn.Identity"}, 3,
+                                        "2_Dense: .*model.safetensors"),
                                        ({"in_features": 32}, 3, "in_features is 32; 64 was")):
             dense.update(change)
             self.modules("cls_token", "Dense", dense=dense)
             done = run(*arguments, cwd=self.folder)
             self.assertNotEqual(done.returncode, 0)
             self.assertRegex(done.stderr, sentence)
-        self.modules("cls_token", "Normalize", "Dense", dense=dense)
-        self.assertIn("Dense after Normalize", run(*arguments, cwd=self.folder).stderr)
+        dense = {"in_features": WIDTH, "out_features": 8}
+        for change, sentence in (({"use_residual": True}, "use_residual is true"),
+                                 ({"module_input_name": "token_embeddings"},
+                                  "module_input_name is 'token_embeddings'; sentence_embedding")):
+            self.modules("cls_token", "Dense", dense={**dense, **change})
+            self.fails(5, sentence, *arguments)
         self.modules("cls_token", "LSTM")
-        self.assertIn("models.LSTM' is not supported; Transformer, Pooling, Dense and Normalize",
-                      run(*arguments, cwd=self.folder).stderr)
+        self.fails(5, "models.LSTM' is not supported; sentence_transformers' Transformer, Pooling",
+                   *arguments)
+        (self.folder / "model/modules.json").write_text(json.dumps(
+            [{"path": "", "type": NEW_TYPES["Transformer"]}]))
+        self.fails(5, "modules.json: no module is Pooling", *arguments)
         self.modules("cls_token")
         done = run(*arguments, "--dimensions", "65", cwd=self.folder)
         self.assertIn("dimensions is 65; 1 to 64", done.stderr)

@@ -89,7 +89,7 @@ class Onnx(Scratch):
                 self.same_vectors("roberta")
 
     def test_dense_modules(self):
-        for activation in ("Tanh", "GELU", "ReLU", "Identity"):
+        for activation in ("Tanh", "GELU", "ReLU", "Identity", "SiLU", "Sigmoid", "LeakyReLU"):
             with self.subTest(activation):
                 pool(self.folder / "roberta", "mean_tokens", "Dense", "Normalize")
                 place = self.folder / "roberta/2_Dense"
@@ -104,6 +104,22 @@ class Onnx(Scratch):
                 self.good("convert", "roberta", "out", "--to", "onnx", "--force")
                 graph = self.same_vectors("roberta")
                 self.assertEqual(graph.outputs["sentence_embedding"][1], ["batch_size", 12])
+
+    def test_modules_in_their_order(self):
+        """Two ways of pooling side by side, and a norm before the length of 1."""
+        pool(self.folder / "roberta", "mean_tokens", "Normalize", "LayerNorm", "Normalize")
+        (self.folder / "roberta/1_Pooling/config.json").write_text(
+            '{"pooling_mode": ["lasttoken", "max"]}')
+        place = self.folder / "roberta/3_LayerNorm"
+        place.mkdir()
+        place.joinpath("config.json").write_text(json.dumps({"dimension": 2 * WIDTH}))
+        cli_data.write(place / "model.safetensors", {
+            f"norm.{name}": cli_data.tensor("f32", [2 * WIDTH],
+                                            cli_data.matrix("f32", 1, 2 * WIDTH))
+            for name in ("weight", "bias")})
+        self.good("convert", "roberta", "out", "--to", "onnx", "--force")
+        graph = self.same_vectors("roberta")
+        self.assertEqual(graph.outputs["sentence_embedding"][1], ["batch_size", 2 * WIDTH])
 
     def test_zeros_and_files_of_a_packed_model_go_along(self):
         self.good("prune", "tiny", "pruned")

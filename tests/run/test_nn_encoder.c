@@ -269,6 +269,34 @@ static void test_limits(void **state)
     s24_encoder_close(encoder);
 }
 
+/* Since 5.4 sentence-transformers has its limit in the tokenizer's file. */
+static void test_tokenizer_limits(void **state)
+{
+    static const struct {
+        const char *said, *sentence_config;
+        int limit;
+    } cases[] = {{"9", "{}", 9},
+                 {"1000000000000000019884624838656", "{\"max_seq_length\": null}", POSITIONS},
+                 {"1e30", "{}", POSITIONS},
+                 {"512", "{}", POSITIONS},
+                 {"null", "{}", POSITIONS},
+                 {"9", "{\"max_seq_length\": 11}", 11}};
+    const char *text = "a b c d e f g h i j k l m n o p q r s t u v w x y z a b c d e f g h i j k "
+                       "l m n o p q r s t u v w x y z";
+    float vector[WIDTH];
+    char config[96];
+    (void)state;
+    const char *folder = make_folder("mean_tokens", 1);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        snprintf(config, sizeof config, "{\"model_max_length\": %s}", cases[i].said);
+        io_write_text(io_path("model/tokenizer_config.json"), config);
+        io_write_text(io_path("model/sentence_bert_config.json"), cases[i].sentence_config);
+        s24_encoder *encoder = open_with(folder, NULL);
+        assert_int_equal(embed_one(vector, encoder, text), cases[i].limit);
+        s24_encoder_close(encoder);
+    }
+}
+
 static void test_lower_case(void **state)
 {
     float vector[WIDTH], upper[WIDTH];
@@ -325,6 +353,11 @@ static void test_refused(void **state)
     io_write_text(io_path("model/sentence_bert_config.json"), "{\"max_seq_length\": 1}");
     assert_no_encoder(folder, NULL, S24_ERROR_FORMAT, "max_seq_length");
     io_remove(io_path("model/sentence_bert_config.json"));
+    io_write_text(io_path("model/tokenizer_config.json"), "{\"model_max_length\": 1}");
+    assert_no_encoder(folder, NULL, S24_ERROR_FORMAT, "model_max_length");
+    io_write_text(io_path("model/tokenizer_config.json"), "{\"model_max_length\": \"all\"}");
+    assert_no_encoder(folder, NULL, S24_ERROR_FORMAT, "model_max_length");
+    io_remove(io_path("model/tokenizer_config.json"));
     io_write_text(io_path("model/vocab.txt"), "[UNK]\n[CLS]\n[SEP]\n1\n2\n3\n4\n5\n6\n7\n8\n9\n10\n"
                                               "1\n2\n3\n4\n5\n6\n7\n8\n9\n10\n1\n2\n3\n4\n5\n6\n7\n"
                                               "8\n9\n10\n11\n12\n13\n");
@@ -489,12 +522,12 @@ static void test_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_pooling),    cmocka_unit_test(test_batches),
-        cmocka_unit_test(test_limits),     cmocka_unit_test(test_nothing_to_do),
-        cmocka_unit_test(test_lower_case), cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_bad_texts),  cmocka_unit_test(test_interrupted),
-        cmocka_unit_test(test_memory),     cmocka_unit_test(test_ids),
-        cmocka_unit_test(test_bad_ids),
+        cmocka_unit_test(test_pooling),       cmocka_unit_test(test_batches),
+        cmocka_unit_test(test_limits),        cmocka_unit_test(test_tokenizer_limits),
+        cmocka_unit_test(test_nothing_to_do), cmocka_unit_test(test_lower_case),
+        cmocka_unit_test(test_refused),       cmocka_unit_test(test_bad_texts),
+        cmocka_unit_test(test_interrupted),   cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_ids),           cmocka_unit_test(test_bad_ids),
     };
     return cmocka_run_group_tests(tests, encoder_setup, encoder_teardown);
 }

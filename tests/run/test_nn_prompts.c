@@ -190,9 +190,10 @@ static void check_left_out(const char *mode, int includes)
 {
     char pooling[128];
     float expected[TINY_WIDTH];
-    const tiny t = {.modules = "[{\"type\":\"a.Transformer\",\"path\":\"\"},"
-                               "{\"type\":\"a.Pooling\",\"path\":\"1_Pooling\"}]",
-                    .pooling = pooling};
+    const tiny t = {
+        .modules = "[{\"type\":\"sentence_transformers.models.Transformer\",\"path\":\"\"},"
+                   "{\"type\":\"sentence_transformers.models.Pooling\",\"path\":\"1_Pooling\"}]",
+        .pooling = pooling};
     snprintf(pooling, sizeof pooling, "{\"pooling_mode_%s\":true,\"include_prompt\":%s}", mode,
              includes ? "true" : "false");
     s24_encoder *encoder = open_prompted(make_folder(&t, both), "query");
@@ -241,8 +242,9 @@ static void assert_no_encoder(const char *folder, const char *name, s24_status s
 static void test_refused(void **state)
 {
     const tiny plain = {0};
-    const tiny apart = {.modules = "[{\"type\":\"a.Pooling\",\"path\":\"1_Pooling\"}]",
-                        .pooling = "{\"pooling_mode_mean_tokens\":true,\"include_prompt\":false}"};
+    const tiny apart = {
+        .modules = "[{\"type\":\"sentence_transformers.models.Pooling\",\"path\":\"1_Pooling\"}]",
+        .pooling = "{\"pooling_mode_mean_tokens\":true,\"include_prompt\":false}"};
     (void)state;
     assert_no_encoder(make_folder(&plain, NULL), "query", S24_ERROR_ARGUMENT,
                       "no prompt \"query\"; there is none");

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * JSON, read from strangers and written. A text is read strictly (RFC 8259; UTF-8 without errors,
- * no key twice, no lone surrogate, no U+0000, nothing after the value, integers of 64 bits, numbers
- * of at most S24I_JSON_NUMBER characters, S24I_JSON_DEPTH levels) into one block of the context's
- * memory, which takes at most two and a half times the text's bytes. A value is a pointer into that
+ * no key twice, no lone surrogate, no U+0000, nothing after the value, numbers of at most
+ * S24I_JSON_NUMBER characters, of which an integer over 64 bits is a real one, S24I_JSON_DEPTH
+ * levels) into one block of the context's memory, which takes at most two and a half times the
+ * text's bytes. A value is a pointer into that
  * block; the text is needed no longer.
  *
  *     s24i_json *root;

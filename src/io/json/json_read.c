@@ -171,9 +171,11 @@ static int fits(const char *from, const char *to)
     return 1;
 }
 
+/* An integer over 64 bits is stored as the real number that it is: Python writes 1e30 so, which
+   tokenizer_config.json has for "no limit". */
 static s24_status read_number(s24i_json_reader *r)
 {
-    const char *from = r->at;
+    const char *from = r->at, *power = "";
     int is_integer = 1;
     takes(r, "-");
     if (!takes(r, "0") && !digits(r)) return s24i_json_fail(r, "a value is expected");
@@ -188,13 +190,13 @@ static s24_status read_number(s24i_json_reader *r)
     }
     const size_t length = (size_t)(r->at - from);
     if (length > S24I_JSON_NUMBER) return s24i_json_fail(r, "a number of too many digits");
-    if (is_integer && !fits(from, r->at)) return s24i_json_fail(r, "an integer over 64 bits");
-    char text[S24I_JSON_NUMBER + 1];
+    if (is_integer && !fits(from, r->at)) power = "e0";
+    char text[S24I_JSON_NUMBER + sizeof "e0"];
     memcpy(text, from, length);
-    text[length] = '\0';
-    if (!is_integer && !s24i_json_real(NULL, text))
+    strcpy(text + length, power);
+    if ((!is_integer || *power) && !s24i_json_real(NULL, text))
         return s24i_json_fail(r, "a number over the largest double");
-    store(r, text, length + 1);
+    store(r, text, strlen(text) + 1);
     return S24_OK;
 }
 

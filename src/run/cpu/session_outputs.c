@@ -43,7 +43,7 @@ typedef struct pool_job {
     const s24_session *session;
     const s24_batch *batch;
     const float *hidden;
-    float *embeddings;
+    float *embeddings; /* [texts, ways, width] */
 } pool_job;
 
 /* The tokens that may be in a text's vector: all, the first, or the last that is pooled. */
@@ -51,37 +51,34 @@ typedef struct span {
     int64_t first, end;
 } span;
 
-static int is_pooled(const pool_job *job, int64_t text, int64_t t)
+static int is_pooled(const pool_job *job, s24i_pooling pooling, int64_t text, int64_t t)
 {
-    return job->session->model->pooled.pooling == S24I_POOL_CLS ||
+    return pooling == S24I_POOL_CLS ||
            s24i_is_pooled(job->batch, t, t - job->batch->offsets[text], job->session->unpooled);
 }
 
-static span span_of(const pool_job *job, int64_t text)
+static span span_of(const pool_job *job, s24i_pooling pooling, int64_t text)
 {
-    const s24i_pooling pooling = job->session->model->pooled.pooling;
     span s = {job->batch->offsets[text], job->batch->offsets[text + 1]};
     if (pooling == S24I_POOL_CLS) s.end = s.first + 1;
     if (pooling != S24I_POOL_LAST) return s;
-    while (s.end - 1 > s.first && !is_pooled(job, text, s.end - 1))
+    while (s.end - 1 > s.first && !is_pooled(job, pooling, text, s.end - 1))
         s.end--;
     s.first = s.end - 1;
     return s;
 }
 
-static void pool_text(const pool_job *job, int64_t text)
+/* y: [width], of one way. */
+static void pool_way(const pool_job *job, s24i_pooling pooling, int64_t text, float *y)
 {
-    const s24_model *model = job->session->model;
     const s24i_vec *vec = job->session->vec;
-    const int64_t width = model->shape.width;
-    const span at = span_of(job, text);
-    float *y = job->embeddings + text * width;
-    const s24i_pooling pooling = model->pooled.pooling;
+    const int64_t width = job->session->model->shape.width;
+    const span at = span_of(job, pooling, text);
     int64_t counted = 0, weights = 0;
     memset(y, 0, (size_t)width * sizeof(float));
     for (int64_t t = at.first; t < at.end; t++) {
         const float *x = job->hidden + t * width;
-        if (!is_pooled(job, text, t)) continue;
+        if (!is_pooled(job, pooling, text, t)) continue;
         const int64_t weight = pooling == S24I_POOL_WEIGHTED ? t - at.first + 1 : 1;
         if (pooling == S24I_POOL_MAX && counted)
             vec->maximum(y, x, width);
@@ -93,9 +90,20 @@ static void pool_text(const pool_job *job, int64_t text)
     if ((pooling == S24I_POOL_MEAN || pooling == S24I_POOL_WEIGHTED) && counted)
         vec->scale(y, 1.0f / (float)weights, width);
     if (pooling == S24I_POOL_ROOT && counted) vec->scale(y, 1.0f / sqrtf((float)counted), width);
-    if (!model->pooled.normalise) return;
-    const float norm = sqrtf(vec->dot(y, y, width));
-    vec->scale(y, 1.0f / (norm > 1e-12f ? norm : 1e-12f), width);
+}
+
+static void pool_text(const pool_job *job, int64_t text)
+{
+    const s24i_pooled *pooled = &job->session->model->pooled;
+    const s24i_vec *vec = job->session->vec;
+    const int64_t width = job->session->model->shape.width;
+    const int ways = 1 + pooled->further_count;
+    float *y = job->embeddings + text * ways * width;
+    for (int i = 0; i < ways; i++)
+        pool_way(job, s24i_pooling_way(pooled, i), text, y + i * width);
+    if (!pooled->normalise) return;
+    const float norm = sqrtf(vec->dot(y, y, ways * width));
+    vec->scale(y, 1.0f / (norm > 1e-12f ? norm : 1e-12f), ways * width);
 }
 
 static void pool_range(void *arg, int64_t first, int64_t end, int thread)

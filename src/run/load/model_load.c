@@ -353,9 +353,10 @@ static s24_status fill(s24i_loader *l)
     s24_model *model = l->model;
     s24i_chooser chooser;
     TRY(s24i_pooling_read(&model->pooled, l->ctx, l->arch, s24_checkpoint_folder(l->checkpoint)));
-    REQUIRE(l->ctx, !model->device || model->pooled.pooling < S24I_POOLINGS, S24_ERROR_UNSUPPORTED,
-            "%s: pooling by %s runs on the CPU alone", s24_checkpoint_folder(l->checkpoint),
-            model->pooled.pooling == S24I_POOL_ROOT ? "mean_sqrt_len" : "weightedmean");
+    REQUIRE(l->ctx, !model->device || s24i_pooling_is_common(&model->pooled), S24_ERROR_UNSUPPORTED,
+            "%s: pooling by %s%s runs on the CPU alone", s24_checkpoint_folder(l->checkpoint),
+            s24i_pooling_name(model->pooled.pooling),
+            model->pooled.further_count ? " and more" : "");
     if (!model->device && !l->opts.all_sparse) s24i_choose_begin(&chooser, model);
     TRY(read_tensors(l));
     if (model->chooser) TRY(s24i_choose_end(model, l->ctx));
