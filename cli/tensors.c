@@ -114,6 +114,11 @@ int cli_selected(cli_app *cli, const s24_checkpoint *checkpoint, const char *inc
                         include, exclude ? " --exclude " : "", exclude ? exclude : "",
                         (long long)tensors, cli_plural(tensors, "tensor", "tensors"),
                         cli->operands[0]);
+    const char *scheme = s24_checkpoint_scheme(checkpoint);
+    if (scheme)
+        return cli_fail(cli, CLI_UNSUPPORTED,
+                        "%s: its weights are stored as %s: 'sparse24 convert' makes them ours",
+                        cli->operands[0], scheme);
     return cli_fail(cli, CLI_USAGE,
                     "%s has no linear layer inside numbered blocks; name tensors with --include",
                     cli->operands[0]);

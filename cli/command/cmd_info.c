@@ -213,6 +213,7 @@ static int print_info(cli_app *cli, const s24_checkpoint *checkpoint)
     totals sum = {.tensors = s24_checkpoint_count(checkpoint)};
     const char *model_type = s24_checkpoint_model_type(checkpoint);
     const char *scheme = s24_checkpoint_scheme(checkpoint);
+    const char *method = s24_checkpoint_quantization(checkpoint);
     for (int64_t i = 0; i < sum.tensors; i++) {
         const s24_tensor *tensor = s24_checkpoint_tensor(checkpoint, i);
         sum.packed += cli_is_two_four(tensor);
@@ -223,6 +224,8 @@ static int print_info(cli_app *cli, const s24_checkpoint *checkpoint)
         tensor_lines(cli, checkpoint);
         totals_lines(cli, &sum, model_type);
         scheme_line(cli, scheme);
+        if (method)
+            cli_print(cli, "quantised, says config.json: %s", *method ? method : "no method named");
         json_decref(choices(cli, checkpoint));
         return CLI_OK;
     }
@@ -232,6 +235,7 @@ static int print_info(cli_app *cli, const s24_checkpoint *checkpoint)
     json_object_set_new(object, "parameters", json_integer(sum.parameters));
     json_object_set_new(object, "model_type", model_type ? json_string(model_type) : json_null());
     json_object_set_new(object, "scheme", scheme ? json_string(scheme) : json_null());
+    json_object_set_new(object, "quantization", method ? json_string(method) : json_null());
     json_object_set_new(object, "choices", choices(cli, checkpoint));
     return cli_json_print_list(cli, object, "tensors", &tensors);
 }

@@ -264,10 +264,13 @@ S24_API s24_status s24_gguf_convert(s24_ctx *ctx, const char *in, const char *ou
 /*
  * How another library stored a checkpoint's weights: "compressed-tensors sparse-24-bitmask",
  * "… sparse-bitmask", "… marlin-24", "… pack-quantized", "… float-quantized", "… int-quantized",
- * "PyTorch SparseSemiStructuredTensorCUTLASS", "… CUSPARSELT", "torchao"; by the first weight that
- * is stored so. NULL: none is.
+ * "PyTorch SparseSemiStructuredTensorCUTLASS", "… CUSPARSELT", "torchao", "fp8 in blocks", "GPTQ",
+ * "AWQ"; by the first weight that is stored so. NULL: none is.
  */
 S24_API const char *s24_checkpoint_scheme(const s24_checkpoint *checkpoint);
+/* The quant_method of config.json's quantization_config, known or not: "gptq", "bitsandbytes" …; ""
+   where that names none. NULL: config.json says nothing of it, or there is no such file. */
+S24_API const char *s24_checkpoint_quantization(const s24_checkpoint *checkpoint);
 
 typedef struct s24_convert_opts {
     size_t size; /* sizeof(s24_convert_opts) */
@@ -292,8 +295,9 @@ typedef struct s24_convert_report {
 S24_API const char *s24_convert_target(int index);
 /*
  * Writes a checkpoint anew in another library's form or in ours, after s24_checkpoint_verify of
- * what has hashes. What it reads: dense tensors,
- * packed ones of ours, and the schemes of s24_checkpoint_scheme. What it writes: "sparse24": 2:4
+ * what has hashes. What it reads: dense tensors, packed ones of ours, and the schemes of
+ * s24_checkpoint_scheme; FORMAT where config.json says that weights are quantised in a way that is
+ * not known, or a tensor is a part of one. What it writes: "sparse24": 2:4
  * weights packed, integers with symmetric scales a row or for 64 or 128 columns as such, both as
  * they are stored; "dense": floats; "compressed-tensors": 2:4 weights as sparse-24-bitmask, in
  * floats; "torch": 2:4 weights of f16, bf16 and i8 as the parts packed, meta and shape of

@@ -22,7 +22,7 @@ if _typing.TYPE_CHECKING:
     from .checkpoint import Checkpoint, Tensor, Verified, save_checkpoint
     from .classifier import Classifier, Tag
     from .conversion import (Converted, Exported, convert, convert_gguf, export_onnx, forms,
-                             scheme_of)
+                             quantization_of, scheme_of)
     from .encoder import Encoder, nearest, retrieval_accuracy
     from .evaluation import Answers, Questions, evaluate_lm, evaluate_qa, evaluate_retrieval
     from .generator import Generator
@@ -49,7 +49,7 @@ _HOMES = {
     "checkpoint": ("Checkpoint", "Tensor", "Verified", "save_checkpoint"),
     "classifier": ("Classifier", "Tag"),
     "conversion": ("Converted", "Exported", "convert", "convert_gguf", "export_onnx", "forms",
-                   "scheme_of"),
+                   "quantization_of", "scheme_of"),
     "encoder": ("Encoder", "nearest", "retrieval_accuracy"),
     "evaluation": ("Answers", "Questions", "evaluate_lm", "evaluate_qa", "evaluate_retrieval"),
     "generator": ("Generator",),

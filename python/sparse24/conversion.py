@@ -31,6 +31,13 @@ def scheme_of(path: Path) -> str | None:
     return _core.checkpoint_scheme(_core.checkpoint_open_foreign(path))
 
 
+def quantization_of(path: Path) -> str | None:
+    """The quant_method that a checkpoint's config.json names ("gptq", "bitsandbytes" …), known here
+    or not; "" where it names none, None where the weights are not quantised. Raises OSError,
+    Error."""
+    return _core.checkpoint_quantization(_core.checkpoint_open_foreign(path))
+
+
 def convert(path: Path, out: Path, to: str = "sparse24", *, dtype: str | None = None,
             force: bool = False) -> Converted:
     """Writes a checkpoint, ours or another library's, anew in one of `forms`; dtype: of floats,

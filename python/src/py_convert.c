@@ -34,6 +34,14 @@ PyObject *pyf_checkpoint_scheme(PyObject *module, PyObject *args)
     return Py_BuildValue("z", s24_checkpoint_scheme(checkpoint));
 }
 
+PyObject *pyf_checkpoint_quantization(PyObject *module, PyObject *args)
+{
+    (void)module;
+    s24_checkpoint *checkpoint;
+    if (!PyArg_ParseTuple(args, "O&", py_checkpoint, &checkpoint)) return NULL;
+    return Py_BuildValue("z", s24_checkpoint_quantization(checkpoint));
+}
+
 PyObject *pyf_checkpoint_convert(PyObject *module, PyObject *args)
 {
     REFERENCE *out = NULL;

@@ -115,6 +115,9 @@ class Conversions(Place):
         self.assertEqual(sparse24.scheme_of(self.root / "compressed-tensors"),
                          "compressed-tensors sparse-24-bitmask")
         self.assertIsNone(sparse24.scheme_of(model))
+        self.assertEqual(sparse24.quantization_of(self.root / "compressed-tensors"),
+                         "compressed-tensors")
+        self.assertIsNone(sparse24.quantization_of(model))
         with self.assertRaisesRegex(ValueError, "onnx"):
             sparse24.convert(model, self.root / "no", "onnx")
 

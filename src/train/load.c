@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "io/checkpoint/checkpoint.h"
+#include "io/convert/quantization.h"
 #include "train/draw.h"
 
 enum { PLACES_A_BLOCK = 20, PLACES_ELSE = 16, ALIGN = 16 };
@@ -421,6 +422,7 @@ static s24_status find_architecture(s24_transformer *t, s24_ctx *ctx,
             "%s/config.json: model_type '%s' is not supported; %s are", folder,
             s24i_show(type).text, s24i_architecture_names(trains).text);
     t->steps = s24i_steps_of(t->arch);
+    TRY(s24i_quantization_require_none(ctx, checkpoint));
     TRY(s24i_shape_read(&t->shape, ctx, t->arch, folder));
     return s24i_pooling_read(&t->pooled, ctx, t->arch, folder);
 }

@@ -159,8 +159,10 @@ class Folders(Scratch):
     def test_what_says_how_weights_are_stored_goes(self):
         path = self.folder / "model" / "config.json"
         config = json.loads(path.read_text())
-        for extra in ({"quantization_config": {"a": [1, {"b": "}"}]}}, {"sparsity_config": None},
-                      {"compression_config": "x", "z": {"quantization_config": 1}}):
+        dense = {"quant_method": "compressed-tensors", "format": "dense", "a": [1, {"b": "}"}]}
+        for extra in ({"quantization_config": dense}, {"sparsity_config": None},
+                      {"compression_config": {"format": "dense"},
+                       "z": {"quantization_config": 1}}):
             path.write_text(json.dumps({**extra, **config, "last": 1.5e-7}))
             self.good("convert", "model", "out", "--force")
             found = json.loads((self.folder / "out" / "config.json").read_text())

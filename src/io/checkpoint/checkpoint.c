@@ -153,6 +153,17 @@ static s24_status gather_tensors(s24_checkpoint *checkpoint)
     return S24_OK;
 }
 
+/* As it stands there; whether it is known is asked by who needs numbers. */
+static s24_status read_quant_method(s24_checkpoint *checkpoint, const s24i_json *config)
+{
+    const s24i_json *said = s24i_json_get(config, "quantization_config");
+    if (s24i_json_typeof(said) <= S24I_JSON_NULL)
+        said = s24i_json_get(config, "compression_config");
+    if (s24i_json_typeof(said) <= S24I_JSON_NULL) return S24_OK;
+    const char *method = s24i_json_string(s24i_json_get(said, "quant_method"));
+    return s24i_copy_string(&checkpoint->quant_method, checkpoint->ctx, method ? method : "");
+}
+
 static s24_status read_model_type(s24_checkpoint *checkpoint)
 {
     const char *model_type = NULL;
@@ -162,6 +173,7 @@ static s24_status read_model_type(s24_checkpoint *checkpoint)
     s24_status status = s24i_config_string(&model_type, &config, "model_type", S24I_OPTIONAL);
     if (status == S24_OK && model_type)
         status = s24i_copy_string(&checkpoint->model_type, checkpoint->ctx, model_type);
+    if (status == S24_OK) status = read_quant_method(checkpoint, config.json);
     s24i_config_free(&config);
     return status;
 }
@@ -314,6 +326,7 @@ void s24_checkpoint_close(s24_checkpoint *checkpoint)
     s24_ctx_free(ctx, checkpoint->tensors);
     s24_ctx_free(ctx, checkpoint->folder);
     s24_ctx_free(ctx, checkpoint->model_type);
+    s24_ctx_free(ctx, checkpoint->quant_method);
     s24_ctx_free(ctx, checkpoint);
 }
 
@@ -389,6 +402,11 @@ const char *s24_checkpoint_folder(const s24_checkpoint *checkpoint)
 const char *s24_checkpoint_model_type(const s24_checkpoint *checkpoint)
 {
     return checkpoint ? checkpoint->model_type : NULL;
+}
+
+const char *s24_checkpoint_quantization(const s24_checkpoint *checkpoint)
+{
+    return checkpoint ? checkpoint->quant_method : NULL;
 }
 
 s24_status s24i_model_type(const char **type, s24_ctx *ctx, const s24_checkpoint *checkpoint)

@@ -20,10 +20,11 @@ typedef struct s24i_shard {
 
 struct s24_checkpoint {
     s24_ctx *ctx;
-    char *folder;     /* NULL: a single file */
-    char *model_type; /* NULL: none known */
-    int has_index;    /* the shards come from model.safetensors.index.json */
-    int takes_torch;  /* PyTorch's files are read, too */
+    char *folder;       /* NULL: a single file */
+    char *model_type;   /* NULL: none known */
+    char *quant_method; /* that config.json says, "" where it says none; NULL: not quantised */
+    int has_index;      /* the shards come from model.safetensors.index.json */
+    int takes_torch;    /* PyTorch's files are read, too */
     s24i_shard *shards;
     size_t shard_count;
     s24_tensor *tensors; /* sorted by name */

@@ -7,6 +7,7 @@
  */
 #include "io/checkpoint/writer.h"
 #include "io/checkpoint/packed.h"
+#include "io/convert/quantization.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -44,8 +45,8 @@ static s24_status set_up(s24_writer *writer, const char *path, const s24_checkpo
     return name_files(writer, model);
 }
 
-s24_status s24_writer_create(s24_writer **out, s24_ctx *ctx, const char *path,
-                             const s24_writer_opts *opts)
+static s24_status create(s24_writer **out, s24_ctx *ctx, const char *path,
+                         const s24_writer_opts *opts, int is_converted)
 {
     s24_writer_opts known;
     s24_writer *writer;
@@ -53,6 +54,7 @@ s24_status s24_writer_create(s24_writer **out, s24_ctx *ctx, const char *path,
     *out = NULL;
     REQUIRE(ctx, path && *path, S24_ERROR_ARGUMENT, "the output's path is empty");
     TRY(s24i_opts_read(ctx, &known, sizeof known, opts, "s24_writer_opts"));
+    if (known.model && !is_converted) TRY(s24i_quantization_require_none(ctx, known.model));
     TRY(s24i_zeroed(&writer, ctx, sizeof *writer));
     writer->ctx = ctx;
     writer->names = s24i_names_of(ctx);
@@ -65,6 +67,18 @@ s24_status s24_writer_create(s24_writer **out, s24_ctx *ctx, const char *path,
         writer->is_folder = 1;
     }
     GIVE(out, writer, s24_writer_destroy, set_up(writer, path, known.model));
+}
+
+s24_status s24_writer_create(s24_writer **out, s24_ctx *ctx, const char *path,
+                             const s24_writer_opts *opts)
+{
+    return create(out, ctx, path, opts, 0);
+}
+
+s24_status s24i_writer_create_converted(s24_writer **out, s24_ctx *ctx, const char *path,
+                                        const s24_writer_opts *opts)
+{
+    return create(out, ctx, path, opts, 1);
 }
 
 static s24_status set_up_folder(s24_writer *writer, const char *path)

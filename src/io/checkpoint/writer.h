@@ -96,6 +96,10 @@ typedef struct s24i_new_folder {
 /* A writer of a folder that has one file of tensors and what s24i_writer_add_file gives it, as
    transformers reads it. As s24_writer_create; source must outlive the writer. */
 s24_status s24i_writer_create_folder(s24_writer **out, s24_ctx *ctx, const s24i_new_folder *what);
+/* As s24_writer_create, which refuses a model that another library quantised: for who writes its
+   numbers. */
+s24_status s24i_writer_create_converted(s24_writer **out, s24_ctx *ctx, const char *path,
+                                        const s24_writer_opts *opts);
 /* Adds a file to such a folder, when all tensors are declared and before the first is written.
    Errors: as s24_writer_write. */
 s24_status s24i_writer_add_file(s24_writer *writer, const char *name, const void *data,

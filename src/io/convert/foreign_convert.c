@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "io/convert/foreign_forms.h"
+#include "io/convert/quantization.h"
 
 typedef struct target {
     const char *name;
@@ -176,7 +177,7 @@ static s24_status write_all(job *j, const char *out, int force)
 {
     const s24_writer_opts opts = {.size = sizeof opts, .force = force, .model = j->list.checkpoint};
     const int64_t count = j->list.count;
-    TRY(s24_writer_create(&j->writer, j->ctx, out, &opts));
+    TRY(s24i_writer_create_converted(&j->writer, j->ctx, out, &opts));
     for (int64_t i = 0; i < count; i++)
         TRY(s24i_form_declare(j->writer, &j->moving[i]));
     TRY(add_config(j));
@@ -200,7 +201,8 @@ static s24_status read_model_dtype(job *j)
 static s24_status convert(job *j, const s24_checkpoint *in, const char *out, int force)
 {
     j->report.scheme = s24_checkpoint_scheme(in);
-    s24_status status = s24i_foreigners_find(&j->list, in);
+    s24_status status = s24i_quantization_check(in);
+    if (status == S24_OK) status = s24i_foreigners_find(&j->list, in);
     if (status == S24_OK) status = read_model_dtype(j);
     if (status == S24_OK) status = settle_all(j);
     if (status == S24_OK) status = write_all(j, out, force);

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "io/convert/convert.h"
+#include "io/convert/quantization.h"
 
 #define FOREIGN(name) extern const s24i_foreign_scheme s24i_scheme_##name;
 #include "io/convert/foreign_schemes.def"
@@ -98,6 +99,8 @@ static s24_status add_plain(const search *s, int64_t index)
         list->dropped++;
         return S24_OK;
     }
+    if (s24i_quantization_leftover(t->name))
+        return s24i_quantization_refuse(list->ctx, path_of(list->checkpoint, t), t);
     REQUIRE(list->ctx, s24i_names_find(&list->names, t->name, "") < 0, S24_ERROR_FORMAT,
             "%s: tensor \"%s\" is there in two forms", path_of(list->checkpoint, t),
             s24i_show(t->name).text);

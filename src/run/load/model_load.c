@@ -8,6 +8,7 @@
 
 #include "dense/dense.h"
 #include "io/checkpoint/checkpoint.h"
+#include "io/convert/quantization.h"
 #include "run/gpu/gpu_model.h"
 #include "run/load/choice.h"
 #include "run/load/loader.h"
@@ -194,6 +195,7 @@ static s24_status prepare(s24i_loader *l)
     REQUIRE(l->ctx, l->arch, S24_ERROR_UNSUPPORTED,
             "%s/config.json: model_type '%s' is not supported; %s are", folder,
             s24i_show(type).text, s24i_architecture_names(any).text);
+    TRY(s24i_quantization_require_none(l->ctx, l->checkpoint));
     TRY(s24i_shape_read(&l->shape, l->ctx, l->arch, folder));
     l->walk = (s24i_walk){.ctx = l->ctx,
                           .checkpoint = l->checkpoint,

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Integers in words of 32 bits with a zero point for each scale, stored as the transpose [k, n]:
+ *
+ *   GPTQ   qweight [k·bits/32, n]: a word has neighbours along k. qzeros [groups, n·bits/32]: each
+ *          less one. g_idx [k]: the group of each k. 4 or 8 bits.
+ *   AWQ    qweight [k, n/8], qzeros [groups, n/8]: a word has eight neighbours along n, the even
+ *          ones first. 4 bits.
+ *
+ * scales are [groups, n] in both.
+ */
+#include "io/convert/convert.h"
+
+enum { WORDS, SCALES, ZEROS, GROUPS };
+
+/* ---- shapes ---------------------------------------------------------------------------------- */
+
+static s24_status measure_scales(s24i_foreign *w)
+{
+    const s24_tensor *scales = w->part[SCALES];
+    REQUIRE(w->ctx, scales->rank == 2 && scales->shape[0] > 0 && w->cols % scales->shape[0] == 0,
+            S24_ERROR_FORMAT, "%s: tensor \"%s\": its groups do not divide %lld columns", w->path,
+            s24i_show(scales->name).text, (long long)w->cols);
+    const int64_t per_word = 32 / w->bits;
+    const int64_t shape[] = {scales->shape[0], w->rows};
+    const int64_t zeros[] = {scales->shape[0], w->rows / per_word};
+    w->group = w->cols / scales->shape[0];
+    REQUIRE(w->ctx, w->rows % per_word == 0, S24_ERROR_FORMAT,
+            "%s: tensor \"%s\" has %lld columns, a multiple of %lld was expected", w->path,
+            s24i_show(scales->name).text, (long long)w->rows, (long long)per_word);
+    TRY(s24i_foreign_part(w, SCALES, S24_DTYPE_NONE, 2, shape));
+    return s24i_foreign_part(w, ZEROS, S24_I32, 2, zeros);
+}
+
+static s24_status measure_words(const s24i_foreign *w)
+{
+    const s24_tensor *words = w->part[WORDS];
+    REQUIRE(w->ctx,
+            words->rank == 2 && words->shape[0] > 0 && words->shape[1] > 0 &&
+                words->dtype == S24_I32,
+            S24_ERROR_FORMAT, "%s: tensor \"%s\" is no matrix of I32", w->path,
+            s24i_show(words->name).text);
+    return S24_OK;
+}
+
+static s24_status measure_gptq(s24i_foreign *w)
+{
+    const s24_tensor *words = w->part[WORDS], *zeros = w->part[ZEROS];
+    TRY(measure_words(w));
+    w->rows = words->shape[1];
+    w->bits = zeros->rank == 2 && zeros->shape[1] * 4 == w->rows ? 8 : 4;
+    w->cols = words->shape[0] * (32 / w->bits);
+    TRY(measure_scales(w));
+    return s24i_foreign_part(w, GROUPS, S24_I32, 1, &w->cols);
+}
+
+static s24_status measure_awq(s24i_foreign *w)
+{
+    TRY(measure_words(w));
+    w->bits = 4;
+    w->cols = w->part[WORDS]->shape[0];
+    w->rows = w->part[WORDS]->shape[1] * 8;
+    return measure_scales(w);
+}
+
+/* ---- numbers --------------------------------------------------------------------------------- */
+
+/* Element i of a row of words. */
+static int element(const uint32_t *words, int64_t i, int bits)
+{
+    const int64_t per_word = 32 / bits;
+    return (int)(words[i / per_word] >> i % per_word * bits & ((1u << bits) - 1));
+}
+
+static int awq_element(const uint32_t *words, int64_t i)
+{
+    static const int place[8] = {0, 4, 1, 5, 2, 6, 3, 7};
+    return (int)(words[i / 8] >> 4 * place[i % 8] & 15);
+}
+
+/* Scales and zero points of [groups, n] to [n, groups]. `more`: what is added to a stored one. */
+static s24_status read_groups(s24i_numbers *out, const s24i_foreign *w, int more)
+{
+    const s24_tensor *part = w->part[SCALES], *packed = w->part[ZEROS];
+    const int64_t groups = part->shape[0], n = w->rows;
+    const int middle = 1 << (w->bits - 1);
+    float *scales = NULL, *given = NULL;
+    int8_t *zeros = NULL;
+    TRY(s24i_numbers_own(&scales, out, 1, n * groups, sizeof *scales));
+    TRY(s24i_numbers_own(&zeros, out, 2, n * groups, 1));
+    TRY(s24i_numbers_own(&given, out, 3, n * groups, sizeof *given));
+    TRY(s24_convert(given, S24_F32, part->data, part->dtype, n * groups));
+    for (int64_t g = 0; g < groups; g++) {
+        const uint32_t *words = (const uint32_t *)packed->data + g * packed->shape[1];
+        for (int64_t r = 0; r < n; r++) {
+            const int zero =
+                (more ? element(words, r, w->bits) + more : awq_element(words, r)) - middle;
+            REQUIRE(w->ctx, zero <= INT8_MAX, S24_ERROR_FORMAT,
+                    "%s: tensor \"%s\": the zero point of group %lld, column %lld is 256, at most "
+                    "255 was expected",
+                    w->path, s24i_show(packed->name).text, (long long)g, (long long)r);
+            scales[r * groups + g] = given[g * n + r];
+            zeros[r * groups + g] = (int8_t)zero;
+            if (zero) out->zeros = zeros;
+        }
+    }
+    out->scales = scales;
+    const s24_quantized of = {.rows = n, .cols = w->cols, .group = w->group};
+    return s24i_check_scales(w->ctx, w->path, part->name, scales, &of);
+}
+
+/* The group of each column, where it is not the one that its place says. */
+static s24_status read_order(s24i_numbers *out, const s24i_foreign *w)
+{
+    const int32_t *groups = w->part[GROUPS]->data;
+    for (int64_t c = 0; c < w->cols; c++) {
+        REQUIRE(w->ctx, groups[c] >= 0 && groups[c] < w->cols / w->group, S24_ERROR_FORMAT,
+                "%s: tensor \"%s\": column %lld is in group %d of %lld", w->path,
+                s24i_show(w->part[GROUPS]->name).text, (long long)c, groups[c],
+                (long long)(w->cols / w->group));
+        if (groups[c] != c / w->group) out->groups = groups;
+    }
+    return S24_OK;
+}
+
+static s24_status read_gptq(s24i_numbers *out, const s24i_foreign *w)
+{
+    const uint32_t *words = w->part[WORDS]->data;
+    const int64_t n = w->rows, k = w->cols, per_word = 32 / w->bits;
+    const uint32_t mask = (1u << w->bits) - 1;
+    int8_t *values;
+    TRY(s24i_numbers_own(&values, out, 0, n * k, 1));
+    for (int64_t c = 0; c < k; c++)
+        for (int64_t r = 0; r < n; r++) {
+            const uint32_t code = words[c / per_word * n + r] >> c % per_word * w->bits & mask;
+            values[r * k + c] = (int8_t)((int)code - (1 << (w->bits - 1)));
+        }
+    out->dtype = S24_I8;
+    out->values = values;
+    TRY(read_order(out, w));
+    return read_groups(out, w, 1);
+}
+
+static s24_status read_awq(s24i_numbers *out, const s24i_foreign *w)
+{
+    const uint32_t *words = w->part[WORDS]->data;
+    const int64_t n = w->rows, k = w->cols;
+    int8_t *values;
+    TRY(s24i_numbers_own(&values, out, 0, n * k, 1));
+    for (int64_t c = 0; c < k; c++)
+        for (int64_t r = 0; r < n; r++)
+            values[r * k + c] = (int8_t)(awq_element(words + c * (n / 8), r) - 8);
+    out->dtype = S24_I8;
+    out->values = values;
+    return read_groups(out, w, 0);
+}
+
+const s24i_foreign_scheme s24i_scheme_gptq = {
+    .name = "GPTQ",
+    .whole = ".weight",
+    .part = {{".qweight", 0}, {".scales", 0}, {".qzeros", 0}, {".g_idx", 0}},
+    .measure = measure_gptq,
+    .read = read_gptq,
+    .scales = SCALES,
+};
+
+const s24i_foreign_scheme s24i_scheme_awq = {
+    .name = "AWQ",
+    .whole = ".weight",
+    .part = {{".qweight", 0}, {".scales", 0}, {".qzeros", 0}},
+    .measure = measure_awq,
+    .read = read_awq,
+    .scales = SCALES,
+};
