@@ -241,7 +241,7 @@ static void shapes(void **state)
 {
     (void)state;
     static const int64_t large[][3] = {
-        {17, 33, 4092}, {1, 767, 4096}, {8, 767, 132}, {65, 767, 64}};
+        {17, 33, 4092}, {1, 767, 4096}, {8, 767, 132}, {65, 767, 64}, {130, 420, 804}};
     for (int i = 0; s24i_linear_kernels[i]; i++) {
         const s24i_linear_kernel *row = integer_row(i);
         if (row) check_shapes(row, 9, large, sizeof large / sizeof *large);

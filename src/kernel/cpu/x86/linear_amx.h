@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * What the rows on AMX's tiles share. The tile unit knows no 2:4, so weights stay packed and are
- * expanded while it multiplies, by the vector units, which are idle then:
+ * expanded into tiles next to the products:
  *
  *   tokens, the first operand     16 tokens x 64 bytes along k, packed once for a block of tokens
  *   weights, the second           16 outputs in the lanes, one group of four a row (8 bits) or half
  *                                 of one (16 bits): a stored vector of kept values, byte-shuffled
- *   sums                          32 tokens x 32 outputs in four tiles: a load for each product
+ *   sums                          four tiles: 64 tokens x 16 outputs, 32 x 32 or 16 x 64
  *
- * A pair of row blocks meets all groups of 32 tokens of a block. The first group's steps along k
- * expand LEAD steps ahead of themselves into scratch that stays near, later groups read it, and the
- * last one's steps begin the next pair's. What ends a square (bias, activation, y) is done between
- * the steps of the next one, some tokens each, and the lines of y are asked for a square before.
+ * A product occupies a port that shuffles need, so expansion adds to its time, and each expanded
+ * tile should meet many tokens; but what is expanded and stored beyond L1 costs more than to expand
+ * it again. So a group of up to 64 tokens expands each weight once for itself, a few steps ahead,
+ * into a ring that stays in L1. Tokens stay in L1, too: k goes in slices whose tokens fit there,
+ * and the sums of some row blocks pass through memory between two slices. What ends a square
+ * (bias, activation, y) follows the next one, when its sums have been stored.
  *
  * The row's file defines TARGET, TARGET_INLINE and
  *
@@ -29,18 +31,19 @@
 #include "kernel/cpu/x86/avx512.h"
 
 enum {
-    TILE = 1024,             /* bytes of a tile: 16 rows of 64 */
-    STEP = 2 * TILE,         /* of tokens, and of weights, in a step along k */
-    PAGE = 4096,             /* what work is aligned to */
-    GROUP = 32,              /* tokens of a step; */
-    PAIR = 2 * ROWS,         /* and outputs */
-    SQUARE = GROUP * PAIR,   /* sums of a group and a pair */
-    LEAD = 2,                /* steps between expansion and use */
-    RING = 32,               /* steps of expanded weights that several groups share, */
-    SLICE = RING - LEAD,     /* of which so many are in use; */
-    SHORT_RING = 4,          /* and of one group, which stay in a part of L1 */
-    TOKENS_NEAR = 512 << 10, /* bytes of tokens that meet a pair: a part of L2 */
-    OWN_TOKENS = 96          /* tokens for each thread from which it has its own */
+    TILE = 1024,              /* bytes of a tile: 16 rows of 64 */
+    TOKENS = 16,              /* of a tile; */
+    TILES = 4,                /* of sums, and the most of tokens */
+    GROUP = TILES * TOKENS,   /* tokens that meet a row block at once */
+    SQUARE = TILES * 16 * 16, /* sums of all tiles */
+    PAGE = 4096,              /* what work is aligned to */
+    LEAD = 2,                 /* steps between expansion and use */
+    RING = 4,                 /* steps of expanded weights */
+    SLICE = 24 << 10,         /* bytes of tokens that stay in L1 */
+    CHUNK = 16,               /* row blocks whose sums pass from slice to slice, at most, */
+    CHUNK_NEAR = 768 << 10,   /* and bytes of their weights: those and all tokens */
+    TOKENS_NEAR = 512 << 10,  /* of a thread's block stay in L2 */
+    OWN_TOKENS = 96           /* tokens for each thread from which it has its own */
 };
 
 /* ---- what a row defines ---------------------------------------------------------------------- */
@@ -48,10 +51,10 @@ enum {
 /* A quarter of a tile's weights: rows 4·part to 4·part + 3. */
 TARGET_INLINE void expand(uint8_t *to, const uint8_t *from, const int part);
 
-/* 16 tokens at most from m on, as tiles STEP bytes apart, and 16 scales where x is quantised; 0 if
-   the other row has to multiply them. */
+/* 16 tokens at most from m on, as tiles `step` bytes apart, and 16 scales where x is quantised; 0
+   if the other row has to multiply them. */
 TARGET static int pack_tokens(const s24i_linear_job *job, int64_t m, int64_t tokens, uint8_t *to,
-                              float *scales);
+                              int64_t step, float *scales);
 
 /* The scales of row block b, ones where there are none. */
 TARGET_INLINE __m512 scales_at(const s24i_linear_job *job, int64_t b);
@@ -74,202 +77,214 @@ static inline int64_t row_block_bytes(int64_t k)
 /* Bytes of a packed group, whole pages: its tiles, then the tokens' scales. */
 static inline int64_t group_bytes(int64_t k)
 {
-    return (k_tiles(k) * STEP + GROUP * (int64_t)sizeof(float) + PAGE - 1) / PAGE * PAGE;
+    return (k_tiles(k) * TILES * TILE + GROUP * (int64_t)sizeof(float) + PAGE - 1) / PAGE * PAGE;
 }
 
 static inline float *scales_of(const uint8_t *group, int64_t k)
 {
-    return (float *)(uintptr_t)(group + k_tiles(k) * STEP);
+    return (float *)(uintptr_t)(group + k_tiles(k) * TILES * TILE);
 }
 
-/* Groups of tokens that a thread packs at a time when it has its own: half of an L2 at most. */
+/* Tiles that the tokens of a group from `tokens` before the end on fill. */
+static inline int tiles_of(int64_t tokens)
+{
+    return tokens >= GROUP ? TILES : (int)((tokens + TOKENS - 1) / TOKENS);
+}
+
+/* Row blocks that so many tiles of tokens meet at once. */
+static inline int blocks_for(int tiles)
+{
+    return tiles > 2 ? 1 : TILES / tiles;
+}
+
+/* Groups of tokens that a thread packs at a time when it has its own. */
 static inline int64_t block_groups(int64_t k)
 {
     const int64_t groups = TOKENS_NEAR / group_bytes(k);
-    return groups < 2 ? 2 : groups;
+    return groups < 1 ? 1 : groups;
 }
 
-/* The memory of a thread besides tokens: expanded weights, two squares, and the sums of `groups`
-   groups between two slices. */
-static inline int64_t worker_bytes(int64_t k, int64_t groups)
-{
-    return RING * STEP + (2 + (k_tiles(k) > SLICE ? groups : 0)) * SQUARE * 4;
-}
+/* The memory of a thread besides tokens: expanded weights, two squares, sums between slices. */
+enum { WORKER_BYTES = RING * TILES * TILE + (2 + CHUNK) * SQUARE * 4 };
 
 /* ---- a thread's work ------------------------------------------------------------------------- */
 
-/* A square of sums and the epilogues of its two row blocks; tokens from `next` on are still to be
-   done. */
-typedef struct ending {
-    epilogue left, right;
-    __m512 w_scales[2];
+/* A square of sums: the tiles of a group's first 16 tokens, one for each row block that meets them,
+   then of the next 16. Those from b on are counted by `blocks`: the last square may have more. */
+typedef struct square {
     const float *sums, *x_scales;
-    int64_t m, n, next, tokens;
-} ending;
+    int64_t m, tokens, b;
+    int blocks;
+} square;
 
 typedef struct worker {
-    ending end;
+    square open; /* the one whose end is still to be done, if it has tokens */
     const s24i_linear_job *job;
     const uint8_t *x;  /* packed groups */
     int64_t m, tokens; /* which these are */
-    uint8_t *tiles;    /* expanded weights: a ring of so many steps; */
-    int64_t ring, at;  /* where in it the slice's first step is */
-    float *squares[2];
-    float *partial; /* a square for each group */
-    /* The weights that are expanded next: a pair of row blocks at a k tile. */
-    const uint8_t *w[2];
-    int64_t block, last, tile; /* the pair's first row block, the end, the k tile */
+    uint8_t *ring;
+    float *squares[2], *partial;
 } worker;
-
-static inline void aim(worker *w)
-{
-    const int64_t bytes = row_block_bytes(w->job->k), last = rows16_blocks(w->job->n) - 1;
-    const uint8_t *first = (const uint8_t *)w->job->w + ROW_HEAD;
-    w->w[0] = first + w->block * bytes;
-    w->w[1] = first + (w->block < last ? w->block + 1 : last) * bytes;
-    w->tile = 0;
-}
-
-/* The weights of a step are expanded: on to the next. */
-static inline void move_on(worker *w)
-{
-    w->w[0] += TILE_BYTES, w->w[1] += TILE_BYTES;
-    if (++w->tile < k_tiles(w->job->k)) return;
-    w->block += 2;
-    if (w->block < w->last) aim(w);
-}
 
 /* ---- the end of a square --------------------------------------------------------------------- */
 
-/* y of both row blocks at once, where all outputs are there and nothing is added; 0, with nothing
-   done, where one is subnormal: the conversion makes those zeros. */
-TARGET_INLINE int store_pair(const epilogue *left, int64_t t, __m512 v, __m512 u)
+/* y of two tokens as bf16; 0, with nothing done, where one is subnormal: the conversion makes those
+   zeros. */
+TARGET_INLINE int store_two(char *y, int64_t step, __m512 v, __m512 u)
 {
     if (_mm512_fpclass_ps_mask(v, 0x20) | _mm512_fpclass_ps_mask(u, 0x20)) return 0;
-    _mm512_storeu_si512(left->y + t * left->y_step, (__m512i)_mm512_cvtne2ps_pbh(u, v));
+    const __m512i both = (__m512i)_mm512_cvtne2ps_pbh(u, v);
+    _mm256_storeu_si256((void *)y, _mm512_castsi512_si256(both));
+    _mm256_storeu_si256((void *)(y + step), _mm512_extracti64x4_epi64(both, 1));
     return 1;
 }
 
-TARGET_INLINE void end_rows_as(const ending *end, s24_dtype dtype, int64_t count)
+TARGET_INLINE void end_tokens(const epilogue *e, const float *sums, __m512 w_scales,
+                              const float *x_scales, int64_t count, s24_dtype dtype,
+                              s24_activation activation)
 {
-    const epilogue left = end->left, right = end->right;
-    const __m512 first = end->w_scales[0], second = end->w_scales[1];
-    const int paired = dtype == S24_BF16 && !left.gate && !left.residual && right.mask == 0xffff;
-    const float *sums = end->sums + end->next * PAIR;
-    for (int64_t t = end->next; t < end->next + count; t++, sums += PAIR) {
-        __m512 v = as_floats(sums, first, end->x_scales[t]);
-        __m512 u = as_floats(sums + ROWS, second, end->x_scales[t]);
-        v = _mm512_fmadd_ps(v, left.alpha, left.bias);
-        u = _mm512_fmadd_ps(u, left.alpha, right.bias);
-        if (left.activation != S24_ACTIVATION_NONE) {
-            v = activate(v, left.activation);
-            u = activate(u, left.activation);
-        }
-        if (paired && store_pair(&left, t, v, u)) continue;
-        finish_token(&left, t, dtype, v);
-        if (right.mask) finish_token(&right, t, dtype, u);
+    const int plain = dtype == S24_BF16 && !e->gate && !e->residual && e->mask == 0xffff;
+    for (int64_t t = 0; t < count; t += 2, sums += 32) {
+        __m512 v = as_floats(sums, w_scales, x_scales[t]);
+        __m512 u = as_floats(sums + 16, w_scales, x_scales[t + 1]);
+        v = activate(_mm512_fmadd_ps(v, e->alpha, e->bias), activation);
+        u = activate(_mm512_fmadd_ps(u, e->alpha, e->bias), activation);
+        if (plain && t + 1 < count && store_two(e->y + t * e->y_step, e->y_step, v, u)) continue;
+        finish_token(e, t, dtype, v);
+        if (t + 1 < count) finish_token(e, t + 1, dtype, u);
+    }
+}
+
+/* The activation is known where its loop is compiled. */
+TARGET_INLINE void end_as(const epilogue *e, const float *sums, __m512 w_scales,
+                          const float *x_scales, int64_t count, s24_dtype dtype)
+{
+    switch (e->activation) {
+    case S24_ACTIVATION_GELU:
+        end_tokens(e, sums, w_scales, x_scales, count, dtype, S24_ACTIVATION_GELU);
+        break;
+    case S24_ACTIVATION_NONE:
+        end_tokens(e, sums, w_scales, x_scales, count, dtype, S24_ACTIVATION_NONE);
+        break;
+    default:
+        end_tokens(e, sums, w_scales, x_scales, count, dtype, e->activation);
     }
 }
 
 /* Outputs that do not lie together. */
-TARGET static void end_rows_apart(const s24i_linear_job *job, const ending *end, int64_t count)
+TARGET static void end_apart(const s24i_linear_job *job, int64_t m, int64_t n, const float *sums,
+                             __m512 w_scales, const float *x_scales, int64_t count)
 {
-    for (int64_t t = end->next; t < end->next + count; t++)
-        for (int64_t i = 0, n = end->n; i < 2 && n < job->n; i++, n += ROWS) {
-            const float *sums = end->sums + t * PAIR + i * ROWS;
-            finish(job, end->m + t, n, 1, lane_mask(job->n - n),
-                   as_floats(sums, end->w_scales[i], end->x_scales[t]),
-                   i ? end->right.bias : end->left.bias);
-        }
+    const __mmask16 mask = lane_mask(job->n - n);
+    const __m512 bias =
+        job->bias ? _mm512_maskz_loadu_ps(mask, job->bias + n) : _mm512_setzero_ps();
+    for (int64_t t = 0; t < count; t++)
+        finish(job, m + t, n, 1, mask, as_floats(sums + t * 16, w_scales, x_scales[t]), bias);
 }
 
-TARGET static void end_rows(worker *w, int64_t count)
+/* Row block b of a square, whose first tile is at `sums`. */
+TARGET static void end_block(const s24i_linear_job *job, const square *of, int64_t b,
+                             const float *sums)
 {
-    ending *end = &w->end;
-    const int64_t left = end->tokens - end->next;
-    if (count > left) count = left;
-    if (count <= 0) return;
-    if (!outputs_together(w->job))
-        end_rows_apart(w->job, end, count);
-    else if (w->job->y_dtype == S24_F32)
-        end_rows_as(end, S24_F32, count);
-    else
-        end_rows_as(end, S24_BF16, count);
-    end->next += count;
+    const __m512 w_scales = scales_at(job, b);
+    const int64_t next = blocks_for(tiles_of(of->tokens)) * 256;
+    epilogue e = epilogue_of(job, of->m, b * ROWS, job->y_dtype);
+    for (int64_t t = 0; t < of->tokens; t += TOKENS, sums += next) {
+        const int64_t count = of->tokens - t < TOKENS ? of->tokens - t : TOKENS;
+        if (!outputs_together(job))
+            end_apart(job, of->m + t, b * ROWS, sums, w_scales, of->x_scales + t, count);
+        else if (job->y_dtype == S24_F32)
+            end_as(&e, sums, w_scales, of->x_scales + t, count, S24_F32);
+        else
+            end_as(&e, sums, w_scales, of->x_scales + t, count, S24_BF16);
+        e.y += TOKENS * e.y_step;
+        if (e.gate) e.gate += TOKENS * e.gate_step;
+        if (e.residual) e.residual += TOKENS * e.residual_step;
+    }
 }
 
-TARGET static void begin_end(worker *w, int64_t g, int64_t b, const float *sums)
+TARGET static void end_open(worker *w)
 {
-    ending *end = &w->end;
-    const s24_dtype dtype = w->job->y_dtype;
-    const int64_t left = w->tokens - g * GROUP;
-    end->m = w->m + g * GROUP, end->n = b * ROWS;
-    end->left = epilogue_of(w->job, end->m, end->n, dtype);
-    end->right = epilogue_of(w->job, end->m, end->n + ROWS, dtype);
-    end->sums = sums;
-    end->w_scales[0] = scales_at(w->job, b);
-    end->w_scales[1] = scales_at(w->job, b + 1 < rows16_blocks(w->job->n) ? b + 1 : b);
-    end->x_scales = scales_of(w->x + g * group_bytes(w->job->k), w->job->k);
-    end->next = 0, end->tokens = left < GROUP ? left : GROUP;
+    const square *of = &w->open;
+    for (int64_t i = 0; i < of->blocks; i++)
+        end_block(w->job, of, of->b + i, of->sums + i * 256);
+    w->open.blocks = 0;
 }
 
 /* ---- a square -------------------------------------------------------------------------------- */
 
-/* A slice of `count` steps of one group. The slice's first group expands what is `lead` steps on,
-   its last one the next slice's first steps. */
+/* `count` steps along k of a group of tokens and the row blocks that it meets. */
 typedef struct visit {
-    const uint8_t *x;
-    int64_t count, lead;
-    int first, last;
+    const uint8_t *x, *w[TILES];
+    int64_t count;
     const float *from; /* sums so far, or NULL */
     float *to;
-    char *y; /* of the square, to be asked for */
-    int64_t y_step;
-    int y_bytes;
+    char *y; /* of a whole square whose lines are asked for, `asked` at each step; or NULL */
+    int64_t y_step, asked;
 } visit;
 
-static inline uint8_t *ring_at(const worker *w, int64_t t)
+TARGET_INLINE void expand_all(uint8_t *to, const uint8_t *from)
 {
-    return w->tiles + (w->at + t) % w->ring * STEP;
+    UNROLL for (int part = 0; part < 4; part++)
+    {
+        expand(to, from, part);
+    }
 }
 
-/* 32 (TWO) or 16 tokens by 32 outputs; with MAKE the next weights are expanded to `made`. */
-TARGET_INLINE void step(worker *w, const uint8_t *x, const uint8_t *tiles, uint8_t *made,
-                        const int TWO, const int MAKE)
+/* Three or four tiles of tokens and one row block. With MAKE weights are expanded to `made`. */
+TARGET_INLINE void step_tall(const uint8_t *x, const uint8_t *tile, uint8_t *made,
+                             const uint8_t *const w[TILES], int64_t at, const int T, const int MAKE)
 {
-    const uint8_t *const first = w->w[0], *const second = w->w[1];
-    TILE_LOAD(4, tiles, 64);
+    TILE_LOAD(4, tile, 64);
+    TILE_LOAD(5, x, 64);
+    DOT(0, 5, 4);
+    if (MAKE) expand(made, w[0] + at, 0);
+    TILE_LOAD(6, x + TILE, 64);
+    DOT(1, 6, 4);
+    if (MAKE) expand(made, w[0] + at, 1);
+    TILE_LOAD(7, x + 2 * TILE, 64);
+    DOT(2, 7, 4);
+    if (MAKE) expand(made, w[0] + at, 2);
+    if (T == 4) TILE_LOAD(5, x + 3 * TILE, 64);
+    if (T == 4) DOT(3, 5, 4);
+    if (MAKE) expand(made, w[0] + at, 3);
+}
+
+/* Two tiles of tokens and two row blocks. */
+TARGET_INLINE void step_even(const uint8_t *x, const uint8_t *tile, uint8_t *made,
+                             const uint8_t *const w[TILES], int64_t at, const int MAKE)
+{
+    TILE_LOAD(4, tile, 64);
     TILE_LOAD(6, x, 64);
     DOT(0, 6, 4);
-    if (MAKE) expand(made, first, 0);
-    if (MAKE) expand(made, first, 1);
-    TILE_LOAD(5, tiles + TILE, 64);
+    if (MAKE) expand(made, w[0] + at, 0), expand(made, w[0] + at, 1);
+    TILE_LOAD(5, tile + TILE, 64);
     DOT(1, 6, 5);
-    if (MAKE) expand(made, first, 2);
-    if (MAKE) expand(made, first, 3);
-    if (TWO) TILE_LOAD(7, x + TILE, 64);
-    if (TWO) DOT(2, 7, 4);
-    if (MAKE) expand(made + TILE, second, 0);
-    if (MAKE) expand(made + TILE, second, 1);
-    if (TWO) DOT(3, 7, 5);
-    if (MAKE) expand(made + TILE, second, 2);
-    if (MAKE) expand(made + TILE, second, 3);
-    if (MAKE) move_on(w);
+    if (MAKE) expand(made, w[0] + at, 2), expand(made, w[0] + at, 3);
+    TILE_LOAD(7, x + TILE, 64);
+    DOT(2, 7, 4);
+    if (MAKE) expand(made + TILE, w[1] + at, 0), expand(made + TILE, w[1] + at, 1);
+    DOT(3, 7, 5);
+    if (MAKE) expand(made + TILE, w[1] + at, 2), expand(made + TILE, w[1] + at, 3);
 }
 
-/* Steps [from, to) of a visit, each with `rows` tokens of the square before and `asked` lines. */
-TARGET_INLINE void steps(worker *w, const visit *v, int64_t from, int64_t to, int64_t rows,
-                         const int TWO, const int MAKE)
+/* One tile of tokens and four row blocks. */
+TARGET_INLINE void step_wide(const uint8_t *x, const uint8_t *tile, uint8_t *made,
+                             const uint8_t *const w[TILES], int64_t at, const int MAKE)
 {
-    char *y = v->y + from * rows * v->y_step;
-    for (int64_t t = from; t < to; t++) {
-        step(w, v->x + t * STEP, ring_at(w, t), ring_at(w, t + v->lead), TWO, MAKE);
-        end_rows(w, rows);
-        for (int64_t i = 0; i < rows; i++, y += v->y_step) {
-            PREFETCH_TO_WRITE(y);
-            PREFETCH_TO_WRITE(y + v->y_bytes);
-        }
-    }
+    TILE_LOAD(7, x, 64);
+    TILE_LOAD(4, tile, 64);
+    DOT(0, 7, 4);
+    if (MAKE) expand_all(made, w[0] + at);
+    TILE_LOAD(5, tile + TILE, 64);
+    DOT(1, 7, 5);
+    if (MAKE) expand_all(made + TILE, w[1] + at);
+    TILE_LOAD(6, tile + 2 * TILE, 64);
+    DOT(2, 7, 6);
+    if (MAKE) expand_all(made + 2 * TILE, w[2] + at);
+    TILE_LOAD(4, tile + 3 * TILE, 64);
+    DOT(3, 7, 4);
+    if (MAKE) expand_all(made + 3 * TILE, w[3] + at);
 }
 
 TARGET_INLINE void begin_sums(const float *from)
@@ -281,109 +296,128 @@ TARGET_INLINE void begin_sums(const float *from)
         TILE_ZERO(3);
         return;
     }
-    TILE_LOAD(0, from, 4 * PAIR);
-    TILE_LOAD(1, from + ROWS, 4 * PAIR);
-    TILE_LOAD(2, from + 16 * PAIR, 4 * PAIR);
-    TILE_LOAD(3, from + 16 * PAIR + ROWS, 4 * PAIR);
+    TILE_LOAD(0, from, 64);
+    TILE_LOAD(1, from + 256, 64);
+    TILE_LOAD(2, from + 512, 64);
+    TILE_LOAD(3, from + 768, 64);
 }
 
-TARGET_INLINE void multiply_as(worker *w, const visit *v, const int TWO)
+TARGET_INLINE void ask_for_y(const visit *v, int64_t t)
 {
-    const int64_t turn = v->count - v->lead, rows = (GROUP + v->count - 1) / v->count;
+    const int64_t end = (t + 1) * v->asked;
+    if (!v->y) return;
+    for (int64_t i = t * v->asked; i < end && i < GROUP; i++)
+        PREFETCH_TO_WRITE(v->y + i * v->y_step);
+}
+
+/* Steps [from, to) of a visit with T tiles of tokens. */
+TARGET_INLINE void steps(uint8_t *ring, const visit *v, int64_t from, int64_t to, const int T,
+                         const int MAKE)
+{
+    const uint8_t *const packed[TILES] = {v->w[0], v->w[1], v->w[2], v->w[3]}, *x = v->x;
+    for (int64_t t = from; t < to; t++) {
+        const uint8_t *tile = ring + t % RING * (TILES * TILE);
+        uint8_t *made = ring + (t + LEAD) % RING * (TILES * TILE);
+        if (T == 1)
+            step_wide(x + t * TILE, tile, made, packed, (t + LEAD) * TILE_BYTES, MAKE);
+        else if (T == 2)
+            step_even(x + t * (2 * TILE), tile, made, packed, (t + LEAD) * TILE_BYTES, MAKE);
+        else
+            step_tall(x + t * (T * TILE), tile, made, packed, (t + LEAD) * TILE_BYTES, T, MAKE);
+        ask_for_y(v, t);
+    }
+}
+
+TARGET_INLINE void multiply_as(uint8_t *ring, const visit *v, const int T)
+{
+    const int64_t turn = v->count > LEAD ? v->count - LEAD : 0;
+    for (int64_t t = 0; t < LEAD && t < v->count; t++)
+        for (int b = 0; b < blocks_for(T); b++)
+            expand_all(ring + t * (TILES * TILE) + b * TILE, v->w[b] + t * TILE_BYTES);
     begin_sums(v->from);
-    if (v->first)
-        steps(w, v, 0, turn, rows, TWO, 1);
-    else
-        steps(w, v, 0, turn, rows, TWO, 0);
-    if (v->last)
-        steps(w, v, turn, v->count, rows, TWO, 1);
-    else
-        steps(w, v, turn, v->count, rows, TWO, 0);
-    TILE_STORE(0, v->to, 4 * PAIR);
-    TILE_STORE(1, v->to + ROWS, 4 * PAIR);
-    if (TWO) TILE_STORE(2, v->to + 16 * PAIR, 4 * PAIR);
-    if (TWO) TILE_STORE(3, v->to + 16 * PAIR + ROWS, 4 * PAIR);
+    steps(ring, v, 0, turn, T, 1);
+    steps(ring, v, turn, v->count, T, 0);
+    TILE_STORE(0, v->to, 64);
+    TILE_STORE(1, v->to + 256, 64);
+    TILE_STORE(2, v->to + 512, 64);
+    TILE_STORE(3, v->to + 768, 64);
 }
 
-TARGET static void multiply(worker *w, const visit *v, int two)
+TARGET static void multiply(uint8_t *ring, const visit *v, int tiles)
 {
-    if (two)
-        multiply_as(w, v, 1);
-    else
-        multiply_as(w, v, 0);
+    switch (tiles) {
+    case 1:
+        multiply_as(ring, v, 1);
+        break;
+    case 2:
+        multiply_as(ring, v, 2);
+        break;
+    case 3:
+        multiply_as(ring, v, 3);
+        break;
+    default:
+        multiply_as(ring, v, 4);
+    }
 }
 
 /* ---- row blocks [b0, b1) of a worker's tokens ------------------------------------------------ */
 
-/* The steps along k in slices as even as they come. */
-typedef struct slices {
-    int64_t count, steps, lead;
-} slices;
-
-static slices slices_of(const worker *w)
+/* A square of 64 tokens writes as many lines. */
+TARGET static void aim_at_y(visit *v, const s24i_linear_job *job, int64_t m, int64_t b)
 {
-    const int64_t tiles = k_tiles(w->job->k);
-    const int64_t count = w->tokens <= GROUP ? 1 : (tiles + SLICE - 1) / SLICE;
-    const int64_t steps = (tiles + count - 1) / count, last = tiles - (count - 1) * steps;
-    return (slices){count, steps, last >= LEAD ? LEAD : 0};
-}
-
-TARGET static void expand_steps(worker *w, int64_t count)
-{
-    for (int64_t t = 0; t < count; t++) {
-        uint8_t *to = ring_at(w, t);
-        UNROLL for (int i = 0; i < 8; i++)
-        {
-            expand(to + i / 4 * TILE, w->w[i / 4], i % 4);
-        }
-        move_on(w);
-    }
-}
-
-/* Where y of a group and a row block is, or its sums where there is nothing to ask for. */
-static inline void aim_at_y(visit *v, const worker *w, int64_t m, int64_t b)
-{
-    const s24i_linear_job *job = w->job;
-    v->y = (char *)v->to, v->y_step = 0, v->y_bytes = 0;
-    if (job->y_stride_n != 1 || m + GROUP > job->m) return;
+    v->y = NULL;
+    if (m + GROUP > job->m || !outputs_together(job)) return;
     v->y = element_to(job->y, job->y_dtype, m * job->y_stride_m + b * ROWS);
     v->y_step = job->y_stride_m * (job->y_dtype == S24_F32 ? 4 : 2);
-    v->y_bytes = job->y_dtype == S24_F32 ? 64 : 0;
+    v->asked = (GROUP + v->count - 1) / v->count;
 }
 
-TARGET static void run_slice(worker *w, slices all, int64_t s, int64_t b, int more)
+/* A group's steps along k from `done` on, of which there are `count`, with row blocks [b0, b1). */
+TARGET static void run_slice(worker *w, int64_t g, int64_t b0, int64_t b1, int64_t done,
+                             int64_t count)
 {
-    const int64_t k = w->job->k, done = s * all.steps, groups = (w->tokens + GROUP - 1) / GROUP;
-    const int final = s + 1 == all.count;
-    visit v = {.count = final ? k_tiles(k) - done : all.steps, .lead = all.lead};
-    if (!v.lead) expand_steps(w, v.count); /* too few steps to be ahead */
-    for (int64_t g = 0; g < groups; g++) {
-        float *const partial = w->partial + g * SQUARE, *const square = w->squares[0];
-        v.x = w->x + g * group_bytes(k) + done * STEP;
-        v.first = v.lead && g == 0, v.last = v.lead && more && g + 1 == groups;
-        v.from = s ? partial : NULL, v.to = final ? square : partial;
-        aim_at_y(&v, w, w->m + g * GROUP, b);
-        multiply(w, &v, w->tokens - g * GROUP > GROUP / 2);
+    const int64_t k = w->job->k, left = w->tokens - g * GROUP, bytes = row_block_bytes(k);
+    const int tiles = tiles_of(left), blocks = blocks_for(tiles);
+    const uint8_t *x = w->x + g * group_bytes(k);
+    const uint8_t *weights = (const uint8_t *)w->job->w + ROW_HEAD + done * TILE_BYTES;
+    const int final = done + count == k_tiles(k);
+    visit v = {.x = x + done * tiles * TILE, .count = count};
+    float *partial = w->partial;
+    for (int64_t b = b0; b < b1; b += blocks, partial += SQUARE) {
+        for (int i = 0; i < TILES; i++)
+            v.w[i] = weights + (b + i < b1 && i < blocks ? b + i : b) * bytes;
+        if (final && tiles == TILES) aim_at_y(&v, w->job, w->m + g * GROUP, b);
+        v.from = done ? partial : NULL, v.to = final ? w->squares[0] : partial;
+        multiply(w->ring, &v, tiles);
         if (!final) continue;
-        begin_end(w, g, b, square);
-        w->squares[0] = w->squares[1], w->squares[1] = square;
+        end_open(w);
+        w->open = (square){.sums = v.to, .x_scales = scales_of(x, k), .m = w->m + g * GROUP};
+        w->open.tokens = left < GROUP ? left : GROUP;
+        w->open.b = b, w->open.blocks = b + blocks < b1 ? blocks : (int)(b1 - b);
+        w->squares[0] = w->squares[1], w->squares[1] = v.to;
     }
-    w->at += v.count;
 }
 
-TARGET static void run_pairs(worker *w, int64_t b0, int64_t b1)
+/* Row blocks whose weights stay near while all groups meet them. */
+static int64_t chunk_of(int64_t k)
 {
-    const slices all = slices_of(w);
-    if (b0 >= b1) return;
-    w->block = b0, w->last = b1;
-    w->ring = w->tokens <= GROUP ? SHORT_RING : RING, w->at = 0;
-    w->end.next = w->end.tokens = 0;
-    aim(w);
-    expand_steps(w, all.lead);
-    for (int64_t b = b0; b < b1; b += 2)
-        for (int64_t s = 0; s < all.count; s++)
-            run_slice(w, all, s, b, s + 1 < all.count || b + 2 < b1);
-    end_rows(w, GROUP);
+    const int64_t blocks = CHUNK_NEAR / row_block_bytes(k) / TILES * TILES;
+    return blocks < TILES ? TILES : blocks < CHUNK ? blocks : CHUNK;
+}
+
+TARGET static void run_blocks(worker *w, int64_t b0, int64_t b1)
+{
+    const int64_t tiles = k_tiles(w->job->k), chunk = chunk_of(w->job->k);
+    for (int64_t b = b0; b < b1; b += chunk)
+        for (int64_t g = 0; g * GROUP < w->tokens; g++) {
+            const int64_t most = SLICE / TILE / tiles_of(w->tokens - g * GROUP);
+            const int64_t slices = (tiles + most - 1) / most;
+            for (int64_t s = 0; s < slices; s++) {
+                const int64_t done = tiles * s / slices, next = tiles * (s + 1) / slices;
+                run_slice(w, g, b, b + chunk < b1 ? b + chunk : b1, done, next - done);
+            }
+        }
+    end_open(w);
 }
 
 #endif

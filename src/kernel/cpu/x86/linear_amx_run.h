@@ -16,17 +16,16 @@ static const s24i_linear_kernel *other_row(void);
 
 typedef struct run {
     const s24i_linear_job *job;
-    uint8_t *x, *workers; /* packed tokens; of each thread what worker_bytes() counts */
+    uint8_t *x, *workers; /* packed tokens; WORKER_BYTES of each thread */
     int64_t groups;       /* of tokens in x: of all threads, or of each */
     atomic_int refused;   /* tokens that the other row has to multiply */
 } run;
 
 static worker worker_of(const run *r, int thread)
 {
-    const int64_t k = r->job->k;
     worker w = {.job = r->job, .x = r->x, .tokens = r->job->m};
-    w.tiles = r->workers + thread * worker_bytes(k, r->groups);
-    w.squares[0] = (float *)(void *)(w.tiles + RING * STEP);
+    w.ring = r->workers + (int64_t)thread * WORKER_BYTES;
+    w.squares[0] = (float *)(void *)(w.ring + RING * TILES * TILE);
     w.squares[1] = w.squares[0] + SQUARE;
     w.partial = w.squares[1] + SQUARE;
     return w;
@@ -36,11 +35,12 @@ static worker worker_of(const run *r, int thread)
 TARGET static int pack_groups(const s24i_linear_job *job, int64_t m, int64_t tokens, uint8_t *to)
 {
     int fine = 1;
-    for (int64_t t = 0; t < tokens; t += 16) {
+    for (int64_t t = 0; t < tokens; t += TOKENS) {
+        const int64_t first = t / GROUP * GROUP, tile = (t - first) / TOKENS;
         uint8_t *group = to + t / GROUP * group_bytes(job->k);
-        const int64_t second = t % GROUP / 16;
-        fine &= pack_tokens(job, m + t, tokens - t < 16 ? tokens - t : 16, group + second * TILE,
-                            scales_of(group, job->k) + 16 * second);
+        fine &=
+            pack_tokens(job, m + t, tokens - t < TOKENS ? tokens - t : TOKENS, group + tile * TILE,
+                        tiles_of(tokens - first) * TILE, scales_of(group, job->k) + tile * TOKENS);
     }
     return fine;
 }
@@ -60,7 +60,7 @@ static void run_common(void *arg, int64_t begin, int64_t end, int thread)
     worker w = worker_of(r, thread);
     const int64_t blocks = rows16_blocks(r->job->n);
     begin_tiles();
-    run_pairs(&w, 2 * begin, 2 * end < blocks ? 2 * end : blocks);
+    run_blocks(&w, 2 * begin, 2 * end < blocks ? 2 * end : blocks);
     TILES_END();
 }
 
@@ -115,7 +115,7 @@ static void run_own(void *arg, int64_t begin, int64_t end, int thread)
         for (w.m = job->m * i / threads; w.m < stop; w.m += w.tokens) {
             w.tokens = stop - w.m < most ? stop - w.m : most;
             if (pack_groups(job, w.m, w.tokens, x))
-                run_pairs(&w, 0, rows16_blocks(job->n));
+                run_blocks(&w, 0, rows16_blocks(job->n));
             else
                 run_other(&w, x);
         }
@@ -134,8 +134,7 @@ static size_t work_bytes(int64_t m, int64_t n, int64_t k, int threads)
     const int64_t all = (m + GROUP - 1) / GROUP, few = (int64_t)OWN_TOKENS * threads / GROUP + 1;
     const int64_t common = all < few ? all : few, own = own_groups(m, k, threads);
     const int64_t own_x = own_bytes(m, n, k, threads) * threads, x = common * group_bytes(k);
-    const size_t bytes = (size_t)((x > own_x ? x : own_x) +
-                                  threads * worker_bytes(k, common > own ? common : own) + PAGE);
+    const size_t bytes = (size_t)((x > own_x ? x : own_x) + threads * WORKER_BYTES + PAGE);
     const s24i_linear_kernel *other = other_row();
     const size_t others = other ? other->work_bytes(m, n, k, threads) : 0;
     return bytes > others ? bytes : others;

@@ -110,17 +110,17 @@ TARGET_INLINE __m512i pack_whole(const s24i_linear_job *job, s24_dtype dtype, in
 }
 
 TARGET static int pack_tokens(const s24i_linear_job *job, int64_t m, int64_t tokens, uint8_t *to,
-                              float *scales)
+                              int64_t step, float *scales)
 {
     const int64_t whole =
         tokens == 16 && job->x_stride_k == 1 ? job->k / TILE_COLUMNS * TILE_COLUMNS : 0;
     const __m512i magnitude = _mm512_set1_epi16(0x7fff);
     __m512i largest = _mm512_setzero_si512();
     memset(scales, 0, 16 * sizeof *scales);
-    for (int64_t k = 0; k < whole; k += TILE_COLUMNS, to += STEP)
+    for (int64_t k = 0; k < whole; k += TILE_COLUMNS, to += step)
         largest = job->x_dtype == S24_F32 ? pack_whole(job, S24_F32, m, k, to, largest)
                                           : pack_whole(job, S24_BF16, m, k, to, largest);
-    for (int64_t k = whole; k < job->k; k += TILE_COLUMNS, to += STEP)
+    for (int64_t k = whole; k < job->k; k += TILE_COLUMNS, to += step)
         for (int64_t t = 0; t < 16; t++) {
             const __m512i x = t < tokens ? load_columns(job, m + t, k) : _mm512_setzero_si512();
             largest = _mm512_max_epu16(largest, _mm512_and_si512(x, magnitude));

@@ -130,15 +130,15 @@ TARGET_INLINE float pack_token_as(s24_dtype dtype, const s24i_linear_job *job, i
 }
 
 TARGET static int pack_tokens(const s24i_linear_job *job, int64_t m, int64_t tokens, uint8_t *to,
-                              float *scales)
+                              int64_t step, float *scales)
 {
     for (int64_t t = 0; t < tokens; t++, to += 64)
-        scales[t] = job->x_dtype == S24_F32 ? pack_token_as(S24_F32, job, m + t, to, STEP)
-                                            : pack_token_as(S24_BF16, job, m + t, to, STEP);
+        scales[t] = job->x_dtype == S24_F32 ? pack_token_as(S24_F32, job, m + t, to, step)
+                                            : pack_token_as(S24_BF16, job, m + t, to, step);
     for (int64_t t = tokens; t < 16; t++, to += 64) {
         scales[t] = 0;
         for (int64_t i = 0; i < k_tiles(job->k); i++)
-            _mm512_store_si512(to + i * STEP, _mm512_setzero_si512());
+            _mm512_store_si512(to + i * step, _mm512_setzero_si512());
     }
     return 1;
 }
