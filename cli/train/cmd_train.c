@@ -179,6 +179,8 @@ static json_t *report_json(const s24_train_report *r)
                         r->mask_age < 0 ? json_null() : json_integer(r->mask_age));
     json_object_set_new(object, "kept", cli_real(r->kept));
     json_object_set_new(object, "beta", cli_real(r->beta));
+    json_object_set_new(object, "noise", cli_real(r->noise));
+    json_object_set_new(object, "overhead", cli_real(r->overhead));
     json_object_set_new(object, "optimizer_bytes", json_integer(r->optimizer_bytes));
     if (r->mask_hash) {
         char text[20];
@@ -369,7 +371,11 @@ static int write_report(job *j)
                   {"rate", "learning rate"},
                   {"norm", "norm of the gradients, before clipping"},
                   {"flips", "share of the masks that a step changed"},
-                  {"kept", "share of the weights' magnitudes that masks keep"}};
+                  {"kept", "share of the weights' magnitudes that masks keep"},
+                  {"mask_age", "steps since masks were chosen"},
+                  {"beta", "mean scale of the soft threshold"},
+                  {"noise", "share of the gradients' squares that is chance"},
+                  {"overhead", "share of a step that zeros cost"}};
     cli_app *cli = j->cli;
     char text[160];
     cli_output output;
@@ -486,7 +492,10 @@ static int open_model(const job *j, s24_checkpoint **model)
 
 static int run(cli_app *cli, const void *opaque)
 {
-    job j = {.cli = cli, .o = opaque, .objective = {.size = sizeof j.objective}};
+    job j = {.cli = cli,
+             .o = opaque,
+             .objective = {.size = sizeof j.objective},
+             .report = {.size = sizeof j.report}};
     s24_checkpoint *model = NULL, *teacher = NULL;
     snprintf(j.numbers, sizeof j.numbers, "%s", j.o->numbers ? j.o->numbers : "");
     s24_device *device; /* the transformers are loaded to it */

@@ -177,6 +177,7 @@ typedef enum s24_schedule {
 } s24_schedule;
 
 typedef struct s24_train_report {
+    size_t size;         /* sizeof(s24_train_report): of what s24_train fills the caller's own */
     int64_t step, steps; /* done; of the run, estimated where it goes by time */
     int64_t tokens;      /* of the run until now */
     double epoch;
@@ -198,6 +199,13 @@ typedef struct s24_train_report {
        compared; else 0. */
     uint64_t mask_hash;
     int64_t optimizer_bytes; /* of the moments of weights that are kept here */
+    /* The share of the gradients' squares that is chance, 0 … 1: what the last steps' gradients, as
+       AdamW's first moment weights them, do not have in common. NaN in the first step, with AdamS
+       (method "cast") and with shard_optimizer on several ranks. */
+    double noise;
+    /* The share of this step's seconds in which masks were chosen, weights packed, and gradients or
+       inputs made 2:4; on a device by its own clock. NaN where no step was made. */
+    double overhead;
 } s24_train_report;
 
 /*
@@ -283,7 +291,8 @@ typedef struct s24_train_opts {
  * checkpoint ends with the bits that it would have had. A checkpoint that cannot be written is a
  * warning in the log, and the one before it stays. The progress callback is asked in the midst of
  * steps too, between products on the CPU and between batches on a GPU: a step that it stops is as
- * if it was never begun. *report (may be NULL) is the last step's; loss, rate and norm are NaN
+ * if it was never begun. *report (may be NULL) is the last step's, of which its `size` is set
+ * before; loss, rate and norm are NaN
  * where a checkpoint had nothing left to do. Errors: ARGUMENT, INTERRUPTED (by the report or the
  * progress callback; a checkpoint is written first), NUMERIC (a loss or a gradient that is not
  * finite: nothing of that step was applied and no checkpoint is written; the sentence says where),

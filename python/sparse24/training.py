@@ -38,6 +38,8 @@ class Step(typing.NamedTuple):
     mask_age: int = -1   # steps since masks were chosen; −1: there are none
     sparse: bool = False  # did this step run in 2:4?
     mask_hash: int = 0    # of several ranks: of the masks, which all have compared
+    noise: float = float("nan")     # the share of the gradients' squares that is chance
+    overhead: float = float("nan")  # the share of the step's seconds that zeros cost
 
 
 class Method(typing.NamedTuple):
@@ -211,7 +213,7 @@ def train(model: Path, out: Path, *, texts: typing.Iterable[str] | None = None,
 
 
 def _step(row: tuple) -> Step:
-    return Step(*row[:-2], bool(row[-2]), row[-1])
+    return Step(*row)._replace(sparse=bool(row[14]))
 
 
 def _has_two_four(source: Checkpoint) -> bool:

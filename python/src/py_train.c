@@ -124,12 +124,12 @@ static int examples_take(examples *e, PyObject *tuple)
 /* ---- runs ------------------------------------------------------------------------------------ */
 
 /* A report's fields as Py_BuildValue takes them. */
-#define REPORT_FORMAT "(LLLddddddLdddLiK)"
+#define REPORT_FORMAT "(LLLddddddLdddLiKdd)"
 #define REPORT_OF(r)                                                                               \
     (long long)(r)->step, (long long)(r)->steps, (long long)(r)->tokens, (r)->epoch, (r)->loss,    \
         (r)->rate, (r)->norm, (r)->seconds, (r)->held_out, (long long)(r)->sparse_layers,          \
         (r)->flips, (r)->kept, (r)->beta, (long long)(r)->mask_age, (r)->sparse,                   \
-        (unsigned long long)(r)->mask_hash
+        (unsigned long long)(r)->mask_hash, (r)->noise, (r)->overhead
 
 static int on_step(void *user, const s24_train_report *r)
 {
@@ -186,7 +186,7 @@ PyObject *pyf_train(PyObject *module, PyObject *args)
     s24_transformer *transformer;
     PyObject *on, *held, *objective, *run, *report, *progress;
     s24_train_opts opts = {.size = sizeof opts, .report = on_step};
-    s24_train_report last = {0};
+    s24_train_report last = {.size = sizeof last};
     if (!PyArg_ParseTuple(args, "O&O!OO!O!OO", py_transformer, &transformer, &PyTuple_Type, &on,
                           &held, &PyTuple_Type, &objective, &PyTuple_Type, &run, &report,
                           &progress) ||

@@ -525,6 +525,17 @@ typedef struct s24_device_train_variance_args {
 S24_API s24_status s24_device_train_variance(s24_ctx *ctx, s24_device *device,
                                              const s24_device_train_variance_args *args);
 
+/* ---- time ------------------------------------------------------------------------------------ */
+
+/* A mark notes when a stream comes to it, and may be put there again and again; seconds waits for
+   `to`. Not while a graph is captured. */
+S24_API s24_status s24_device_train_mark_create(void **out, s24_ctx *ctx, s24_device *device);
+S24_API void s24_device_train_mark_destroy(s24_device *device, void *mark);
+S24_API s24_status s24_device_train_mark(s24_ctx *ctx, s24_device *device, void *mark,
+                                         void *stream);
+S24_API s24_status s24_device_train_mark_seconds(double *seconds, s24_ctx *ctx, s24_device *device,
+                                                 void *from, void *to);
+
 #ifdef __cplusplus
 }
 #endif

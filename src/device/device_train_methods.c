@@ -121,3 +121,37 @@ s24_status s24_device_train_variance(s24_ctx *ctx, s24_device *device,
             "squares is at %p; expected a multiple of 8 bytes", (const void *)a.squares);
     return TRAIN_RUN(variance, &a);
 }
+
+s24_status s24_device_train_mark_create(void **out, s24_ctx *ctx, s24_device *device)
+{
+    s24i_device_error error = {""};
+    REQUIRE(ctx, out && device, S24_ERROR_ARGUMENT, "%s is NULL", out ? "device" : "out");
+    return s24i_device_status(ctx, device->table->train->mark_create(device->gpu, out, &error),
+                              &error);
+}
+
+void s24_device_train_mark_destroy(s24_device *device, void *mark)
+{
+    if (device && mark) device->table->train->mark_destroy(device->gpu, mark);
+}
+
+s24_status s24_device_train_mark(s24_ctx *ctx, s24_device *device, void *mark, void *stream)
+{
+    s24i_device_error error = {""};
+    REQUIRE(ctx, device && mark, S24_ERROR_ARGUMENT, "%s is NULL", device ? "mark" : "device");
+    return s24i_device_status(ctx, device->table->train->mark(device->gpu, mark, stream, &error),
+                              &error);
+}
+
+s24_status s24_device_train_mark_seconds(double *seconds, s24_ctx *ctx, s24_device *device,
+                                         void *from, void *to)
+{
+    s24i_device_error error = {""};
+    REQUIRE(ctx, seconds && device && from && to, S24_ERROR_ARGUMENT, "%s is NULL",
+            !seconds  ? "seconds"
+            : !device ? "device"
+            : !from   ? "from"
+                      : "to");
+    return s24i_device_status(
+        ctx, device->table->train->mark_seconds(device->gpu, seconds, from, to, &error), &error);
+}

@@ -335,6 +335,18 @@ s24_status s24i_machine_cpu(s24i_machine *machine, s24_ctx *ctx, int64_t longest
                             "work memory of training");
 }
 
+static void cpu_lap(s24i_machine *m, int begins)
+{
+    m->laps += begins ? -s24i_seconds() : s24i_seconds();
+}
+
+static double cpu_laps(s24i_machine *m)
+{
+    const double seconds = m->laps;
+    m->laps = 0;
+    return seconds;
+}
+
 const s24i_ops s24i_ops_cpu = {
     .name = "cpu",
     .alloc = cpu_alloc,
@@ -380,4 +392,6 @@ const s24i_ops s24i_ops_cpu = {
     .update_as = s24i_cpu_update_as,
     .variance = s24i_cpu_variance,
     .extra_back = s24i_cpu_extra_back,
+    .lap = cpu_lap,
+    .laps = cpu_laps,
 };

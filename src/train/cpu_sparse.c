@@ -121,20 +121,25 @@ const void *s24i_cpu_sparse_inputs(s24i_machine *m, const void *x, const s24i_la
 {
     const s24i_layer_rule *r = l->rule;
     int32_t *whole = r->order + rows;
+    const tokens_job job = {r->x, r->order, whole, rows, l->k};
+    m->ops->lap(m, 1);
     choose(m, x, l, rows);
     apply(m, r->x, x, l, rows);
-    if (!back || !r->outer || m->status != S24_OK) return r->x;
-    permute(r->order, l, rows);
-    find_whole(whole, whole + l->k, r->x, l, rows);
-    const tokens_job job = {r->x, r->order, whole, rows, l->k};
-    s24i_cpu_run(m, (rows + 3) / 4, tokens_range, &job);
+    if (back && r->outer && m->status == S24_OK) {
+        permute(r->order, l, rows);
+        find_whole(whole, whole + l->k, r->x, l, rows);
+        s24i_cpu_run(m, (rows + 3) / 4, tokens_range, &job);
+    }
+    m->ops->lap(m, 0);
     return r->x;
 }
 
 void s24i_cpu_sparse_dx(s24i_machine *m, void *dx, const void *x, const s24i_layer *l, int64_t rows)
 {
+    m->ops->lap(m, 1);
     choose(m, x, l, rows);
     apply(m, dx, dx, l, rows);
+    m->ops->lap(m, 0);
 }
 
 /* ---- gradients of outputs -------------------------------------------------------------------- */
@@ -228,8 +233,11 @@ static s24_status multiply(s24i_machine *m, const s24_dense *dy, const s24_dense
                                   .transpose = 1};
     const s24_dense dw = view(l->dw, l->n, l->k);
     s24_matrix *matrix;
-    TRY(s24_matrix_create(&matrix, m->ctx, dy, &opts));
-    const s24_status status = s24_addmm_sparse_dense(m->ctx, &dw, matrix, x, 1.0f / gain, 1.0f);
+    m->ops->lap(m, 1);
+    s24_status status = s24_matrix_create(&matrix, m->ctx, dy, &opts);
+    m->ops->lap(m, 0);
+    TRY(status);
+    status = s24_addmm_sparse_dense(m->ctx, &dw, matrix, x, 1.0f / gain, 1.0f);
     s24_matrix_destroy(matrix);
     return status;
 }
@@ -263,11 +271,13 @@ void s24i_cpu_sparse_dw(s24i_machine *m, const void *dy, const void *x, const s2
     const s24_dense inputs = view(x, whole, l->k);
     const float *from = dy;
     float *to = l->rule->dy;
-    const float gain = l->rule->mvue == 1 ? gain_of(from, whole * l->n) : 1;
     s24_status status = m->status;
+    m->ops->lap(m, 1);
+    const float gain = l->rule->mvue == 1 ? gain_of(from, whole * l->n) : 1;
     if (l->rule->mvue == 2) s24i_cpu_run(m, whole / 4, exact_range, &job);
     for (int64_t i = 0; l->rule->mvue == 1 && i < whole * l->n; i++)
         to[i] = gain * from[i];
+    m->ops->lap(m, 0);
     const s24_dense outputs = view(to, whole, l->n);
     if (status == S24_OK && whole) status = multiply(m, &outputs, &inputs, l, gain);
     if (status == S24_ERROR_NOT_FINITE) {

@@ -158,6 +158,7 @@ static void gpu_close(s24i_machine *m)
     gpu_free(m, gpu->matrices);
     gpu_free(m, gpu->work);
     (void)s24_device_wait(m->ctx, gpu->device, NULL);
+    s24i_gpu_marks_free(m);
     s24_device_pinned_free(gpu->device, gpu->pinned);
     s24_ctx_free(m->ctx, gpu);
     m->gpu = NULL;
@@ -209,6 +210,8 @@ static const s24i_ops gpu_ops = {
     .variance = s24i_gpu_variance,
     .extra_back = s24i_gpu_extra_back,
     .mask = s24i_gpu_choose,
+    .lap = s24i_gpu_lap,
+    .laps = s24i_gpu_laps,
 };
 
 s24_status s24i_machine_gpu(s24i_machine *machine, s24_ctx *ctx, s24_device *device,

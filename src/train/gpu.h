@@ -6,7 +6,10 @@
 #include "device/device_train.h"
 #include "train/ops.h"
 
-enum { S24I_TRAIN_PINNED = 4 << 20 /* bytes that go up without waiting */ };
+enum {
+    S24I_TRAIN_PINNED = 4 << 20, /* bytes that go up without waiting */
+    S24I_MARKS = 512             /* of laps: when all have been put, laps are added up */
+};
 
 /* A layer's weights packed for 2:4 products, and their transpose; NULL where they are not 2:4. */
 typedef struct s24i_gpu_pair {
@@ -29,6 +32,9 @@ struct s24i_gpu {
     int packed;        /* are pairs those of the weights as they are? */
     void *sparse_work; /* of 2:4 products */
     size_t sparse_work_bytes;
+    void *marks[S24I_MARKS]; /* of laps, begin and end by turns; made when they are first put */
+    int mark_count;
+    double lap_seconds; /* of laps that were added up */
 };
 
 /* Keeps the first failure. */
@@ -103,5 +109,8 @@ void s24i_gpu_variance(s24i_machine *m, s24i_variance *out, const s24i_update *j
                        const uint16_t *bits);
 void s24i_gpu_extra_back(s24i_machine *m, const s24i_extra_place *job);
 void s24i_gpu_choose(s24i_machine *m, const s24_device_train_mask_args *job);
+void s24i_gpu_lap(s24i_machine *m, int begins);
+double s24i_gpu_laps(s24i_machine *m);
+void s24i_gpu_marks_free(s24i_machine *m);
 
 #endif

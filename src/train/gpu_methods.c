@@ -31,19 +31,23 @@ const void *s24i_gpu_sparse_inputs(s24i_machine *m, const void *x, const s24i_la
                                    int64_t rows, int back)
 {
     const s24i_layer_rule *r = l->rule;
-    leave(m, r->x, x, x, l, rows);
-    if (!back || !r->outer) return r->x;
     const s24i_token_order order = s24i_tokens_permuted(l, rows);
-    GPU_RUN(m, tokens, .dtype = m->gpu->dtype, .rows = rows, .cols = l->k, .first = order.first,
-            .step = order.step, .whole = (int64_t)(r->whole_features * (double)l->k), .x = r->x,
-            .counts = r->order);
+    s24i_gpu_lap(m, 1);
+    leave(m, r->x, x, x, l, rows);
+    if (back && r->outer)
+        GPU_RUN(m, tokens, .dtype = m->gpu->dtype, .rows = rows, .cols = l->k, .first = order.first,
+                .step = order.step, .whole = (int64_t)(r->whole_features * (double)l->k), .x = r->x,
+                .counts = r->order);
+    s24i_gpu_lap(m, 0);
     return r->x;
 }
 
 void s24i_gpu_sparse_inputs_dx(s24i_machine *m, void *dx, const void *x, const s24i_layer *l,
                                int64_t rows)
 {
+    s24i_gpu_lap(m, 1);
     leave(m, dx, dx, x, l, rows);
+    s24i_gpu_lap(m, 0);
 }
 
 /* ---- gradients of outputs -------------------------------------------------------------------- */
@@ -54,9 +58,11 @@ void s24i_gpu_sparse_dw(s24i_machine *m, const void *dy, const void *x, const s2
 {
     const s24i_layer_rule *r = l->rule;
     const int exact = r->mvue == 2;
+    s24i_gpu_lap(m, 1);
     GPU_RUN(m, mvue, .dtype = m->gpu->dtype, .rows = rows, .cols = l->n, .ld = l->ldy,
             .exact = exact, .seed = exact ? r->seed : s24i_mvue_seed(l),
             .first = (uint64_t)l->site << 40, .to = r->dy, .from = dy);
+    s24i_gpu_lap(m, 0);
     s24i_gpu_linear_dw(m, r->dy, x, l, rows, 0);
     if (with_bias && l->dbias)
         GPU_RUN(m, sums, .dtype = m->gpu->dtype, .rows = rows, .cols = l->n, .ld = l->ldy,
@@ -96,4 +102,47 @@ void s24i_gpu_variance(s24i_machine *m, s24i_variance *out, const s24i_update *u
         for (int i = 0; i < S24_DEVICE_TRAIN_CHANGES; i++)
             sums[i] += each[part][i];
     *out = (s24i_variance){sums[0], sums[1], (int64_t)sums[2], (int64_t)sums[3]};
+}
+
+/* ---- time ------------------------------------------------------------------------------------ */
+
+/* Laps whose end is there. */
+static void add_laps(s24i_machine *m)
+{
+    s24i_gpu *gpu = m->gpu;
+    for (int i = 0; i + 1 < gpu->mark_count && m->status == S24_OK; i += 2) {
+        double seconds = 0;
+        s24i_gpu_did(m, s24_device_train_mark_seconds(&seconds, m->ctx, gpu->device, gpu->marks[i],
+                                                      gpu->marks[i + 1]));
+        gpu->lap_seconds += seconds;
+    }
+    gpu->mark_count = 0;
+}
+
+/* An end without a begin, where that failed, is nothing. */
+void s24i_gpu_lap(s24i_machine *m, int begins)
+{
+    s24i_gpu *gpu = m->gpu;
+    if (m->status == S24_OK && begins && gpu->mark_count == S24I_MARKS) add_laps(m);
+    if (m->status != S24_OK || begins == gpu->mark_count % 2) return;
+    void **mark = &gpu->marks[gpu->mark_count];
+    if (!*mark) s24i_gpu_did(m, s24_device_train_mark_create(mark, m->ctx, gpu->device));
+    if (m->status == S24_OK)
+        s24i_gpu_did(m, s24_device_train_mark(m->ctx, gpu->device, *mark, NULL));
+    gpu->mark_count += m->status == S24_OK;
+}
+
+double s24i_gpu_laps(s24i_machine *m)
+{
+    s24i_gpu *gpu = m->gpu;
+    add_laps(m);
+    const double seconds = gpu->lap_seconds;
+    gpu->lap_seconds = 0;
+    return seconds;
+}
+
+void s24i_gpu_marks_free(s24i_machine *m)
+{
+    for (int i = 0; i < S24I_MARKS; i++)
+        s24_device_train_mark_destroy(m->gpu->device, m->gpu->marks[i]);
 }

@@ -47,10 +47,12 @@ static void pack_all(s24i_machine *m)
 {
     if (m->gpu->packed) return;
     m->gpu->packed = 1;
+    s24i_gpu_lap(m, 1);
     for (int64_t i = 0; i < m->gpu->pair_count; i++) {
         const s24i_gpu_pair *pair = &m->gpu->pairs[i];
         if (pair->forward && m->status == S24_OK) s24i_gpu_did(m, pack(m, pair, pair->backward));
     }
+    s24i_gpu_lap(m, 0);
 }
 
 int s24i_gpu_sparse_linear(s24i_machine *m, const s24_dense *y, const s24_dense *x,
@@ -127,24 +129,27 @@ static s24_status time_trial(double *least, const trial *t)
     return S24_OK;
 }
 
-static s24_status choose(int *choice, trial *t)
+/* Packing is for all parts of a step, products are each part's. */
+static s24_status choose(int *choice, trial *t, int64_t parts)
 {
     double seconds[6] = {0};
     const int both = t->pair->transposed != NULL;
     for (t->what = 0; t->what < 6; t->what++)
         if (both || (t->what != 3 && t->what != 5)) TRY(time_trial(&seconds[t->what], t));
     const double dense = MARGIN * (seconds[0] + seconds[1]);
-    const double forward = seconds[2] + seconds[1] + seconds[4];
-    const double all = seconds[2] + seconds[3] + seconds[5];
+    const double forward = seconds[2] + seconds[1] + seconds[4] / (double)parts;
+    const double all = seconds[2] + seconds[3] + seconds[5] / (double)parts;
     *choice = forward < dense ? FORWARD : DENSE;
     if (both && all < dense && all < forward) *choice = BOTH;
     return S24_OK;
 }
 
 /* Without memory for it, nothing is known, and dense it stays. */
-static s24_status measure(int *choice, s24i_machine *m, const s24i_gpu_pair *pair, int64_t tokens)
+static s24_status measure(int *choice, s24i_machine *m, const s24i_gpu_pair *pair,
+                          const s24i_fixed *fixed)
 {
     const s24i_layer *l = pair->layer;
+    const int64_t tokens = fixed->tokens;
     s24_device *device = m->gpu->device;
     void *memory;
     *choice = DENSE;
@@ -158,7 +163,7 @@ static s24_status measure(int *choice, s24i_machine *m, const s24i_gpu_pair *pai
                .y = {behind, m->gpu->dtype, tokens, l->n, l->n}};
     s24_status status = s24_device_clear(m->ctx, device, memory,
                                          (size_t)(tokens * (l->n + l->k)) * m->element, NULL);
-    if (status == S24_OK) status = choose(choice, &t);
+    if (status == S24_OK) status = choose(choice, &t, fixed->parts);
     (void)s24_device_free(m->ctx, device, memory, NULL);
     return status;
 }
@@ -208,13 +213,13 @@ void s24i_gpu_unfix(s24i_machine *m)
 }
 
 /* The first 2:4 layer of a kind decides for all of it. */
-static s24_status plan_kind(int64_t *plan, s24i_machine *m, int kind, int64_t tokens)
+static s24_status plan_kind(int64_t *plan, s24i_machine *m, int kind, const s24i_fixed *fixed)
 {
     const s24i_gpu *gpu = m->gpu;
     int choice = DENSE;
     for (int64_t i = kind; i < gpu->pair_count; i += S24I_LAYERS_A_BLOCK)
         if (gpu->pairs[i].weight) {
-            TRY(measure(&choice, m, &gpu->pairs[i], tokens));
+            TRY(measure(&choice, m, &gpu->pairs[i], fixed));
             break;
         }
     *plan |= (int64_t)choice << 2 * kind;
@@ -237,7 +242,7 @@ s24_status s24i_gpu_fix(s24i_machine *m, const s24i_fixed *fixed, int64_t *plan)
     if (*plan == S24I_NO_PLAN && gpu->sparse_work_bytes) {
         *plan = 0;
         for (int kind = 0; kind < S24I_LAYERS_A_BLOCK; kind++)
-            TRY(plan_kind(plan, m, kind, fixed->tokens));
+            TRY(plan_kind(plan, m, kind, fixed));
     }
     for (int64_t i = 0; i < fixed->count; i++) {
         s24i_gpu_pair *pair = &gpu->pairs[i];

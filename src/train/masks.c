@@ -430,8 +430,10 @@ s24_status s24i_masks_make(s24i_optimiser *o, s24_transformer *t, s24_ctx *ctx,
     maker k = {.o = o, .t = t, .ctx = ctx, .look = look};
     s24i_machine *m = &t->machine;
     m->ctx = ctx;
+    m->ops->lap(m, 1);
     const s24_status status = make_all(&k);
     free_rooms(&k);
+    m->ops->lap(m, 0);
     TRY(status);
     remember(&k);
     if (o->latent && !m->ops->mask) m->ops->refresh(m);

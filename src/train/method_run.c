@@ -343,4 +343,6 @@ void s24i_method_report(s24_train_report *r, const s24i_optimiser *o)
     r->beta = o->method->forward == S24I_FORWARD_SOFT ? memory[S24I_REMEMBERS_BETA] : NAN;
     r->mask_age = chosen ? r->step - 1 - (int64_t)memory[S24I_REMEMBERS_CHOSEN] : -1;
     r->sparse = memory[S24I_REMEMBERS_SPARSE] == 1;
+    r->noise = o->noise;
+    r->overhead = o->overhead;
 }

@@ -201,12 +201,15 @@ typedef struct s24i_arena {
 enum { S24I_LAYERS_A_BLOCK = 4, S24I_NO_PLAN = -1 };
 typedef struct s24i_fixed {
     s24i_layer *const *layers;
-    int64_t count, tokens; /* tokens: of a batch, about */
+    int64_t count;
+    int64_t tokens; /* of a batch, about */
+    int64_t parts;  /* batches of a step, all with the same weights */
 } s24i_fixed;
 
-/* What a step gives: the loss, and the sum of the gradients' squares. In the machine's memory. */
+/* What a step gives: the loss, the sum of the gradients' squares and, of the optimiser's first
+   moment after it, that of these. In the machine's memory. */
 typedef struct s24i_sums {
-    double loss, squares;
+    double loss, squares, moment;
 } s24i_sums;
 
 /* A step of AdamW over the whole arena, of whose `count` elements `segments` say what they are.
@@ -354,6 +357,11 @@ typedef struct s24i_ops {
     /* Masks of a matrix and what runs of it, where the host does not reach the weights; else NULL.
        The machine says its dtype and where narrow is. */
     void (*mask)(s24i_machine *m, const struct s24_device_train_mask_args *job);
+
+    /* What zeros cost is timed in laps, which do not lie in one another: `begins` 1, then 0. laps:
+       the seconds of all since it was asked last. */
+    void (*lap)(s24i_machine *m, int begins);
+    double (*laps)(s24i_machine *m);
 } s24i_ops;
 
 /* The most that a context has, by s24_ctx_opts. */
@@ -381,6 +389,7 @@ struct s24i_machine {
     float *scratch; /* [threads, scratch_elems] */
     int64_t scratch_elems;
     int threads;
+    double laps; /* seconds */
 };
 
 /* The CPU's operations. `longest` is the most tokens of a text, width the most columns of a

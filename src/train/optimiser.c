@@ -49,7 +49,7 @@ s24_status s24i_optimiser_create(s24i_optimiser *o, s24_transformer *t, s24_ctx 
 {
     s24i_machine *m = &t->machine;
     const size_t bytes = (size_t)t->elems * sizeof(float);
-    *o = (s24i_optimiser){.own = own};
+    *o = (s24i_optimiser){.own = own, .noise = NAN, .overhead = NAN};
     m->ctx = ctx;
     m->status = S24_OK;
     TRY(make_moments(o, m));
@@ -74,8 +74,10 @@ s24_status s24i_optimiser_fix(const s24i_optimiser *o, s24_transformer *t, s24_c
 {
     s24i_machine *m = &t->machine;
     s24i_layer **layers;
+    const int64_t most = t->opts.max_tokens, tokens = o->step_tokens;
     s24i_fixed fixed = {.count = S24I_LAYERS_A_BLOCK * t->shape.layers,
-                        .tokens = t->opts.max_tokens};
+                        .tokens = s24i_min(most, tokens),
+                        .parts = (tokens + most - 1) / most};
     if (!o->mask) return S24_OK;
     TRY(s24i_alloc_elems(&layers, ctx, fixed.count, sizeof *layers, "a list of layers"));
     for (int64_t b = 0; b < t->shape.layers; b++) {
@@ -233,10 +235,16 @@ s24_status s24i_optimiser_step(s24i_optimiser *o, s24_transformer *t, s24_ctx *c
     s24i_machine *m = &t->machine;
     const s24i_update job = update_of(o, t, opts, stride);
     m->ctx = ctx;
-    if (o->extra) return step_with_extra(o, t, &job, stride);
-    squares(o, t);
-    if (o->method->adam == S24I_ADAM_STEP) return step_of_step(o, t, &job, stride);
-    m->ops->update(m, &job);
+    if (o->extra) {
+        TRY(step_with_extra(o, t, &job, stride));
+    } else {
+        squares(o, t);
+        if (o->method->adam == S24I_ADAM_STEP)
+            TRY(step_of_step(o, t, &job, stride));
+        else
+            m->ops->update(m, &job);
+    }
+    s24i_noise_measure(o, t);
     return m->status;
 }
 

@@ -128,6 +128,7 @@ static int64_t estimate(const runner *r)
 static s24_train_report report_at(const runner *r, double loss, double rate, double norm)
 {
     s24_train_report report = {
+        .size = sizeof report,
         .step = r->state.step,
         .steps = r->steps ? r->steps : estimate(r),
         .tokens = r->state.tokens,
@@ -144,6 +145,17 @@ static s24_train_report report_at(const runner *r, double loss, double rate, dou
     return report;
 }
 
+/* Of a step on this rank, about: as many of the source's mean length as it has examples. */
+static int64_t step_tokens(const runner *r)
+{
+    const s24_train_source *source = r->source;
+    const double share = (double)s24i_min(r->opts.batch, source->count) / (double)r->share.world;
+    double mean = source->lengths ? 0 : (double)r->t->shape.positions;
+    for (int64_t i = 0; source->lengths && i < source->count; i++)
+        mean += (double)source->lengths[i] / (double)source->count;
+    return s24i_max(1, (int64_t)(share * mean + 0.5));
+}
+
 static s24_status prepare(runner *r)
 {
     s24_train_opts *o = &r->opts;
@@ -158,6 +170,7 @@ static s24_status prepare(runner *r)
     TRY(s24i_optimiser_create(&r->optimiser, r->t, r->ctx, o, s24i_share_owned(&r->share, r->t)));
     TRY(s24i_examples_create(&r->examples, r->t, r->ctx, source,
                              s24i_min(o->batch, source->count)));
+    r->optimiser.step_tokens = step_tokens(r);
     r->examples.ready = (s24i_ready){s24i_share_ready, &r->share};
     if (o->held_out)
         TRY(s24i_examples_create(&r->held_out, r->t, r->ctx, o->held_out,
@@ -316,7 +329,8 @@ static s24_status step(runner *r)
     const s24_train_opts *o = &r->opts;
     double share;
     s24i_sums sums;
-    const double progress = progress_of(r, &share);
+    s24i_machine *m = &r->t->machine;
+    const double began = s24i_seconds(), progress = progress_of(r, &share);
     const double rate = o->rate * s24i_schedule_at(o, progress, share);
     s24_objective objective = o->objective;
     r->pulse = (s24i_pulse){STAGE, r->state.step, r->last.steps};
@@ -325,14 +339,18 @@ static s24_status step(runner *r)
                                 .at = {r->state.step, progress},
                                 .after = progress_after(r, share),
                                 .rate = rate};
+    m->ctx = r->ctx;
+    (void)m->ops->laps(m); /* those between two steps are no step's */
     TRY(begin_step(r, &stride.at));
     TRY(run(&sums, r, &r->examples, &objective, &stride));
+    r->optimiser.overhead = m->ops->laps(m) / (s24i_seconds() - began);
     if (!isfinite(sums.loss)) return refuse(r, "the loss", sums.loss);
     const double norm = sqrt(sums.squares) / r->state.scale;
     const int scaled = r->t->opts.dtype == S24_F16;
     if (!isfinite(norm) && (!scaled || r->state.scale <= SCALE_LEAST))
         return refuse(r, "the gradients' norm", norm);
     if (scaled) rescale(&r->state, norm);
+    if (isfinite(norm)) s24i_noise_told(&r->optimiser, &sums, norm, o, stride.step);
     TRY(s24i_method_end(&r->optimiser, r->t, &stride.at, sums.loss));
     r->state.step++;
     r->state.tokens += r->examples.all_tokens;
@@ -436,8 +454,12 @@ static void set_pulse(runner *r, const s24i_pulse *pulse)
     if (r->opts.objective.teacher) r->opts.objective.teacher->machine.pulse = pulse;
 }
 
-static s24_status check(s24_ctx *ctx, const s24_transformer *t, const s24_train_source *source)
+static s24_status check(s24_ctx *ctx, const s24_transformer *t, const s24_train_source *source,
+                        const s24_train_report *report)
 {
+    REQUIRE(ctx, !report || report->size >= sizeof report->size, S24_ERROR_ARGUMENT,
+            "s24_train_report.size is %zu; expected sizeof(s24_train_report) = %zu", report->size,
+            sizeof *report);
     REQUIRE(ctx, t && source && source->write && source->count > 0, S24_ERROR_ARGUMENT, "%s",
             !t                   ? "transformer is NULL"
             : !source            ? "source is NULL"
@@ -447,19 +469,27 @@ static s24_status check(s24_ctx *ctx, const s24_transformer *t, const s24_train_
     return S24_OK;
 }
 
+/* As much of it as the caller knows. */
+static void give(s24_train_report *to, const s24_train_report *from)
+{
+    const size_t size = to->size;
+    memcpy(to, from, size < sizeof *to ? size : sizeof *to);
+    to->size = size;
+}
+
 s24_status s24_train(s24_train_report *report, s24_transformer *transformer, s24_ctx *ctx,
                      const s24_train_source *source, const s24_train_opts *opts)
 {
     runner r = {.t = transformer, .ctx = ctx, .source = source};
     if (!ctx) return S24_ERROR_ARGUMENT;
-    TRY(check(ctx, transformer, source));
+    TRY(check(ctx, transformer, source, report));
     TRY(read_options(&r.opts, ctx, opts));
     s24_status status = s24i_share_create(&r.share, transformer, ctx, &r.opts);
     if (status == S24_OK) status = meet(&r, prepare(&r));
     set_pulse(&r, &r.pulse);
     if (status == S24_OK) status = loop(&r);
     set_pulse(&r, NULL);
-    if (report) *report = r.last;
+    if (report) give(report, &r.last);
     s24_batches_destroy(r.batches);
     s24i_examples_free(&r.examples, ctx);
     s24i_examples_free(&r.held_out, ctx);

@@ -40,9 +40,10 @@ enum {
     S24I_REMEMBERS_FLIPS,
     S24I_REMEMBERS_KEPT,
     S24I_REMEMBERS_BETA,
-    S24I_REMEMBERS_FROZEN, /* the step after which the variance is; 0: it is not */
-    S24I_REMEMBERS_COUNT,  /* of what came into the window */
-    S24I_REMEMBERS_SCORES, /* of eight masks */
+    S24I_REMEMBERS_FROZEN,  /* the step after which the variance is; 0: it is not */
+    S24I_REMEMBERS_COUNT,   /* of what came into the window */
+    S24I_REMEMBERS_SQUARES, /* the running mean of the gradients' squares, as Adam's moments go */
+    S24I_REMEMBERS_SCORES,  /* of eight masks */
     S24I_REMEMBERS_FIXED = S24I_REMEMBERS_SCORES + 8
 };
 
@@ -77,6 +78,8 @@ typedef struct s24i_optimiser {
     s24i_range own;         /* the weights that are moved here: all, or a rank's */
     s24i_segment *segments; /* of these, from own.first on */
     int64_t segment_count;
+    int64_t step_tokens;    /* of a step here, about */
+    double noise, overhead; /* as the report has them */
     float
         *whole; /* while rank 0 writes a checkpoint of several ranks' moments: both, on the host */
 } s24i_optimiser;
@@ -109,6 +112,13 @@ typedef struct s24i_look {
     s24i_moment moment;
     int sparse, chooses, settles;
 } s24i_look;
+
+/* The squares of the first moment that a step left, among the machine's sums (noise.c). */
+void s24i_noise_measure(const s24i_optimiser *o, s24_transformer *t);
+/* o->noise, from the sums of Adam's step number `step`, whose gradients had that norm when they
+   were clipped. */
+void s24i_noise_told(s24i_optimiser *o, const s24i_sums *sums, double norm,
+                     const s24_train_opts *opts, int64_t step);
 
 /* Does the method choose zeros of that tensor? */
 int s24i_method_takes(const s24i_optimiser *o, const s24i_place *place);

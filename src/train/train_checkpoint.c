@@ -7,7 +7,7 @@
 
 #include "train/run.h"
 
-enum { VERSION = 3, STATE = 10 };
+enum { VERSION = 4, STATE = 10 };
 
 static s24_status write_floats(s24_writer *writer, s24_transformer *t, s24_ctx *ctx,
                                const char *name, const float *from, int64_t count)

@@ -83,8 +83,12 @@ class Train(Scratch):
         self.assertIn("from student towards model: 3 steps", page)
         curves = re.findall(r"<figcaption>(.*?)</figcaption>.*?points=\"(.*?)\"", page, re.S)
         self.assertEqual([title for title, _ in curves],
-                         ["loss by step", "learning rate", "norm of the gradients, before clipping"])
-        self.assertEqual({len(points.split()) for _, points in curves}, {3}, "of the later run alone")
+                         ["loss by step", "learning rate", "norm of the gradients, before clipping",
+                          "steps since masks were chosen",
+                          "share of the gradients' squares that is chance",
+                          "share of a step that zeros cost"])
+        self.assertEqual([len(points.split()) for _, points in curves], [3, 3, 3, 3, 2, 3],
+                         "of the later run alone")
         self.good("train", "student", "out", *short, "--metrics", "n", "--held-out", "6", "--report",
                   "held.html")
         self.assertIn("examples held out", (self.folder / "held.html").read_text(encoding="utf-8"))

@@ -33,6 +33,8 @@ class Methods(Scratch):
             self.assertEqual(len(lines), 12)
             self.assertGreaterEqual(lines[5]["mask_age"], 0)
             self.assertEqual(lines[5]["beta"] is None, method != "s-ste")
+            self.assertEqual(lines[5]["noise"] is None, method == "cast")
+            self.assertTrue(0 < lines[4]["overhead"] < 1 or method == "cast", method)
             self.good("pack", "out", "packed", "--force")
             self.good("embed", "packed", "--input", "texts", "--output", "v.safetensors", "--force")
 

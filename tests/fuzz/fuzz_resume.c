@@ -53,7 +53,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
                            .method = "sr-ste",
                            .checkpoint_steps = 100,
                            .resume = 1};
-    s24_train_report report = {0};
+    s24_train_report report = {.size = sizeof report};
     if (!transformer) transformer = make(ctx);
     fuzz_remove("new.safetensors");
     opts.checkpoint =

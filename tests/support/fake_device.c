@@ -32,6 +32,7 @@ struct s24i_device {
     int most_streams, most_graphs, captures, launches, waited;
     fake_pooling pools[MOST_POOLS]; /* of the capture */
     int pool_count, gives;          /* gives: a result */
+    int marks;                      /* alive */
     int kernels, begun, ran; /* enqueued; before the capture; in graphs since the timer's start */
 };
 
@@ -87,8 +88,8 @@ static void fake_close(s24i_device *d)
         fprintf(file,
                 "{\"streams\": %d, \"graphs\": %d, \"captures\": %d, \"launches\": %d, "
                 "\"left\": %d, \"waits\": %d}\n",
-                d->most_streams, d->most_graphs, d->captures, d->launches, d->graphs + d->streams,
-                d->waited);
+                d->most_streams, d->most_graphs, d->captures, d->launches,
+                d->graphs + d->streams + d->marks, d->waited);
         fclose(file);
     }
     free(d);
@@ -433,6 +434,31 @@ static s24_status fake_timer_stop(s24i_device *d, double *seconds, void *stream,
     return fake_wait(d, stream, error);
 }
 
+/* From one mark to another it is a microsecond. */
+static s24_status fake_train_mark_create(s24i_device *d, void **out, s24i_device_error *error)
+{
+    d->marks++;
+    *out = malloc(1);
+    return *out ? alive(d, error) : fail(error, S24_ERROR_MEMORY, "making an event");
+}
+static void fake_train_mark_destroy(s24i_device *d, void *mark)
+{
+    d->marks--;
+    free(mark);
+}
+static s24_status fake_train_mark(s24i_device *d, void *mark, void *stream,
+                                  s24i_device_error *error)
+{
+    called(__func__);
+    return mark && !stream ? alive(d, error) : fail(error, S24_ERROR_ARGUMENT, "marking");
+}
+static s24_status fake_train_mark_seconds(s24i_device *d, double *seconds, void *from, void *to,
+                                          s24i_device_error *error)
+{
+    *seconds = from != to ? 1e-6 : 0;
+    return alive(d, error);
+}
+
 __attribute__((visibility("default"))) const s24i_device_table *s24_device_table_cuda(void);
 
 const s24i_device_table *s24_device_table_cuda(void)
@@ -458,7 +484,11 @@ const s24i_device_table *s24_device_table_cuda(void)
                                                   .extra = fake_train_extra,
                                                   .mvue = fake_train_mvue,
                                                   .tokens = fake_train_tokens,
-                                                  .variance = fake_train_variance};
+                                                  .variance = fake_train_variance,
+                                                  .mark_create = fake_train_mark_create,
+                                                  .mark_destroy = fake_train_mark_destroy,
+                                                  .mark = fake_train_mark,
+                                                  .mark_seconds = fake_train_mark_seconds};
     static const s24i_device_table table = {.abi = S24I_DEVICE_ABI,
                                             .count = fake_count,
                                             .enter = fake_enter,

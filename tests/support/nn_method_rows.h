@@ -267,7 +267,7 @@ static inline void rows_end_as_said(void **state)
     for (int row = 0; row < ROWS; row++) {
         s24_ctx *ctx = new_ctx();
         const s24_train_source examples = source();
-        s24_train_report report;
+        s24_train_report report = {.size = sizeof report};
         watch w = {0};
         s24_train_opts opts = options(row, &w);
         s24_transformer *t = start(ctx, row, &opts);

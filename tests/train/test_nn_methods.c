@@ -55,6 +55,74 @@ static void rows_are_watched(void **state)
     assert_true(w.last.mask_age == -1);
 }
 
+/* Without chance, steps' gradients are alike; by other examples in each step they are not. */
+static void noise_is_what_steps_do_not_share(void **state)
+{
+    int64_t count;
+    watch w = {0};
+    (void)state;
+    s24_train_opts opts = options(row_of("dense"), &w);
+    opts.numbers = NULL;
+    opts.objective.dropout = 0;
+    opts.rate = 1e-9;
+    opts.batch = EXAMPLES;
+    free(run(row_of("dense"), &opts, S24_OK, &count));
+    assert_true(w.last.noise >= 0 && w.last.noise < 1e-3);
+    opts.clip = 1e-3;
+    free(run(row_of("dense"), &opts, S24_OK, &count));
+    assert_true(w.last.noise >= 0 && w.last.noise < 1e-3);
+    opts.batch = 1;
+    free(run(row_of("dense"), &opts, S24_OK, &count));
+    assert_true(w.last.noise > 0.05 && w.last.noise <= 1);
+    opts.steps = 1;
+    free(run(row_of("dense"), &opts, S24_OK, &count));
+    assert_true(isnan(w.last.noise));
+    opts = options(row_of("cast"), &w);
+    free(run(row_of("cast"), &opts, S24_OK, &count));
+    assert_true(isnan(w.last.noise));
+    opts = options(row_of("maskllm"), &w);
+    free(run(row_of("maskllm"), &opts, S24_OK, &count));
+    assert_true(w.last.noise > 0 && w.last.noise <= 1);
+}
+
+static void overhead_is_of_what_zeros_need(void **state)
+{
+    static const char *const costly[] = {"ste", "s-ste", "semi-sparse-activation", "squared-relu"};
+    int64_t count;
+    watch w = {0};
+    (void)state;
+    s24_train_opts opts = options(row_of("dense"), &w);
+    opts.numbers = NULL;
+    free(run(row_of("dense"), &opts, S24_OK, &count));
+    assert_true(w.last.overhead == 0);
+    for (int i = 0; i < 4; i++) {
+        opts = options(row_of(costly[i]), &w);
+        opts.numbers = NULL;
+        free(run(row_of(costly[i]), &opts, S24_OK, &count));
+        if (!(w.last.overhead > 0 && w.last.overhead < 1))
+            fail_msg("%s: %g", costly[i], w.last.overhead);
+    }
+}
+
+static void reports_have_their_callers_size(void **state)
+{
+    const s24_train_source examples = source();
+    watch w = {0};
+    (void)state;
+    s24_ctx *ctx = new_ctx();
+    s24_train_opts opts = options(row_of("ste"), &w);
+    s24_transformer *t = draw(ctx, model, 5);
+    s24_train_report report = {.size = 0};
+    assert_int_equal(s24_train(&report, t, ctx, &examples, &opts), S24_ERROR_ARGUMENT);
+    assert_sentence(ctx, "s24_train_report.size is 0; expected sizeof(s24_train_report)");
+    report = (s24_train_report){.size = offsetof(s24_train_report, noise), .noise = 7};
+    OK(ctx, s24_train(&report, t, ctx, &examples, &opts));
+    assert_true(report.noise == 7 && report.step == opts.steps);
+    assert_true(report.size == offsetof(s24_train_report, noise) && w.last.size == sizeof report);
+    s24_transformer_destroy(t);
+    s24_ctx_destroy(ctx);
+}
+
 /* Layers that the method is not for stay dense, and frozen weights where they were. */
 static void takes_the_layers_it_is_for(void **state)
 {
@@ -276,10 +344,17 @@ static void draws_weights(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rows_resume),      cmocka_unit_test(rows_end_as_said),
-        cmocka_unit_test(rows_are_watched), cmocka_unit_test(takes_the_layers_it_is_for),
-        cmocka_unit_test(refuses),          cmocka_unit_test(refuses_other_checkpoints),
-        cmocka_unit_test(memory_fails),     cmocka_unit_test(names_methods),
+        cmocka_unit_test(rows_resume),
+        cmocka_unit_test(rows_end_as_said),
+        cmocka_unit_test(rows_are_watched),
+        cmocka_unit_test(noise_is_what_steps_do_not_share),
+        cmocka_unit_test(overhead_is_of_what_zeros_need),
+        cmocka_unit_test(reports_have_their_callers_size),
+        cmocka_unit_test(takes_the_layers_it_is_for),
+        cmocka_unit_test(refuses),
+        cmocka_unit_test(refuses_other_checkpoints),
+        cmocka_unit_test(memory_fails),
+        cmocka_unit_test(names_methods),
         cmocka_unit_test(draws_weights),
     };
     return cmocka_run_group_tests(tests, setup, io_folder_teardown);

@@ -395,7 +395,7 @@ static void resumes_at_the_end(void **state)
     opts.resume = 1;
     s24_ctx *ctx = new_ctx();
     s24_transformer *t;
-    s24_train_report report;
+    s24_train_report report = {.size = sizeof report};
     const s24_train_source examples = source();
     OK(ctx, load_as(&t, ctx, student_folder, 1));
     OK(ctx, s24_train(&report, t, ctx, &examples, &opts));

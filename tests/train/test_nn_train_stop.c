@@ -102,7 +102,7 @@ static s24_status train(s24_ctx *ctx, int resume, s24_train_report *report)
 static void test_checkpoint_of_a_stopped_run(void **state)
 {
     const s24_ctx_opts opts = {.size = sizeof opts, .progress = on_progress};
-    s24_train_report report;
+    s24_train_report report = {.size = sizeof report};
     s24_ctx *ctx;
     (void)state;
     assert_int_equal(s24_ctx_create(&ctx, &opts), S24_OK);
