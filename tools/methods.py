@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""nanoGPT's baby model of characters, trained on Shakespeare with every method of sparse24 train:
-a table of losses next to dense, and a page with the curves.
+"""Models trained with every method of sparse24 train, on one of the tasks of methods_tasks.py:
+characters of Shakespeare, prose, images, questions; a table of scores next to dense, and a page
+with the curves.
 
-Drives the sparse24 command line through --json, as any script would; only this file's standard
+Drives the sparse24 command line through --json, as any script would; only Python's standard
 library is needed. tools/methods calls it after it has set up and built.
 """
 import argparse
@@ -11,7 +12,6 @@ import concurrent.futures
 import html
 import json
 import math
-import os
 import pathlib
 import statistics
 import sys
@@ -20,82 +20,17 @@ import time
 
 from demo import Tool
 from demo_inputs import ROOT, DemoError
-
-TEXT = "tinyshakespeare.txt"
-# small: two cores in ten minutes; baby: nanoGPT's, for a GPU.
-SIZES = {"small": {"layers": 3, "heads": 4, "width": 96, "context": 64, "dropout": 0.0, "batch": 16,
-                   "steps": 600, "rate": 3e-3, "held_out": 200, "every": 100},
-         "baby": {"layers": 6, "heads": 6, "width": 384, "context": 256, "dropout": 0.2,
-                  "batch": 64, "steps": 5000, "rate": 1e-3, "held_out": 400, "every": 250}}
-# Method, its numbers, how it begins: s from scratch, t from the dense model, which teaches it, d
-# from the dense model with a rate ten times as large, r from scratch with squared ReLU.
-RUNS = {"dense": ("dense", "", "s"), "dense-relu2": ("dense", "", "r"),
-        "ste": ("ste", "", "s"), "sr-ste": ("sr-ste", "", "s"),
-        "s-ste": ("s-ste", "", "s"), "fst": ("fst", "tail=0", "s"),
-        "fst-dense-tail": ("fst", "", "s"), "step": ("step", "", "s"), "cast": ("cast", "", "t"),
-        "semi-sparse": ("semi-sparse", "", "s"),
-        "semi-sparse-activation": ("semi-sparse-activation", "", "s"),
-        "squared-relu": ("squared-relu", "", "r"), "multimask": ("multimask", "", "s"),
-        "maskllm": ("maskllm", "", "d")}
-PRUNED = ("magnitude", "sparsegpt")  # of the dense one, without training
-
-
-# ---- inputs -------------------------------------------------------------------------------------
-
-
-def find_text(options):
-    named = os.environ.get("SPARSE24_DATA")
-    folder = pathlib.Path(named) if named else ROOT.parent / "shared/data"
-    path = options.text or folder / "text" / TEXT
-    if not path.exists():
-        raise DemoError(f"{path} is not here; --text FILE names one, the environment variable "
-                        "SPARSE24_DATA the folder with text/")
-    return path.read_text(encoding="utf-8")
-
-
-def write_config(folder, size, text, activation):
-    """A folder as train --from-scratch takes it: a model's shape, and characters as tokens."""
-    folder.mkdir(parents=True, exist_ok=True)
-    names = {" ": "Ġ", "\n": "Ċ"}
-    chars = sorted(set(text))
-    if not all(0x20 <= ord(c) < 0x7f or c == "\n" for c in chars):
-        raise DemoError("the text has characters beyond ASCII: tokens are single bytes here")
-    config = {"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"],
-              "n_embd": size["width"], "n_head": size["heads"], "n_layer": size["layers"],
-              "n_positions": size["context"], "vocab_size": len(chars),
-              "activation_function": activation, "layer_norm_epsilon": 1e-5,
-              "resid_pdrop": size["dropout"], "attn_pdrop": size["dropout"],
-              "initializer_range": 0.02, "tie_word_embeddings": True}
-    (folder / "config.json").write_text(json.dumps(config))
-    vocabulary = {names.get(c, c): i for i, c in enumerate(chars)}
-    (folder / "vocab.json").write_text(json.dumps(vocabulary, ensure_ascii=False), encoding="utf-8")
-    (folder / "merges.txt").write_text("#version: 0.2\n")
-    (folder / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "GPT2Tokenizer"}))
-    return folder
-
-
-def write_texts(options, text, size):
-    """What is trained on, held out and scored: the last tenth of the text is not trained on."""
-    out, used = options.out, int(0.9 * len(text))
-    held = text[used:used + size["held_out"] * size["context"]]
-    (out / "text.txt").write_text(text[:used // size["context"] * size["context"]] + held)
-    (out / "held.txt").write_text(held)
-    lines = [line for line in text[:used].split("\n\n") if len(line) >= 32]
-    (out / "lines.txt").write_text("\n".join(" ".join(line.split()) for line in lines[:256]))
+from methods_tasks import TASKS
 
 
 # ---- runs ---------------------------------------------------------------------------------------
 
 
 class Work:
-    def __init__(self, options, tool, size):
-        self.options, self.tool, self.size, self.out = options, tool, size, options.out
-        self.runs = dict(RUNS, **dict(options.also))
-        text = find_text(options)
-        write_texts(options, text, size)
-        self.configs = {how: write_config(self.out / f"config-{name}", size, text, activation)
-                        for how, name, activation in (("s", "gelu", "gelu_new"),
-                                                      ("r", "relu2", "relu2"))}
+    def __init__(self, options, tool, task):
+        self.options, self.tool, self.task, self.out = options, tool, task, options.out
+        self.runs = dict(task.runs, **dict(options.also))
+        task.write()
 
     def common(self):
         o = self.options
@@ -104,26 +39,21 @@ class Work:
 
     def train(self, name, seed):
         method, numbers, begins = self.runs[name]
-        size, folder = self.size, self.out / f"{name}-{seed}"
-        dense = self.out / f"dense-{seed}"
-        metrics = self.out / f"{name}-{seed}.jsonl"
+        task, folder = self.task, self.out / f"{name}-{seed}"
+        dense, metrics = self.out / f"dense-{seed}", self.out / f"{name}-{seed}.jsonl"
         metrics.unlink(missing_ok=True)
-        start = dense if begins in "dt" else self.configs[begins]
-        more = ["--from-scratch"] if begins not in "dt" else []
+        learnt = begins in "dt"
+        start = dense if learnt else task.starts[begins]
+        more = ["--from-scratch"] if task.from_scratch and not learnt else []
         more += ["--teacher", dense] if begins == "t" else []
         more += ["--numbers", numbers] if numbers else []
-        rate = size["rate"] * (10 if begins == "d" else 1)
-        self.tool("train", start, folder, "--stream", self.out / "text.txt", "--method", method,
-                  "--max-tokens", size["context"], "--batch", size["batch"], "--seed", seed,
-                  "--steps", self.options.steps or size["steps"], "--decay", "0.1", "--warmup",
-                  "0.02", "--schedule", "cosine", "--rate", rate, "--held-out",
-                  size["held_out"], "--checkpoint-steps", size["every"], "--metrics", metrics,
-                  "--dropout", size["dropout"], "--force", *more, *self.common())
+        rate = task.size["rate"] * (10 if begins == "d" else 1)
+        self.tool("train", start, folder, *task.flags(), "--method", method, "--seed", seed,
+                  "--rate", rate, "--metrics", metrics, "--force", *more, *self.common())
         return folder, [json.loads(line) for line in metrics.read_text().splitlines()]
 
     def score(self, folder):
-        return self.tool("eval", folder, "--task", "lm", "--data", self.out / "held.txt",
-                         "--max-tokens", self.size["context"], *self.common())["loss"]
+        return self.task.score(self.tool, folder, self.common())
 
     def is_two_four(self, folder):
         return self.tool("check", folder, accept=(0, 1))["ok"]
@@ -131,23 +61,39 @@ class Work:
     def measure(self, name, seed):
         (folder, lines), begins = self.train(name, seed), self.runs[name][2]
         curve = [(line["step"], line["held_out"]) for line in lines if line["held_out"] is not None]
-        flips = [line["flips"] for line in lines if line["flips"] is not None]
         # A teacher's losses have its own term.
         best = None if begins == "t" else min(value for _, value in curve)
-        return {"name": name, "seed": seed, "curve": curve, "loss": self.score(folder),
-                "best": best, "two_four": self.is_two_four(folder),
-                "flips": statistics.fmean(flips) if flips else None,
-                "seconds": lines[-1]["seconds"], "kept": lines[-1]["kept"],
-                "beta": lines[-1]["beta"]}
+        return {"name": name, "seed": seed, "curve": curve, "score": self.score(folder),
+                "best": best, "two_four": self.is_two_four(folder), **means(lines),
+                "step_ms": step_ms(lines), "seconds": lines[-1]["seconds"],
+                "kept": lines[-1]["kept"], "beta": lines[-1]["beta"]}
 
     def prune(self, criterion, seed):
         folder = self.out / f"{criterion}-{seed}"
         more = ["--calibration", self.out / "lines.txt"] if criterion == "sparsegpt" else []
         self.tool("prune", self.out / f"dense-{seed}", folder, "--method", criterion, "--force",
                   *more)
-        return {"name": criterion, "seed": seed, "curve": [], "loss": self.score(folder),
-                "best": None, "two_four": self.is_two_four(folder), "seconds": None, "flips": None,
-                "kept": None, "beta": None}
+        return {"name": criterion, "seed": seed, "curve": [], "score": self.score(folder),
+                "two_four": self.is_two_four(folder), **dict.fromkeys(NOT_TRAINED)}
+
+
+NOT_TRAINED = ("best", "flips", "noise", "overhead", "step_ms", "seconds", "kept", "beta")
+
+
+def means(lines):
+    """Of what a run told, over its steps."""
+    told = {}
+    for key in ("flips", "noise", "overhead"):
+        values = [line[key] for line in lines if line[key] is not None]
+        told[key] = statistics.fmean(values) if values else None
+    return told
+
+
+def step_ms(lines):
+    """The median time between two steps, without the first ones and those that were measured."""
+    ends = [line["seconds"] for line in lines]
+    each = [b - a for a, b, line in zip(ends[2:], ends[3:], lines[2:]) if line["held_out"] is None]
+    return 1e3 * statistics.median(each) if each else None
 
 
 class Rows:
@@ -161,35 +107,35 @@ class Rows:
 
     def make(self, job):
         (name, seed), since = job, time.monotonic()
-        make = self.work.prune if name in PRUNED else self.work.measure
+        make = self.work.prune if name in self.work.task.pruned else self.work.measure
         row = make(name, seed)
         with self.lock, self.file.open("a") as file:
             self.number += 1
             file.write(json.dumps(row) + "\n")
-            print(f"[{self.number}/{self.count}] {name}, seed {seed}: loss {row['loss']:.4f} "
-                  f"({time.monotonic() - since:.1f} s)", flush=True)
+            print(f"[{self.number}/{self.count}] {name}, seed {seed}: {self.work.task.measure} "
+                  f"{row['score']:.4f} ({time.monotonic() - since:.1f} s)", flush=True)
         return row
 
 
-def run(options, tool):
-    size = SIZES[options.size]
-    work, seeds = Work(options, tool, size), range(1, options.seeds + 1)
-    names = [name for name in RUNS if name in options.methods and name != "dense"]
+def run(options, tool, task):
+    work, seeds = Work(options, tool, task), range(1, options.seeds + 1)
+    names = [name for name in task.runs if name in options.methods and name != "dense"]
     names += [name for name, _ in options.also]
     # The dense models come first: others begin with them.
     stages = [[("dense", seed) for seed in seeds],
-              [(name, seed) for seed in seeds for name in [*names, *PRUNED]]]
+              [(name, seed) for seed in seeds for name in [*names, *task.pruned]]]
     rows = Rows(work, sum(map(len, stages)))
     with concurrent.futures.ThreadPoolExecutor(options.at_once) as pool:
         made = [row for stage in stages for row in list(pool.map(rows.make, stage))]
-    return {"program": tool.version(), "size": dict(size, steps=options.steps or size["steps"]),
-            "rows": made}
+    return {"program": tool.version(), "task": options.task, "measure": task.measure,
+            "size": dict(task.size, steps=options.steps or task.size["steps"]), "rows": made}
 
 
 # ---- the table and the page ---------------------------------------------------------------------
 
 
-HEAD = ["", "loss", "next to dense", "lowest on the way", "2:4", "flips a choice", "kept", "s"]
+HEAD = ["", "score", "next to dense", "lowest loss on the way", "2:4", "flips a choice", "kept",
+        "noise", "overhead", "ms a step", "s"]
 
 
 def shown(value, form):
@@ -206,15 +152,17 @@ def cells(result):
     by_name = {}
     for row in result["rows"]:
         by_name.setdefault(row["name"], []).append(row)
-    dense = mean(by_name["dense"], "loss")
-    return [[name, shown(mean(rows, "loss"), ".4f"), shown(mean(rows, "loss") - dense, "+.4f"),
+    dense = mean(by_name["dense"], "score")
+    return [[name, shown(mean(rows, "score"), ".4f"), shown(mean(rows, "score") - dense, "+.4f"),
              shown(mean(rows, "best"), ".4f"), "yes" if all(r["two_four"] for r in rows) else "no",
              shown(mean(rows, "flips"), ".5f"), shown(mean(rows, "kept"), ".3f"),
-             shown(mean(rows, "seconds"), ".0f")] for name, rows in by_name.items()]
+             shown(mean(rows, "noise"), ".3f"), shown(mean(rows, "overhead"), ".4f"),
+             shown(mean(rows, "step_ms"), ".2f"), shown(mean(rows, "seconds"), ".0f")]
+            for name, rows in by_name.items()]
 
 
 def table(result):
-    lines = [HEAD, *cells(result)]
+    lines = [[result["measure"] if name == "score" else name for name in HEAD], *cells(result)]
     widths = [max(len(line[i]) for line in lines) for i in range(len(HEAD))]
     return "\n".join("  ".join(c.ljust(widths[0]) if i == 0 else c.rjust(widths[i])
                                for i, c in enumerate(line)) for line in lines)
@@ -242,33 +190,44 @@ def curves(rows):
 def page(result):
     body = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in line) + "</tr>"
                    for line in cells(result))
-    head = "".join(f"<th>{html.escape(cell)}</th>" for cell in HEAD)
+    head = "".join(f"<th>{html.escape(cell)}</th>" for cell in
+                   (result["measure"] if name == "score" else name for name in HEAD))
     shape = ", ".join(f"{name} {value}" for name, value in result["size"].items())
     return ('<!doctype html><html lang="en"><meta charset="utf-8"><title>Training in 2:4</title>'
             "<style>body{font:16px sans-serif;margin:2em}td,th{padding:0 .6em;text-align:right}"
             "td:first-child{text-align:left}</style><h1>Training in 2:4</h1>"
-            f"<p>Characters of Shakespeare: {html.escape(shape)}. {html.escape(result['program'])}."
+            f"<p>{html.escape(result['task'])}: {html.escape(shape)}. "
+            f"{html.escape(result['program'])}."
             f"</p><table><tr>{head}</tr>{body}</table>{curves(result['rows'])}</html>\n")
 
 
 # ---- the command --------------------------------------------------------------------------------
 
 
-def method_list(text):
-    names = text.split(",")
-    unknown = [name for name in names if name not in RUNS]
-    if unknown:
-        raise argparse.ArgumentTypeError(f"'{unknown[0]}' is none of {', '.join(RUNS)}")
-    return ["dense", *names]
+def fit(parser, options):
+    """What depends on the task: its size, its runs, other numbers of these."""
+    task = TASKS[options.task]
+    if options.size not in task.sizes:
+        parser.error(f"--size: '{options.size}' is none of {', '.join(task.sizes)}, "
+                     f"{options.task}'s")
+    names = options.methods.split(",") if options.methods else getattr(task, "usual", task.runs)
+    for name in names:
+        if name not in task.runs:
+            parser.error(f"--methods: '{name}' is none of {', '.join(task.runs)}")
+    options.methods = ["dense", *names]
+    try:
+        options.also = [other_numbers(text, task.runs) for text in options.also]
+    except ValueError as error:
+        parser.error(f"--also: {error}")
+    return task(options, task.sizes[options.size])
 
 
-def other_numbers(text):
+def other_numbers(text, runs):
     """NAME:NUMBER=X,… as a run: NAME's, with these numbers in place of its own."""
     name, _, numbers = text.partition(":")
-    if name not in RUNS or not numbers:
-        raise argparse.ArgumentTypeError(f"'{text}' is not NAME:NUMBER=X,… with a NAME of "
-                                         f"{', '.join(RUNS)}")
-    method, own, begins = RUNS[name]
+    if name not in runs or not numbers:
+        raise ValueError(f"'{text}' is not NAME:NUMBER=X,… with a NAME of {', '.join(runs)}")
+    method, own, begins = runs[name]
     merged = dict(pair.partition("=")[::2] for pair in f"{own},{numbers}".split(",") if pair)
     return text, (method, ",".join(f"{key}={value}" for key, value in merged.items()), begins)
 
@@ -280,44 +239,58 @@ def at_least_one(text):
 
 
 def arguments(argv):
+    path = pathlib.Path
     parser = argparse.ArgumentParser(
         prog="tools/methods", allow_abbrev=False,
-        description="A language model of characters, trained with every method of sparse24 train.")
-    parser.add_argument("--size", choices=SIZES, default="small",
-                        help="small: ten minutes on two cores (default); baby: nanoGPT's, on a GPU")
-    parser.add_argument("--methods", type=method_list, default=list(RUNS), metavar="LIST",
-                        help=f"some of {', '.join(RUNS)}; dense is always one (default: all)")
-    parser.add_argument("--also", type=other_numbers, action="append", default=[],
-                        metavar="NAME:NUMBER=X,…",
+        description="Models trained with every method of sparse24 train, next to dense.")
+    parser.add_argument("--task", choices=TASKS, default="chars",
+                        help="; ".join(f"{name}: {' '.join(task.__doc__.split())}"
+                                       for name, task in TASKS.items()) + " Default: chars.")
+    parser.add_argument("--size", default="small", metavar="NAME",
+                        help="small: ten minutes on two cores (default); for a GPU "
+                             + ", ".join(f"{list(task.sizes)[1]} ({name})"
+                                         for name, task in TASKS.items()))
+    parser.add_argument("--methods", metavar="LIST",
+                        help="some of the task's; dense is always one (default: all that its table "
+                             "has). " + "; ".join(f"{name}: {', '.join(task.runs)}"
+                                                  for name, task in TASKS.items()))
+    parser.add_argument("--also", action="append", default=[], metavar="NAME:NUMBER=X,…",
                         help="one more row: NAME with these numbers of its method; may be repeated")
     parser.add_argument("--at-once", type=at_least_one, default=1, metavar="N",
                         help="how many runs go side by side, on a GPU that one does not fill "
                              "(default: 1)")
-    parser.add_argument("--steps", type=int, help="of each run (default: the size's)")
-    parser.add_argument("--seeds", type=int, default=1, help="runs of each method (default: 1)")
-    parser.add_argument("--text", type=pathlib.Path, metavar="FILE",
-                        help=f"ASCII (default: text/{TEXT} of the folder SPARSE24_DATA or "
-                             "../shared/data)")
+    parser.add_argument("--steps", type=at_least_one, help="of each run (default: the size's)")
+    parser.add_argument("--seeds", type=at_least_one, default=1,
+                        help="runs of each method (default: 1)")
+    for name, said in (("text", "chars: ASCII"), ("train", "gpt2, squad: SQuAD v1.1's JSON"),
+                       ("dev", "squad: questions to score with"),
+                       ("tokenizer", "gpt2: encoder.json, next to vocab.bpe"),
+                       ("images", "vit: a folder with train/CLASS/ and test/CLASS/ of JPEG files"),
+                       ("model", "squad: a folder of an encoder (default: MiniLM, fetched once)")):
+        parser.add_argument(f"--{name}", type=path, metavar="PATH",
+                            help=said if name == "model" else
+                            f"{said} (default: that of the folder SPARSE24_DATA or ../shared/data)")
     parser.add_argument("--device", help="cuda: on a GPU (default: cpu)")
     parser.add_argument("--threads", type=int)
-    parser.add_argument("--out", type=pathlib.Path, default=ROOT / "demo-out/methods",
-                        help="default: demo-out/methods")
-    parser.add_argument("--program", type=pathlib.Path, default=ROOT / "build/release/sparse24",
+    parser.add_argument("--out", type=path, help="default: demo-out/methods-TASK")
+    parser.add_argument("--program", type=path, default=ROOT / "build/release/sparse24",
                         help="the sparse24 to run (default: build/release/sparse24)")
     parser.add_argument("--prepare", action="store_true", help="find the inputs and stop")
-    return parser.parse_args(argv)
+    options = parser.parse_args(argv)
+    options.out = options.out or ROOT / f"demo-out/methods-{options.task}"
+    return options, fit(parser, options)
 
 
 def main(argv=None):
-    options = arguments(argv)
+    options, task = arguments(argv)
     try:
         options.out.mkdir(parents=True, exist_ok=True)
         if options.prepare:
-            find_text(options)
+            task.prepare()
             return 0
-        result = run(options, Tool(options.program))
-        if not all(math.isfinite(row["loss"]) for row in result["rows"]):
-            raise DemoError("a loss is not finite")
+        result = run(options, Tool(options.program), task)
+        if not all(math.isfinite(row["score"]) for row in result["rows"]):
+            raise DemoError(f"a {task.measure} is not finite")
         (options.out / "result.json").write_text(json.dumps(result, indent=1) + "\n")
         (options.out / "report.html").write_text(page(result), encoding="utf-8")
         print(table(result))
