@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""sparse24's tokenizers and Hugging Face's on random texts: the same ids, or a refusal.
+"""sparse24's tokenizers and Hugging Face's on random texts: equal ids and offsets, or a refusal.
 
     python bench/peers/differ_texts.py [--kinds wordpiece,unigram…] [--texts 10000] [--seed 0]
 
 Run by a Python that has tokenizers and sparse24. For every kind it trains small tokenizers on the
 tree's documents with settings drawn by chance, and gives both the same texts: words of the
 documents, letters of many scripts, marks, blanks, digits, controls and special tokens, mixed. One
-that sparse24 refuses is counted by its sentence, and is no fault. Exits with 1 where ids differ;
-the kind, the seed and the number of the tokenizer make it again.
+that sparse24 refuses is counted by its sentence, and is no fault. Exits with 1 where ids or
+offsets differ; the kind, the seed and the number of the tokenizer make it again.
 """
 import argparse
 import collections
@@ -115,7 +115,97 @@ def unigram(draw):
         "<s> $A </s>", "<s> $A </s> </s> $B </s>", [("<s>", 0), ("</s>", 2)])
 
 
-KINDS = [wordpiece, gpt2, roberta, llama3, qwen, unigram]
+def any_normalizer(draw):
+    """One to three of the normalizers, in any order."""
+    rows = [normalizers.NFC, normalizers.NFD, normalizers.NFKC, normalizers.NFKD,
+            normalizers.Lowercase, normalizers.StripAccents, normalizers.Nmt,
+            lambda: normalizers.Strip(draw.random() < 0.7, draw.random() < 0.7),
+            lambda: normalizers.Prepend(draw.choice(["\u2581", "ab", " "])),
+            lambda: normalizers.Replace(*draw.choice([("a", "bc"), (" ", "\u2581"), ("``", '"'),
+                                                      ("the", ""), ("\u0301", "'")])),
+            lambda: normalizers.BertNormalizer(
+                clean_text=draw.random() < 0.5, handle_chinese_chars=draw.random() < 0.5,
+                strip_accents=draw.choice([None, True, False]), lowercase=draw.random() < 0.5)]
+    return normalizers.Sequence([draw.choice(rows)() for _ in range(draw.randint(1, 3))])
+
+
+def any_words(draw):
+    """One or two of the pre_tokenizers that leave letters as they are."""
+    behaviour = draw.choice(["isolated", "removed", "merged_with_previous", "merged_with_next",
+                             "contiguous"])
+    rows = [pre_tokenizers.Whitespace, pre_tokenizers.WhitespaceSplit,
+            pre_tokenizers.BertPreTokenizer, lambda: pre_tokenizers.Punctuation(behaviour),
+            lambda: pre_tokenizers.Digits(draw.random() < 0.5),
+            lambda: pre_tokenizers.CharDelimiterSplit(draw.choice("e -")),
+            lambda: pre_tokenizers.Metaspace(
+                prepend_scheme=draw.choice(["always", "first", "never"]),
+                split=draw.random() < 0.5),
+            lambda: pre_tokenizers.Split(draw.choice([" ", "e", "--"]), behaviour,
+                                         draw.random() < 0.3)]
+    return pre_tokenizers.Sequence([draw.choice(rows)() for _ in range(draw.randint(1, 2))])
+
+
+def add_tokens(draw, made):
+    """Added tokens of every kind, some of which stand in the texts."""
+    for word in draw.sample(["the", "Is", "12345", "\u00e9", "don't", "--", "<x>", "of the"], 3):
+        made.add_tokens([tokenizers.AddedToken(
+            word, single_word=draw.random() < 0.4, lstrip=draw.random() < 0.3,
+            rstrip=draw.random() < 0.3, normalized=draw.random() < 0.5,
+            special=draw.random() < 0.3)])
+
+
+def chained(draw, made, trainer):
+    if draw.random() < 0.8:
+        made.normalizer = any_normalizer(draw)
+    made.pre_tokenizer = any_words(draw)
+    yield made, trainer
+    add_tokens(draw, made)
+
+
+def words_pieces(draw):
+    made = tokenizers.Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    yield from chained(draw, made, trainers.WordPieceTrainer(
+        vocab_size=500, show_progress=False, special_tokens=["[UNK]", "[CLS]", "[SEP]"]))
+
+
+def words_bpe(draw):
+    affixes = draw.choice([{}, {"end_of_word_suffix": "</w>"},
+                           {"continuing_subword_prefix": "##"}])
+    made = tokenizers.Tokenizer(models.BPE(unk_token="<unk>", fuse_unk=draw.random() < 0.5,
+                                           **affixes))
+    yield from chained(draw, made, trainers.BpeTrainer(
+        vocab_size=600, show_progress=False, special_tokens=["<unk>"], **affixes))
+
+
+def words_unigram(draw):
+    yield from chained(draw, tokenizers.Tokenizer(models.Unigram()), trainers.UnigramTrainer(
+        vocab_size=500, show_progress=False, special_tokens=["<unk>"], unk_token="<unk>"))
+
+
+def words_level(draw):
+    made = tokenizers.Tokenizer(models.WordLevel(unk_token="<unk>"))
+    yield from chained(draw, made, trainers.WordLevelTrainer(
+        vocab_size=500, show_progress=False, special_tokens=["<unk>"]))
+
+
+def words_bytes(draw):
+    made = tokenizers.Tokenizer(models.BPE())
+    if draw.random() < 0.8:
+        made.normalizer = any_normalizer(draw)
+    space = draw.random() < 0.6
+    last = pre_tokenizers.ByteLevel(add_prefix_space=space, use_regex=draw.random() < 0.5)
+    made.pre_tokenizer = draw.choice([last, pre_tokenizers.Sequence([any_words(draw), last])])
+    made.decoder = decoders.ByteLevel()
+    yield made, trainers.BpeTrainer(vocab_size=600, show_progress=False, special_tokens=["<s>"],
+                                    initial_alphabet=pre_tokenizers.ByteLevel.alphabet())
+    add_tokens(draw, made)
+    if draw.random() < 0.5:
+        made.post_processor = processors.ByteLevel(trim_offsets=draw.random() < 0.7,
+                                                   add_prefix_space=space)
+
+
+KINDS = [wordpiece, gpt2, roberta, llama3, qwen, unigram, words_pieces, words_bpe, words_unigram,
+         words_level, words_bytes]
 
 
 def make(kind, draw, text, path):
@@ -162,7 +252,9 @@ def run_kind(kind, options, text, words):
         for _ in range(options.texts // options.tokenizers):
             given = text_of(draw, words)
             ran += 1
-            one, other = list(ours.encode(given).ids), theirs.encode(given).ids
+            mine, other = ours.encode(given), theirs.encode(given)
+            one = list(zip(mine.ids, map(tuple, mine.offsets)))
+            other = list(zip(other.ids, other.offsets))
             if one != other:
                 faults += 1
                 if faults <= options.show:

@@ -26,7 +26,7 @@ static s24_status check_whole(const s24_tokenizer *tokenizer, s24_ctx *ctx, cons
                               const s24_text *text, const s24_token *tokens, int64_t count)
 {
     int64_t at = 0;
-    if (tokenizer->kind != &s24i_tokenizer_bpe || tokenizer->unknown >= 0 ||
+    if (tokenizer->chain || tokenizer->kind != &s24i_tokenizer_bpe || tokenizer->unknown >= 0 ||
         tokenizer->bpe.byte_level || tokenizer->bpe.trim)
         return S24_OK;
     for (int64_t i = tokenizer->cls >= 0; i < count && tokens[i].begin <= at; i++)
@@ -50,8 +50,13 @@ static s24_status add_text(s24_stream *s, const s24_tokenizer *tokenizer, const 
     REQUIRE(s->ctx, valid == text->bytes, S24_ERROR_FORMAT,
             "%s: line %lld is not UTF-8 at byte %zu of the file", path, line_of(text->data, valid),
             valid);
-    /* No tokenizer makes more tokens than bytes, but for one before a text and those around it. */
-    const int64_t most = (int64_t)text->bytes + 3;
+    /* No kind makes more tokens than bytes, but for one before a text and those around it; steps of
+       a chain may. */
+    const s24i_run counting = {.room = INT64_MAX};
+    const int64_t made =
+        tokenizer->chain ? s24i_tokenizer_run(tokenizer, &counting, text, 1) : (int64_t)text->bytes;
+    if (made < 0) return s24i_tokenizer_no_memory(s->ctx);
+    const int64_t most = made + 3;
     TRY(s24i_alloc_elems(&tokens, s->ctx, most, sizeof *tokens, "a file's tokens"));
     const int64_t count = s24i_tokenizer_encode(tokens, most, tokenizer, text, 1);
     s24_status status = count < 0 ? s24i_tokenizer_no_memory(s->ctx)

@@ -8,6 +8,12 @@
 
 #define V       "\"vocab\":{\"a\":0,\"b\":1,\"ab\":2}"
 #define DIGITS  "{\"type\":\"Digits\",\"individual_digits\":true}"
+#define FOUR    DIGITS "," DIGITS "," DIGITS "," DIGITS
+#define SIXTEEN FOUR "," FOUR "," FOUR "," FOUR
+#define OPEN    "{\"type\":\"Sequence\",\"pretokenizers\":["
+#define NINE(x) x x x x x x x x x
+#define SIXTY_FIVE                                                                                 \
+    "0123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890"
 #define M(more) "{\"model\":{\"type\":\"BPE\"," more "}}"
 
 static void test_refused(void **state)
@@ -27,33 +33,32 @@ static void test_refused(void **state)
         {M(V ",\"merges\":[[\"a\"]]"), S24_ERROR_FORMAT, "merge 0 is neither"},
         {M(V ",\"merges\":[],\"unk_token\":\"?\""), S24_ERROR_FORMAT, "no ?"},
         {M(V ",\"merges\":[],\"dropout\":0.1"), S24_ERROR_UNSUPPORTED, "dropout of a BPE model"},
-        {M(V ",\"merges\":[],\"end_of_word_suffix\":\"</w>\""), S24_ERROR_UNSUPPORTED,
-         "end_of_word_suffix of a BPE model is \"</w>\""},
-        {"{\"pre_tokenizer\":{\"type\":\"ByteLevel\"}," BYTE_MODEL "}", S24_ERROR_UNSUPPORTED,
-         "add_prefix_space"},
-        {"{\"pre_tokenizer\":{\"type\":\"Whitespace\"}," BYTE_MODEL "}", S24_ERROR_UNSUPPORTED,
-         "pre_tokenizer Whitespace"},
-        {"{\"pre_tokenizer\":{\"type\":\"Metaspace\"}," LLAMA_MODEL "}", S24_ERROR_UNSUPPORTED,
-         "split true"},
+        {M(V ",\"merges\":[],\"end_of_word_suffix\":\"" SIXTY_FIVE "\""), S24_ERROR_UNSUPPORTED,
+         "at most 64 bytes are expected"},
+        {"{\"pre_tokenizer\":{\"type\":\"UnicodeScripts\"}," BYTE_MODEL "}", S24_ERROR_UNSUPPORTED,
+         "the pre_tokenizer UnicodeScripts is not supported, only BertPreTokenizer, ByteLevel, "
+         "CharDelimiterSplit, Digits, Metaspace, Punctuation, Split, Whitespace and "
+         "WhitespaceSplit"},
+        {"{\"pre_tokenizer\":{\"type\":\"Metaspace\",\"prepend_scheme\":\"last\"}," LLAMA_MODEL "}",
+         S24_ERROR_UNSUPPORTED, "prepend_scheme last"},
         {"{\"pre_tokenizer\":{\"type\":\"Split\",\"behavior\":\"Isolated\",\"pattern\":{\"Regex\":"
          "\"x\"}}," BYTE_MODEL "}",
          S24_ERROR_UNSUPPORTED, "the pattern \"x\""},
-        {"{\"normalizer\":{\"type\":\"NFKC\"}," BYTE_LEVEL "," BYTE_MODEL "}",
-         S24_ERROR_UNSUPPORTED, "normalizer NFKC"},
-        {"{\"normalizer\":{\"type\":\"NFC\"}," LLAMA_MODEL "}", S24_ERROR_UNSUPPORTED,
-         "normalizer NFC without pre_tokenizer ByteLevel"},
-        {"{\"pre_tokenizer\":{\"type\":\"Digits\"}," BYTE_MODEL "}", S24_ERROR_UNSUPPORTED,
-         "individual_digits false"},
-        {"{\"pre_tokenizer\":{\"type\":\"Digits\",\"individual_digits\":true}," BYTE_MODEL "}",
-         S24_ERROR_UNSUPPORTED, "Split or Digits without pre_tokenizer ByteLevel"},
-        {"{\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[" DIGITS "," DIGITS
-         "," DIGITS "," DIGITS "," DIGITS "]}," BYTE_MODEL "}",
-         S24_ERROR_UNSUPPORTED, "more than 4 parts"},
-        {"{" LLAMA_NORM "," BYTE_LEVEL "," BYTE_MODEL "}", S24_ERROR_UNSUPPORTED,
-         "a normalizer of blanks with pre_tokenizer ByteLevel"},
-        {"{" LLAMA_NORM "," LLAMA_MODEL ",\"added_tokens\":[{\"id\":1,\"content\":\"<s>\","
-         "\"normalized\":true}]}",
-         S24_ERROR_UNSUPPORTED, "\"<s>\" is normalized"},
+        {"{\"pre_tokenizer\":{\"type\":\"Split\",\"behavior\":\"Apart\",\"pattern\":{\"String\":"
+         "\"x\"}}," BYTE_MODEL "}",
+         S24_ERROR_FORMAT, "the behavior of a pre_tokenizer is \"Apart\""},
+        {"{\"pre_tokenizer\":{\"type\":\"Split\",\"behavior\":\"Isolated\",\"pattern\":{}}"
+         "," BYTE_MODEL "}",
+         S24_ERROR_FORMAT, "a pattern without String or Regex"},
+        {"{\"normalizer\":{\"type\":\"Replace\",\"content\":\"\",\"pattern\":{}}," BYTE_MODEL "}",
+         S24_ERROR_FORMAT, "a pattern without String or Regex"},
+        {"{\"normalizer\":{\"type\":\"ByteLevel\"}," BYTE_MODEL "}", S24_ERROR_UNSUPPORTED,
+         "the normalizer ByteLevel is not supported, only NFC, NFD"},
+        {"{\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[" SIXTEEN "," SIXTEEN
+         "," DIGITS "]}," BYTE_MODEL "}",
+         S24_ERROR_UNSUPPORTED, "more than 32 steps together"},
+        {"{\"pre_tokenizer\":" NINE(OPEN) NINE("]}") "," BYTE_MODEL "}", S24_ERROR_UNSUPPORTED,
+         "more than 8 Sequences in one another"},
         {"{" BYTE_LEVEL "," BYTE_MODEL ",\"post_processor\":{\"type\":\"TemplateProcessing\","
          "\"single\":[]}}",
          S24_ERROR_FORMAT, "the template of post_processor"},

@@ -356,7 +356,9 @@ static const struct {
     {"[]", S24_ERROR_FORMAT, "\"model\""},
     {"{}", S24_ERROR_FORMAT, "\"model\" is missing"},
     {"{\"model\":{\"type\":\"BPE\"}}", S24_ERROR_FORMAT, "\"vocab\" is missing"},
-    {"{\"model\":{\"type\":\"WordLevel\"}}", S24_ERROR_UNSUPPORTED, "only WordPiece"},
+    {"{\"model\":{\"type\":\"Characters\"}}", S24_ERROR_UNSUPPORTED,
+     "only WordPiece, BPE, Unigram and WordLevel"},
+    {"{\"model\":{\"type\":\"WordLevel\",\"vocab\":{\"a\":0}}}", S24_ERROR_FORMAT, "no <unk>"},
     {"{\"model\":{\"type\":\"WordPiece\",\"vocab\":[\"a\"]}}", S24_ERROR_FORMAT, "model.vocab"},
     {"{\"model\":{\"type\":\"WordPiece\",\"vocab\":{}}}", S24_ERROR_FORMAT, "model.vocab"},
     {"{\"model\":{\"type\":\"WordPiece\",\"vocab\":{\"a\":\"0\"}}}", S24_ERROR_FORMAT,
@@ -373,13 +375,6 @@ static const struct {
      S24_ERROR_FORMAT, "max_input_chars_per_word"},
     {"{\"model\":{\"type\":\"WordPiece\",\"max_input_chars_per_word\":513," VOCAB "}}",
      S24_ERROR_FORMAT, "1 to 512"},
-    {"{" MODEL "," PRE ",\"normalizer\":{\"type\":\"NFC\"}}", S24_ERROR_UNSUPPORTED, "NFC"},
-    {"{" MODEL "," PRE ",\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":"
-     "\"NFD\"},{\"type\":\"Lowercase\"}]}}",
-     S24_ERROR_UNSUPPORTED, "Sequence"},
-    {"{" MODEL "," NORM ",\"pre_tokenizer\":{\"type\":\"ByteLevel\"}}", S24_ERROR_UNSUPPORTED,
-     "ByteLevel"},
-    {"{" MODEL "," NORM "}", S24_ERROR_UNSUPPORTED, "pre_tokenizer null"},
     {"{" MODEL "," PRE ",\"normalizer\":{\"type\":\"BertNormalizer\",\"lowercase\":1}}",
      S24_ERROR_FORMAT, "\"lowercase\""},
     {"{" MODEL "," PRE "," NORM ",\"post_processor\":{\"type\":\"ByteLevel\"}}",
@@ -394,9 +389,6 @@ static const struct {
      S24_ERROR_FORMAT, "content is empty"},
     {"{" MODEL "," PRE "," NORM ",\"added_tokens\":[{\"id\":5,\"content\":\"[SEP]\"}]}",
      S24_ERROR_FORMAT, "\"[SEP]\" has the id 5, but 3"},
-    {"{" MODEL "," PRE "," NORM ",\"added_tokens\":[{\"id\":9,\"content\":\"x\u00e9\","
-     "\"normalized\":true}]}",
-     S24_ERROR_UNSUPPORTED, "is normalized"},
 };
 
 static void test_json_refused(void **state)

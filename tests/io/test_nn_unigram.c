@@ -135,21 +135,15 @@ static void refusals(void **state)
     static const struct {
         const char *json, *sentence;
     } rows[] = {
-        {"{\"normalizer\": {\"type\": \"NFKC\"}, \"model\": {\"type\": \"Unigram\", " VOCAB,
-         "the normalizer NFKC is not supported, only Precompiled, Replace and Strip with Unigram"},
-        {"{\"pre_tokenizer\": {\"type\": \"Punctuation\"}, \"model\": {\"type\": "
-         "\"Unigram\", " VOCAB,
-         "the pre_tokenizer Punctuation is not supported, only WhitespaceSplit and Metaspace with "
-         "Unigram"},
+        {"{\"normalizer\": {\"type\": \"Titlecase\"}, \"model\": {\"type\": \"Unigram\", " VOCAB,
+         "the normalizer Titlecase is not supported, only NFC, NFD, NFKC, NFKD, Lowercase, "
+         "StripAccents, Replace, Prepend, Strip, Nmt, BertNormalizer and Precompiled"},
         {"{\"normalizer\": {\"type\": \"Precompiled\", \"precompiled_charsmap\": \"AAAA!\"}, "
          "\"model\": {\"type\": \"Unigram\", " VOCAB,
          "precompiled_charsmap is no base64 text"},
         {"{\"normalizer\": {\"type\": \"Precompiled\", \"precompiled_charsmap\": \"AAEAAAAA\"}, "
          "\"model\": {\"type\": \"Unigram\", " VOCAB,
          "precompiled_charsmap has 6 bytes, of which the first four say 256"},
-        {"{\"normalizer\": {\"type\": \"Replace\", \"pattern\": {\"String\": \"x\"}, \"content\": "
-         "\"\"}, \"model\": {\"type\": \"Unigram\", " VOCAB,
-         "the normalizer Replace of \"a string\" is not supported with Unigram"},
         {"{\"model\": {\"type\": \"Unigram\", \"vocab\": [[\"a\"]]}}",
          "element 0 of model.vocab is no token with a score"},
         {"{\"post_processor\": {\"type\": \"ByteLevel\"}, \"model\": {\"type\": "

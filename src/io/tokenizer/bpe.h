@@ -42,6 +42,13 @@ typedef enum s24i_prepend {
     S24I_PREPEND_ALWAYS
 } s24i_prepend;
 
+/* What Metaspace says. */
+typedef struct s24i_metaspace {
+    const char *mark; /* borrowed from the file */
+    s24i_prepend prepend;
+    int split;
+} s24i_metaspace;
+
 typedef struct s24i_bpe {
     s24i_merge *merges;
     size_t mask;
@@ -58,12 +65,23 @@ typedef struct s24i_bpe {
     int fuse;      /* neighbours that are unknown become one */
     int blanks;    /* blanks are written ▁ */
     int at_blanks; /* no token has a ▁ after another character: words are merged one by one */
-    s24i_prepend prepend; /* a ▁ before a text, or each part of it between added tokens */
-    int unless_blank;     /* but not where one stands already */
-    int trim;             /* offsets leave blanks at a token's ends out */
-    int trim_but_first;   /* but one that the text begins with */
-    int32_t blank;        /* the token of ▁, −1: none */
+    s24i_prepend prepend;  /* a ▁ before a text, or each part of it between added tokens */
+    int unless_blank;      /* but not where one stands already */
+    int trim;              /* offsets leave blanks at a token's ends out */
+    int trim_but_first;    /* but a single one that the text begins with */
+    int32_t blank;         /* the token of ▁, −1: none */
+    char *prefix, *suffix; /* of a word's characters but the first, of its last; NULL: none */
 } s24i_bpe;
+
+/* A word's symbols: symbol i is bytes at[i] … at[i + 1] − 1 of the text. */
+typedef struct s24i_symbols {
+    int32_t *ids;
+    size_t *at; /* one more than ids */
+    size_t count;
+} s24i_symbols;
+
+/* Symbols of a word that are merged on the stack; bytes of a prefix or suffix of characters. */
+enum { S24I_SHORT_WORD = 192, S24I_AFFIX_BYTES = 64 };
 
 /* Characters begin … end − 1 of a text. */
 typedef struct s24i_span {
@@ -87,6 +105,9 @@ int s24i_nfc_make(s24i_nfc *out, s24_ctx *ctx, const char *text, size_t bytes);
 /* The bytes that a token at byte level spells, at most as many as it has itself; SIZE_MAX when it
    is spelled otherwise. */
 size_t s24i_bpe_bytes(char *out, const char *token);
+
+/* The letter that a byte is written as. */
+uint32_t s24i_bpe_letter(unsigned char byte);
 
 #define S24I_BLANK       "\xe2\x96\x81" /* ▁, U+2581 */
 #define S24I_BLANK_BYTES 3

@@ -21,6 +21,15 @@ static int byte_of(uint32_t letter)
     return -1;
 }
 
+uint32_t s24i_bpe_letter(unsigned char byte)
+{
+    uint32_t number = 0x100;
+    if (is_printable(byte)) return byte;
+    for (unsigned before = 0; before < byte; before++)
+        number += !is_printable(before);
+    return number;
+}
+
 size_t s24i_bpe_bytes(char *out, const char *token)
 {
     const size_t bytes = strlen(token);

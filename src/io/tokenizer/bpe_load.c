@@ -41,7 +41,10 @@ static s24_status add_merge(s24_tokenizer *tokenizer, const char *file, size_t n
     char bytes[2 * S24I_TOKEN_BYTES + 1];
     s24i_vocabulary *vocabulary = &tokenizer->vocabulary;
     int32_t ids[3];
-    size_t end = 0;
+    size_t end = 0, first = 0;
+    /* The second's prefix is not in what both become. */
+    const size_t prefix = tokenizer->bpe.prefix ? strlen(tokenizer->bpe.prefix) : 0;
+    const size_t cut = prefix && strlen(parts[1]) >= prefix ? prefix : 0;
     for (int i = 0; i < 3; i++) {
         const size_t begin = i < 2 ? end : 0;
         if (i < 2) {
@@ -54,7 +57,12 @@ static s24_status add_merge(s24_tokenizer *tokenizer, const char *file, size_t n
             if (count == SIZE_MAX) memcpy(bytes + end, parts[i], length);
             end += count == SIZE_MAX ? length : count;
         }
+        if (i == 2 && cut) {
+            memmove(bytes + first, bytes + first + cut, end - first - cut);
+            end -= cut;
+        }
         ids[i] = s24i_vocabulary_id_of(vocabulary, bytes + begin, end - begin);
+        first = i ? first : end;
         REQUIRE(tokenizer->ctx, ids[i] >= 0, S24_ERROR_FORMAT,
                 "%s: merge %zu, \"%s\" and \"%s\": the vocabulary has no %s", file, number,
                 s24i_show(parts[0]).text, s24i_show(parts[1]).text,
@@ -142,21 +150,12 @@ static s24_status read_split(s24_tokenizer *tokenizer, const s24i_config *part)
 
 static s24_status read_metaspace(s24_tokenizer *tokenizer, const s24i_config *part)
 {
-    static const char *const schemes[] = {"never", "first", "always"};
-    const char *mark = S24I_BLANK, *scheme = NULL;
-    int prefix = 1, split = 1, found = -1;
-    TRY(s24i_config_string(&mark, part, "replacement", S24I_OPTIONAL));
-    TRY(s24i_config_string(&scheme, part, "prepend_scheme", S24I_OPTIONAL));
-    TRY(s24i_config_bool(&prefix, part, "add_prefix_space", S24I_OPTIONAL));
-    TRY(s24i_config_bool(&split, part, "split", S24I_OPTIONAL));
-    if (!scheme) scheme = prefix ? "always" : "never";
-    for (int i = 0; i < 3; i++)
-        if (!strcmp(scheme, schemes[i])) found = i;
-    REQUIRE(part->ctx, found >= 0 && !split && !strcmp(mark, S24I_BLANK), S24_ERROR_UNSUPPORTED,
-            "%s: pre_tokenizer Metaspace is not supported with prepend_scheme %s, split %s and "
-            "replacement %s, only with never, first or always, false and " S24I_BLANK,
-            part->file, s24i_show(scheme).text, split ? "true" : "false", s24i_show(mark).text);
-    tokenizer->bpe.prepend = (s24i_prepend)found;
+    s24i_metaspace meta;
+    TRY(s24i_metaspace_read(&meta, part));
+    REQUIRE(part->ctx, !meta.split && !strcmp(meta.mark, S24I_BLANK), S24_ERROR_UNSUPPORTED,
+            "%s: pre_tokenizer Metaspace is not supported with split %s and replacement %s",
+            part->file, meta.split ? "true" : "false", s24i_show(meta.mark).text);
+    tokenizer->bpe.prepend = meta.prepend;
     tokenizer->bpe.blanks = tokenizer->bpe.unless_blank = tokenizer->normalises = 1;
     return S24_OK;
 }
@@ -239,21 +238,48 @@ s24_status s24i_bpe_finish(s24_tokenizer *tokenizer, int whole_words)
     return S24_OK;
 }
 
-/* What a model may ask for that is not carried out. */
-static s24_status check_model(const s24i_config *model)
+/* What stands before a word's characters but the first, and after its last one. */
+static s24_status read_affixes(s24_tokenizer *tokenizer, const s24i_config *model)
 {
     static const char *const affixes[] = {"continuing_subword_prefix", "end_of_word_suffix"};
+    char **const places[] = {&tokenizer->bpe.prefix, &tokenizer->bpe.suffix};
     for (int i = 0; i < 2; i++) {
         const char *affix = "";
         TRY(s24i_config_string(&affix, model, affixes[i], S24I_OPTIONAL));
-        REQUIRE(model->ctx, !*affix, S24_ERROR_UNSUPPORTED,
-                "%s: %s of a BPE model is \"%s\", which is not supported", model->file, affixes[i],
-                s24i_show(affix).text);
+        if (!*affix) continue;
+        REQUIRE(model->ctx, strlen(affix) <= S24I_AFFIX_BYTES, S24_ERROR_UNSUPPORTED,
+                "%s: %s of a BPE model is \"%s\", at most %d bytes are expected", model->file,
+                affixes[i], s24i_show(affix).text, S24I_AFFIX_BYTES);
+        TRY(s24i_copy_string(places[i], model->ctx, affix));
     }
+    return S24_OK;
+}
+
+/* What a model may ask for that is not carried out. */
+static s24_status check_model(const s24i_config *model)
+{
     double dropout = 0;
     TRY(s24i_config_double(&dropout, model, "dropout", S24I_OPTIONAL, 0, 1));
     REQUIRE(model->ctx, dropout == 0, S24_ERROR_UNSUPPORTED,
             "%s: dropout of a BPE model is %g, which is not supported", model->file, dropout);
+    return S24_OK;
+}
+
+/* The own way of BPE, which has no affixes. */
+static s24_status plan(s24_tokenizer *tokenizer, const s24i_config *root)
+{
+    s24i_bpe *bpe = &tokenizer->bpe;
+    const s24i_json *model = s24i_json_get(root->json, "model");
+    const char *prefix = s24i_json_string(s24i_json_get(model, "continuing_subword_prefix"));
+    const char *suffix = s24i_json_string(s24i_json_get(model, "end_of_word_suffix"));
+    if ((prefix && *prefix) || (suffix && *suffix)) return S24_ERROR_UNSUPPORTED;
+    TRY(s24i_tokenizer_each(root, "pre_tokenizer", "pretokenizers", read_pre_tokenizer, tokenizer));
+    TRY(s24i_tokenizer_each(root, "normalizer", "normalizers", read_normalizer, tokenizer));
+    REQUIRE(root->ctx, !bpe->byte_level || (!bpe->blanks && !bpe->prepend), S24_ERROR_UNSUPPORTED,
+            "%s: a normalizer of blanks with pre_tokenizer ByteLevel is not supported", root->file);
+    REQUIRE(root->ctx, (!bpe->split_count && !bpe->nfc) || bpe->byte_level, S24_ERROR_UNSUPPORTED,
+            "%s: %s without pre_tokenizer ByteLevel is not supported", root->file,
+            bpe->nfc ? "normalizer NFC" : "pre_tokenizer Split or Digits");
     return S24_OK;
 }
 
@@ -263,14 +289,8 @@ static s24_status read(s24_tokenizer *tokenizer, const s24i_config *root, const 
     s24i_config vocab, merges;
     const char *unknown = NULL;
     int whole_words = 0;
-    TRY(s24i_tokenizer_each(root, "pre_tokenizer", "pretokenizers", read_pre_tokenizer, tokenizer));
-    TRY(s24i_tokenizer_each(root, "normalizer", "normalizers", read_normalizer, tokenizer));
-    REQUIRE(root->ctx, !bpe->byte_level || (!bpe->blanks && !bpe->prepend), S24_ERROR_UNSUPPORTED,
-            "%s: a normalizer of blanks with pre_tokenizer ByteLevel is not supported", root->file);
-    REQUIRE(root->ctx, (!bpe->split_count && !bpe->nfc) || bpe->byte_level, S24_ERROR_UNSUPPORTED,
-            "%s: %s without pre_tokenizer ByteLevel is not supported", root->file,
-            bpe->nfc ? "normalizer NFC" : "pre_tokenizer Split or Digits");
     TRY(check_model(model));
+    TRY(read_affixes(tokenizer, model));
     TRY(s24i_config_bool(&bpe->fallback, model, "byte_fallback", S24I_OPTIONAL));
     TRY(s24i_config_bool(&bpe->fuse, model, "fuse_unk", S24I_OPTIONAL));
     TRY(s24i_config_bool(&whole_words, model, "ignore_merges", S24I_OPTIONAL));
@@ -385,4 +405,5 @@ static size_t decode(char *out, const s24_tokenizer *tokenizer, const s24i_piece
     return count;
 }
 
-const s24i_tokenizer_kind s24i_tokenizer_bpe = {"BPE", read, s24i_bpe_run, decode, 1};
+const s24i_tokenizer_kind s24i_tokenizer_bpe = {"BPE",  plan,          read, s24i_bpe_run,
+                                                decode, s24i_bpe_word, 1};

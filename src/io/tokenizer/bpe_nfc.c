@@ -11,13 +11,6 @@
 
 enum { FIRST_MARK = 0x300 /* no character before it composes with one before itself */ };
 
-/* That of the tokenizers library's tables, which know no character since Unicode 9.0. */
-static int combining_class(int32_t c)
-{
-    const int said = utf8proc_get_property(c)->combining_class;
-    return said > 0 && s24i_classify((uint32_t)c) != S24I_NEWER ? said : 0;
-}
-
 /* Asks whether a text may be cut before the character: it is neither a mark nor a later part of a
    Hangul syllable. */
 static int begins_chunk(uint32_t c)
@@ -59,86 +52,46 @@ int s24i_nfc_is(const char *text, size_t bytes)
     return 1;
 }
 
-/* Sorts each run of marks by their classes, those of a class in their order. There are some fifty
-   classes, so that a run of any length takes time in its proportion. */
-static void sort_marks(int32_t *parts, size_t count, int32_t *spare)
-{
-    for (size_t i = 0, end; i < count; i = end + 1) {
-        int is_sorted = 1;
-        for (end = i; end < count && combining_class(parts[end]) > 0; end++)
-            is_sorted &= end == i || combining_class(parts[end - 1]) <= combining_class(parts[end]);
-        if (is_sorted) continue;
-        size_t starts[257] = {0};
-        for (size_t m = i; m < end; m++)
-            starts[combining_class(parts[m]) + 1]++;
-        for (int k = 0; k < 256; k++)
-            starts[k + 1] += starts[k];
-        for (size_t m = i; m < end; m++)
-            spare[starts[combining_class(parts[m])]++] = parts[m];
-        memcpy(parts + i, spare, (end - i) * sizeof *parts);
-    }
-}
+enum { PAST_UNICODE = 0x110000 };
 
-/* How many parts the characters of a text have together, and how many of these it has. */
-static size_t count_parts(const char *text, size_t bytes)
+/* The text as characters; what is not UTF-8 is one that nothing changes, numbered by its place. */
+static void spell(s24i_glyphs *out, const char *text, size_t bytes)
 {
-    size_t count = 0;
-    uint32_t c;
-    for (size_t i = 0; i < bytes;) {
-        int32_t parts[MOST_PARTS];
-        i += s24i_utf8_next(&c, (const unsigned char *)text + i, bytes - i);
-        count += c == S24I_UTF8_INVALID ? 3 : decompose(parts, MOST_PARTS, c);
-    }
-    return count;
-}
-
-/* Characters first … end − 1 of the text have become these. */
-static void put(s24i_nfc *out, const int32_t *parts, size_t count, int32_t first, int32_t end)
-{
-    const int one_each = count == (size_t)(end - first);
-    for (size_t i = 0; i < count; i++) {
-        const int32_t from = first + (one_each ? (int32_t)i : 0);
-        out->from[out->count++] = (s24i_span){from, one_each ? from + 1 : end};
-        out->bytes += (size_t)s24i_utf8_put(out->text + out->bytes, (uint32_t)parts[i]);
-    }
-}
-
-/* Normalises; parts and spare have room for all that there is. */
-static void fill(s24i_nfc *out, const char *text, size_t bytes, int32_t *parts, int32_t *spare)
-{
-    const unsigned char *p = (const unsigned char *)text;
-    size_t length, room = (size_t)(spare - parts);
     int32_t index = 0;
-    uint32_t c;
-    for (size_t i = 0; i < bytes; i += length) {
-        const int32_t first = index++;
-        length = s24i_utf8_next(&c, p + i, bytes - i);
-        if (c == S24I_UTF8_INVALID) {
-            memcpy(out->text + out->bytes, text + i, length);
-            out->bytes += length;
-            out->from[out->count++] = (s24i_span){first, index};
-            continue;
-        }
-        size_t count = decompose(parts, room, c);
-        for (; i + length < bytes; index++) {
-            const size_t next = s24i_utf8_next(&c, p + i + length, bytes - i - length);
-            if (begins_chunk(c)) break;
-            count += decompose(parts + count, room - count, c);
-            length += next;
-        }
-        sort_marks(parts, count, spare);
-        put(out, parts, compose(parts, count), first, index);
+    for (size_t i = 0, length; i < bytes; i += length, index++) {
+        uint32_t c;
+        length = s24i_utf8_next(&c, (const unsigned char *)text + i, bytes - i);
+        if (c == S24I_UTF8_INVALID) c = PAST_UNICODE + (uint32_t)i;
+        s24i_glyphs_put(out, (s24i_glyph){c, index, index + 1});
     }
+}
+
+/* A character's bytes. Returns their number. */
+static size_t put(char *out, uint32_t c, const char *text, size_t bytes)
+{
+    if (c < PAST_UNICODE) return (size_t)s24i_utf8_put(out, c);
+    const size_t at = c - PAST_UNICODE;
+    const size_t length = s24i_utf8_next(&c, (const unsigned char *)text + at, bytes - at);
+    memcpy(out, text + at, length);
+    return length;
 }
 
 int s24i_nfc_make(s24i_nfc *out, s24_ctx *ctx, const char *text, size_t bytes)
 {
-    const size_t room = count_parts(text, bytes) + 1;
+    const s24i_chain_step step = {.option = S24I_FORM_COMPOSED};
+    s24i_glyphs from = {.ctx = ctx}, to = {.ctx = ctx};
     *out = (s24i_nfc){.text = NULL};
-    out->from = s24_ctx_alloc(ctx, room * (sizeof *out->from + 2 * sizeof(int32_t) + 4));
-    if (!out->from) return 0;
-    int32_t *parts = (int32_t *)(out->from + room);
-    out->text = (char *)(parts + 2 * room);
-    fill(out, text, bytes, parts, parts + room);
-    return 1;
+    spell(&from, text, bytes);
+    s24i_edit edit = {&to, from.at, from.count, 0};
+    s24i_change_form(&step, &edit);
+    if (!from.failed && !to.failed)
+        out->from = s24_ctx_alloc(ctx, to.count * (sizeof *out->from + 4) + 1);
+    out->text = (char *)(out->from + to.count);
+    for (size_t i = 0; out->from && i < to.count; i++) {
+        out->from[out->count++] = (s24i_span){to.at[i].begin, to.at[i].end};
+        out->bytes += put(out->text + out->bytes, to.at[i].c, text, bytes);
+    }
+    s24i_glyphs_free(&from);
+    s24i_glyphs_free(&to);
+    return out->from != NULL;
 }

@@ -106,6 +106,10 @@ void s24_tokenizer_destroy(s24_tokenizer *tokenizer)
     s24_ctx_free(ctx, tokenizer->pieces);
     s24_ctx_free(ctx, tokenizer->bpe.merges);
     s24_ctx_free(ctx, tokenizer->bpe.whole);
+    s24_ctx_free(ctx, tokenizer->bpe.prefix);
+    s24_ctx_free(ctx, tokenizer->bpe.suffix);
+    s24i_chain_free(tokenizer->chain);
+    s24i_decoder_free(&tokenizer->decoder, ctx);
     s24i_unigram_free(&tokenizer->unigram, ctx);
     s24i_vocabulary_free(&tokenizer->vocabulary, ctx);
     s24_ctx_free(ctx, tokenizer);
@@ -119,6 +123,7 @@ int32_t s24_tokenizer_vocabulary(const s24_tokenizer *tokenizer)
 int64_t s24i_tokenizer_run(const s24_tokenizer *tokenizer, const s24i_run *run,
                            const s24_text *parts, int part_count)
 {
+    if (tokenizer->chain) return s24i_chain_run(tokenizer, run, parts, part_count);
     return tokenizer->kind->run(tokenizer, run, parts, part_count);
 }
 
@@ -145,7 +150,8 @@ int64_t s24i_tokenizer_encode(s24_token *tokens, int64_t max_tokens, const s24_t
 {
     const int first = tokenizer->cls >= 0, last = tokenizer->sep >= 0;
     const s24i_run run = {.tokens = tokens + first, .room = max_tokens - first - last};
-    const int joins = tokenizer->kind->apart && part_count > 1 && parts[0].bytes;
+    const int apart = tokenizer->chain || tokenizer->kind->apart;
+    const int joins = apart && part_count > 1 && parts[0].bytes;
     int64_t count = joins ? run_joined(tokenizer, &run, parts, part_count)
                           : s24i_tokenizer_run(tokenizer, &run, parts, part_count);
     if (count < 0) return count;
@@ -230,13 +236,16 @@ s24_status s24_tokenizer_decode(char *text, size_t *bytes, const s24_tokenizer *
                          : "text");
     const size_t room = *bytes;
     int first = 1;
+    s24_text before = {"", 0};
     for (int64_t i = 0; i < count; i++) {
         REQUIRE(ctx, ids[i] >= 0 && ids[i] < tokenizer->count, S24_ERROR_ARGUMENT,
                 "ids[%lld] is %d, 0 to %d is expected", (long long)i, (int)ids[i],
                 (int)tokenizer->count - 1);
         if (!tokenizer->pieces[ids[i]].bytes) continue;
-        const s24i_piece one = {tokenizer->pieces[ids[i]], ids[i], first};
-        const size_t length = tokenizer->kind->decode(piece, tokenizer, &one);
+        const s24i_piece one = {tokenizer->pieces[ids[i]], ids[i], first, before};
+        const size_t length = (tokenizer->chain ? s24i_chain_decode
+                                                : tokenizer->kind->decode)(piece, tokenizer, &one);
+        before = one.text;
         for (size_t b = 0; b < length && total + b < room; b++)
             text[total + b] = piece[b];
         total += length;

@@ -14,6 +14,7 @@
 #include "io/checkpoint/config.h"
 #include "io/file/io.h"
 #include "io/tokenizer/bpe.h"
+#include "io/tokenizer/chain.h"
 #include "io/tokenizer/unigram.h"
 
 /* The most characters of a word that a tokenizer may ask to look up (BERT: 100). */
@@ -86,6 +87,7 @@ typedef struct s24i_added {
     /* White space before or after it belongs to it, which is told apart by BPE alone: WordPiece
        makes no token of it. */
     int takes_before, takes_after;
+    int single; /* it is none next to a letter or digit; in a chain alone */
 } s24i_added;
 
 /* What a run over a text gives. tokens NULL: it is only counted. */
@@ -105,12 +107,29 @@ typedef struct s24i_piece {
     s24_text text;
     int32_t id;
     int first;
+    s24_text before; /* the piece before it */
 } s24i_piece;
+
+/* What a file's decoder says, of a chain. Strings are NULL where it does not. */
+typedef struct s24i_decoder {
+    int joins;       /* a blank between tokens: there is no decoder */
+    int bytes;       /* letters are bytes */
+    int fallback;    /* <0x0A> is a byte */
+    int cleans;      /* no blank before a mark that ends a clause */
+    int drops_first; /* `from` of the first token becomes nothing */
+    size_t strips;   /* blanks at the text's begin */
+    char *from, *to; /* one becomes the other */
+    char *suffix;    /* ends a word, after which is a blank */
+    char *prefix;    /* of a token before which is none */
+} s24i_decoder;
 
 /* A row of tokenizers.def. */
 typedef struct s24i_tokenizer_kind {
     const char *name; /* "type" of tokenizer.json's model */
-    /* Reads model, normalizer and pre_tokenizer. */
+    /* Reads normalizer and pre_tokenizer for the kind's own way; UNSUPPORTED where it has none.
+       NULL: it has none at all. */
+    s24_status (*plan)(s24_tokenizer *tokenizer, const s24i_config *root);
+    /* Reads the model. */
     s24_status (*read)(s24_tokenizer *tokenizer, const s24i_config *root, const s24i_config *model);
     /* See s24i_tokenizer_run. */
     int64_t (*run)(const s24_tokenizer *tokenizer, const s24i_run *run, const s24_text *parts,
@@ -118,6 +137,10 @@ typedef struct s24i_tokenizer_kind {
     /* Writes a token's bytes as they stand in a text, at most twice its own and one. Returns their
        number. */
     size_t (*decode)(char *out, const s24_tokenizer *tokenizer, const s24i_piece *piece);
+    /* The tokens of a word of a chain, whose offsets are bytes of it; at most `room` of them.
+       Returns their number, −1 where there is no memory. */
+    int64_t (*word)(s24_token *tokens, int64_t room, const s24_tokenizer *tokenizer,
+                    const char *text, size_t bytes);
     int apart; /* parts are words of their own: what is one text is joined before it runs */
 } s24i_tokenizer_kind;
 
@@ -131,8 +154,10 @@ struct s24_tokenizer {
     int32_t cls, sep; /* before and after a text; −1: none */
     int middle; /* how many sep stand between two texts, at most 2; −1: something else does */
     int alike;  /* both texts of a pair have type 0 */
-    int32_t unknown; /* −1: none */
-    int normalises;  /* 0: the text is taken as it is */
+    int32_t unknown;   /* −1: none */
+    int normalises;    /* 0: the text is taken as it is */
+    s24i_chain *chain; /* NULL: the kind's own way */
+    s24i_decoder decoder;
     s24i_bpe bpe;
     s24i_unigram unigram;
     char *prefix; /* of a piece that continues a word */
@@ -146,7 +171,7 @@ struct s24_tokenizer {
 };
 
 extern const s24i_tokenizer_kind s24i_tokenizer_wordpiece, s24i_tokenizer_bpe,
-    s24i_tokenizer_unigram;
+    s24i_tokenizer_unigram, s24i_tokenizer_wordlevel;
 int64_t s24i_wordpiece_run(const s24_tokenizer *tokenizer, const s24i_run *run,
                            const s24_text *parts, int part_count);
 /* Parts are words of their own. */
@@ -155,6 +180,17 @@ int64_t s24i_bpe_run(const s24_tokenizer *tokenizer, const s24i_run *run, const 
 /* Parts are words of their own here, too. */
 int64_t s24i_unigram_run(const s24_tokenizer *tokenizer, const s24i_run *run, const s24_text *parts,
                          int part_count);
+int64_t s24i_bpe_word(s24_token *tokens, int64_t room, const s24_tokenizer *tokenizer,
+                      const char *text, size_t bytes);
+int64_t s24i_wordpiece_word(s24_token *tokens, int64_t room, const s24_tokenizer *tokenizer,
+                            const char *text, size_t bytes);
+int64_t s24i_unigram_word(s24_token *tokens, int64_t room, const s24_tokenizer *tokenizer,
+                          const char *text, size_t bytes);
+/* The symbols of the word that bytes begin … end − 1 are, after a ▁ of its own if `prefix`. */
+void s24i_bpe_symbols(const s24_tokenizer *tokenizer, s24i_symbols *symbols, const char *text,
+                      size_t begin, size_t end, int prefix);
+/* Symbols merged; 0 where there is no memory. */
+int s24i_bpe_merge(const s24_tokenizer *tokenizer, s24i_symbols *symbols);
 /* 1 if a token's bytes, as a word, become this token alone. */
 int s24i_bpe_is_whole(const s24_tokenizer *tokenizer, const char *text, size_t bytes, int32_t id);
 
@@ -172,6 +208,11 @@ s24_status s24i_tokenizer_read_merges(s24_tokenizer *tokenizer, const char *fold
 s24_status s24i_tokenizer_read_model(s24_tokenizer *tokenizer, const char *folder,
                                      const char *name);
 
+/* A file's decoder; and a token of a chain as text, as a kind's decode. */
+s24_status s24i_decoder_read(s24_tokenizer *tokenizer, const s24i_config *root);
+void s24i_decoder_free(s24i_decoder *decoder, s24_ctx *ctx);
+size_t s24i_chain_decode(char *out, const s24_tokenizer *tokenizer, const s24i_piece *piece);
+
 /* ---- what the readers share (tokenizer_read.c) ----------------------------------------------- */
 
 /* The "type" of what stands at key, or of the only element of a Sequence there; *part is that
@@ -184,6 +225,7 @@ s24_status s24i_tokenizer_each(const s24i_config *root, const char *key, const c
 /* "FILE: the WHAT TYPE is not supported, only EXPECTED". */
 s24_status s24i_tokenizer_refuse(const s24i_config *root, const char *what, const char *type,
                                  const char *expected);
+s24_status s24i_metaspace_read(s24i_metaspace *out, const s24i_config *part);
 /* The vocabulary from an object of tokens and ids. */
 s24_status s24i_tokenizer_read_vocabulary(s24_tokenizer *tokenizer, const s24i_config *vocab);
 /* *id = that of a token which every text or many need. */

@@ -48,15 +48,14 @@ static s24_status read_added(s24_tokenizer *tokenizer, const s24i_config *entry)
     TRY(s24i_config_bool(&added.special, entry, "special", S24I_OPTIONAL));
     TRY(s24i_config_bool(&added.takes_before, entry, "lstrip", S24I_OPTIONAL));
     TRY(s24i_config_bool(&added.takes_after, entry, "rstrip", S24I_OPTIONAL));
-    /* Where nothing is changed it says nothing. */
     added.normalized = normalized;
-    normalized &= tokenizer->normalises && !is_kept(tokenizer, text);
+    added.single = single_word;
     const s24i_shown shown = s24i_show(text);
     REQUIRE(entry->ctx, *text, S24_ERROR_FORMAT, "%s: an added token's content is empty",
             entry->file);
-    REQUIRE(entry->ctx, !single_word && !normalized, S24_ERROR_UNSUPPORTED,
-            "%s: the added token \"%s\" is %s, which is not supported", entry->file, shown.text,
-            single_word ? "single_word" : "normalized");
+    REQUIRE(entry->ctx, strlen(text) <= S24I_TOKEN_BYTES, S24_ERROR_FORMAT,
+            "%s: the added token \"%s\" has %zu bytes, at most %d are expected", entry->file,
+            shown.text, strlen(text), S24I_TOKEN_BYTES);
     int32_t known = s24i_vocabulary_id(&tokenizer->vocabulary, text);
     REQUIRE(entry->ctx, known < 0 || known == id, S24_ERROR_FORMAT,
             "%s: the added token \"%s\" has the id %lld, but %d in model.vocab", entry->file,
@@ -188,7 +187,8 @@ static s24_status read_processor(void *user, const s24i_config *part)
 
 static s24_status read_post_processor(s24_tokenizer *tokenizer, const s24i_config *root)
 {
-    const int is_wordpiece = tokenizer->kind == &s24i_tokenizer_wordpiece;
+    /* WordPiece has BERT's where nothing is said, but not in a chain. */
+    const int is_wordpiece = tokenizer->kind == &s24i_tokenizer_wordpiece && !tokenizer->chain;
     ends found = {tokenizer, is_wordpiece ? "[CLS]" : NULL, is_wordpiece ? "[SEP]" : NULL};
     TRY(s24i_tokenizer_each(root, "post_processor", "processors", read_processor, &found));
     REQUIRE(root->ctx, !is_wordpiece || (found.cls && found.sep), S24_ERROR_FORMAT,
@@ -200,6 +200,42 @@ static s24_status read_post_processor(s24_tokenizer *tokenizer, const s24i_confi
 
 /* ---- the file -------------------------------------------------------------------------------- */
 
+/* May the kind's own way find every added token in the raw text? */
+static int is_plain(const s24_tokenizer *tokenizer, const s24i_config *root)
+{
+    s24i_json_walk walk = s24i_json_begin(s24i_json_get(root->json, "added_tokens"));
+    const s24i_json *value;
+    while ((value = s24i_json_next(&walk, NULL)) != NULL) {
+        const char *text = s24i_json_string(s24i_json_get(value, "content"));
+        const int single = s24i_json_is_true(s24i_json_get(value, "single_word"));
+        /* Where nothing is changed it says nothing. */
+        const int normalized =
+            tokenizer->normalises && s24i_json_is_true(s24i_json_get(value, "normalized"));
+        if (single || (normalized && text && !is_kept(tokenizer, text))) return 0;
+    }
+    return 1;
+}
+
+static void forget_way(s24_tokenizer *tokenizer)
+{
+    s24_ctx_free(tokenizer->ctx, tokenizer->unigram.rules.bytes);
+    tokenizer->bpe = (s24i_bpe){.split_count = 0};
+    tokenizer->unigram = (s24i_unigram){.nodes = NULL};
+    tokenizer->clean = tokenizer->chinese = tokenizer->strip = tokenizer->lower = 0;
+    tokenizer->normalises = 0;
+}
+
+/* The kind's own way where it has one for all that the file says, else a chain. */
+static s24_status choose_way(s24_tokenizer *tokenizer, const s24i_config *root)
+{
+    s24_status status = S24_ERROR_UNSUPPORTED;
+    if (tokenizer->kind->plan) status = tokenizer->kind->plan(tokenizer, root);
+    if (status == S24_OK && is_plain(tokenizer, root)) return S24_OK;
+    if (status != S24_OK && status != S24_ERROR_UNSUPPORTED) return status;
+    forget_way(tokenizer);
+    return s24i_chain_read(&tokenizer->chain, tokenizer->ctx, root);
+}
+
 static s24_status read_kind(s24_tokenizer *tokenizer, const s24i_config *root)
 {
     s24i_config model;
@@ -209,7 +245,9 @@ static s24_status read_kind(s24_tokenizer *tokenizer, const s24i_config *root)
     for (int i = 0; i < KINDS; i++)
         if (!strcmp(kinds[i]->name, type)) tokenizer->kind = kinds[i];
     if (!tokenizer->kind)
-        return s24i_tokenizer_refuse(root, "tokenizer model", type, "WordPiece, BPE and Unigram");
+        return s24i_tokenizer_refuse(root, "tokenizer model", type,
+                                     "WordPiece, BPE, Unigram and WordLevel");
+    TRY(choose_way(tokenizer, root));
     return tokenizer->kind->read(tokenizer, root, &model);
 }
 
@@ -220,6 +258,8 @@ s24_status s24i_tokenizer_read_json(s24_tokenizer *tokenizer, const char *folder
     TRY(s24i_config_load(&root, tokenizer->ctx, folder, name, S24I_REQUIRED));
     TRY_DONE(read_kind(tokenizer, &root));
     TRY_DONE(read_all_added(tokenizer, &root));
+    if (tokenizer->chain) TRY_DONE(s24i_chain_read_added(tokenizer));
+    if (tokenizer->chain) TRY_DONE(s24i_decoder_read(tokenizer, &root));
     TRY_DONE(read_post_processor(tokenizer, &root));
 done:
     s24i_config_free(&root);

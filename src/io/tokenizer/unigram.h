@@ -57,6 +57,9 @@ typedef struct s24i_unigram {
 /* Takes the bytes of rules (freed with s24i_unigram_free). FORMAT. */
 s24_status s24i_rules_read(s24i_rules *rules, s24_ctx *ctx, const char *file, char *bytes,
                            size_t count);
+/* From the precompiled_charsmap of a normaliser. */
+struct s24i_config;
+s24_status s24i_rules_load(s24i_rules *rules, s24_ctx *ctx, const struct s24i_config *part);
 /* The string that stands for what the text begins with, NULL: it stays as it is; *length, its
    bytes. */
 const char *s24i_rules_find(size_t *length, const s24i_rules *rules, const char *text,

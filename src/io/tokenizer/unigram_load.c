@@ -126,45 +126,11 @@ void s24i_unigram_free(s24i_unigram *unigram, s24_ctx *ctx)
 
 /* ---- tokenizer.json -------------------------------------------------------------------------- */
 
-/* The bits of a base64 digit; −1: it is none. */
-static int base64_digit(char c)
-{
-    if (c >= 'A' && c <= 'Z') return c - 'A';
-    if (c >= 'a' && c <= 'z') return c - 'a' + 26;
-    if (c >= '0' && c <= '9') return c - '0' + 52;
-    return c == '+' ? 62 : c == '/' ? 63 : -1;
-}
-
-static s24_status read_base64(char *out, size_t *count, const s24i_config *config, const char *text)
-{
-    uint32_t bits = 0;
-    int held = 0;
-    *count = 0;
-    for (; *text && *text != '='; text++) {
-        const int digit = base64_digit(*text);
-        REQUIRE(config->ctx, digit >= 0, S24_ERROR_FORMAT,
-                "%s: precompiled_charsmap is no base64 text", config->file);
-        bits = bits << 6 | (uint32_t)digit;
-        held += 6;
-        if (held < 8) continue;
-        held -= 8;
-        out[(*count)++] = (char)(bits >> held & 0xff);
-    }
-    return S24_OK;
-}
-
 static s24_status read_precompiled(s24_tokenizer *t, const s24i_config *part)
 {
-    const char *text = "";
-    size_t count;
-    char *bytes;
-    TRY(s24i_config_string(&text, part, "precompiled_charsmap", S24I_OPTIONAL));
     REQUIRE(part->ctx, !t->unigram.rules.bytes, S24_ERROR_UNSUPPORTED,
             "%s: a second normalizer Precompiled is not supported", part->file);
-    TRY(s24i_alloc_elems(&bytes, t->ctx, (int64_t)strlen(text) + 1, 1, "rules of characters"));
-    t->unigram.rules.bytes = bytes;
-    TRY(read_base64(bytes, &count, part, text));
-    return s24i_rules_read(&t->unigram.rules, t->ctx, part->file, bytes, count);
+    return s24i_rules_load(&t->unigram.rules, t->ctx, part);
 }
 
 static s24_status read_replace(s24_tokenizer *t, const s24i_config *part)
@@ -192,22 +158,14 @@ static s24_status read_strip(s24_tokenizer *t, const s24i_config *part)
 
 static s24_status read_metaspace(s24_tokenizer *t, const s24i_config *part)
 {
-    static const char *const schemes[] = {"never", "first", "always"};
-    const char *mark = S24I_BLANK, *scheme = NULL;
-    int prefix = 1, found = -1;
-    t->unigram.splits = t->unigram.marks = 1;
-    TRY(s24i_config_string(&mark, part, "replacement", S24I_OPTIONAL));
-    TRY(s24i_config_string(&scheme, part, "prepend_scheme", S24I_OPTIONAL));
-    TRY(s24i_config_bool(&prefix, part, "add_prefix_space", S24I_OPTIONAL));
-    TRY(s24i_config_bool(&t->unigram.splits, part, "split", S24I_OPTIONAL));
-    if (!scheme) scheme = prefix ? "always" : "never";
-    for (int i = 0; i < 3; i++)
-        if (!strcmp(scheme, schemes[i])) found = i;
-    REQUIRE(part->ctx, found >= 0 && !strcmp(mark, S24I_BLANK), S24_ERROR_UNSUPPORTED,
-            "%s: pre_tokenizer Metaspace is not supported with prepend_scheme %s and replacement "
-            "%s, only with never, first or always and " S24I_BLANK,
-            part->file, s24i_show(scheme).text, s24i_show(mark).text);
-    t->unigram.prepend = (s24i_prepend)found;
+    s24i_metaspace meta;
+    TRY(s24i_metaspace_read(&meta, part));
+    REQUIRE(part->ctx, !strcmp(meta.mark, S24I_BLANK), S24_ERROR_UNSUPPORTED,
+            "%s: pre_tokenizer Metaspace is not supported with replacement %s", part->file,
+            s24i_show(meta.mark).text);
+    t->unigram.marks = 1;
+    t->unigram.splits = meta.split;
+    t->unigram.prepend = meta.prepend;
     return S24_OK;
 }
 
@@ -271,13 +229,17 @@ static s24_status read_entries(s24i_unigram_entry *entries, const s24i_config *m
     return S24_OK;
 }
 
+static s24_status plan(s24_tokenizer *t, const s24i_config *root)
+{
+    TRY(s24i_tokenizer_each(root, "normalizer", "normalizers", read_normalizer, t));
+    return s24i_tokenizer_each(root, "pre_tokenizer", "pretokenizers", read_pre_tokenizer, t);
+}
+
 static s24_status read(s24_tokenizer *t, const s24i_config *root, const s24i_config *model)
 {
     s24i_config vocab;
     s24i_unigram_entry *entries;
     int64_t unknown = -1;
-    TRY(s24i_tokenizer_each(root, "normalizer", "normalizers", read_normalizer, t));
-    TRY(s24i_tokenizer_each(root, "pre_tokenizer", "pretokenizers", read_pre_tokenizer, t));
     TRY(s24i_config_bool(&t->unigram.fallback, model, "byte_fallback", S24I_OPTIONAL));
     TRY(s24i_config_child(&vocab, model, "vocab", S24I_REQUIRED));
     const size_t count = s24i_json_count(vocab.json);
@@ -310,4 +272,5 @@ static size_t decode(char *out, const s24_tokenizer *t, const s24i_piece *piece)
     return count;
 }
 
-const s24i_tokenizer_kind s24i_tokenizer_unigram = {"Unigram", read, s24i_unigram_run, decode, 1};
+const s24i_tokenizer_kind s24i_tokenizer_unigram = {
+    "Unigram", plan, read, s24i_unigram_run, decode, s24i_unigram_word, 1};

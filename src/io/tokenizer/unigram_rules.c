@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/try.h"
-#include "io/tokenizer/unigram.h"
+#include "io/tokenizer/tokenizer.h"
 
 /* The number of 4 bytes. */
 static uint32_t number_at(const char *bytes)
@@ -66,4 +66,45 @@ s24_status s24i_rules_read(s24i_rules *rules, s24_ctx *ctx, const char *file, ch
         rules->plain[c] = s24i_rules_find(&length, rules, &text, 1) == NULL;
     }
     return S24_OK;
+}
+
+/* ---- tokenizer.json -------------------------------------------------------------------------- */
+
+/* The bits of a base64 digit; −1: it is none. */
+static int base64_digit(char c)
+{
+    if (c >= 'A' && c <= 'Z') return c - 'A';
+    if (c >= 'a' && c <= 'z') return c - 'a' + 26;
+    if (c >= '0' && c <= '9') return c - '0' + 52;
+    return c == '+' ? 62 : c == '/' ? 63 : -1;
+}
+
+static s24_status read_base64(char *out, size_t *count, const s24i_config *config, const char *text)
+{
+    uint32_t bits = 0;
+    int held = 0;
+    *count = 0;
+    for (; *text && *text != '='; text++) {
+        const int digit = base64_digit(*text);
+        REQUIRE(config->ctx, digit >= 0, S24_ERROR_FORMAT,
+                "%s: precompiled_charsmap is no base64 text", config->file);
+        bits = bits << 6 | (uint32_t)digit;
+        held += 6;
+        if (held < 8) continue;
+        held -= 8;
+        out[(*count)++] = (char)(bits >> held & 0xff);
+    }
+    return S24_OK;
+}
+
+s24_status s24i_rules_load(s24i_rules *rules, s24_ctx *ctx, const s24i_config *part)
+{
+    const char *text = "";
+    size_t count;
+    char *bytes;
+    TRY(s24i_config_string(&text, part, "precompiled_charsmap", S24I_OPTIONAL));
+    TRY(s24i_alloc_elems(&bytes, ctx, (int64_t)strlen(text) + 1, 1, "rules of characters"));
+    rules->bytes = bytes;
+    TRY(read_base64(bytes, &count, part, text));
+    return s24i_rules_read(rules, ctx, part->file, bytes, count);
 }

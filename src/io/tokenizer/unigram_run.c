@@ -14,7 +14,7 @@ enum { SHORT = 384 /* bytes of a word on the stack */, MOST_RULED = 6 };
 /* A word's bytes, with what each came from. */
 typedef struct word {
     char *text;
-    s24i_span *from;
+    s24i_span *from; /* NULL: they are the text's own */
     size_t bytes, room;
     void *memory; /* of a long one */
 } word;
@@ -48,6 +48,7 @@ static void push(reader *r, int32_t id, s24i_span span)
 
 static s24i_span span_of(const word *w, size_t begin, size_t end)
 {
+    if (!w->from) return (s24i_span){(int32_t)begin, (int32_t)end};
     return (s24i_span){w->from[begin].begin, w->from[end - 1].end};
 }
 
@@ -419,5 +420,18 @@ int64_t s24i_unigram_run(const s24_tokenizer *tokenizer, const s24i_run *run, co
         read_segment(&r, begin, parts[i].bytes);
     }
     s24_ctx_free(tokenizer->ctx, r.word.memory);
+    return r.count;
+}
+
+int64_t s24i_unigram_word(s24_token *tokens, int64_t room, const s24_tokenizer *tokenizer,
+                          const char *text, size_t bytes)
+{
+    const s24i_run run = {.tokens = tokens, .room = room};
+    reader r;
+    r.tokenizer = tokenizer;
+    r.run = &run;
+    r.count = 0;
+    r.word = (word){(char *)(uintptr_t)text, NULL, bytes, bytes, NULL};
+    flush(&r);
     return r.count;
 }

@@ -54,6 +54,11 @@ static inline int s24i_utf8_put(char *out, uint32_t c)
     return (int)utf8proc_encode_char((utf8proc_int32_t)c, (utf8proc_uint8_t *)out);
 }
 
+static inline size_t s24i_utf8_length(uint32_t c)
+{
+    return c < 0x80 ? 1 : c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
+}
+
 /* Bytes of the text's first `count` code points; SIZE_MAX when it has fewer. */
 static inline size_t s24i_utf8_skip(const char *text, size_t bytes, int64_t count)
 {

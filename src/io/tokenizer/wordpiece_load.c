@@ -37,10 +37,20 @@ static s24_status read_normalizer(s24_tokenizer *tokenizer, const s24i_config *r
     return s24i_config_bool(&tokenizer->strip, &part, "strip_accents", S24I_OPTIONAL);
 }
 
+static s24_status plan(s24_tokenizer *tokenizer, const s24i_config *root)
+{
+    s24i_config part;
+    const char *type;
+    TRY(read_normalizer(tokenizer, root));
+    TRY(s24i_tokenizer_type(&type, &part, root, "pre_tokenizer", "pretokenizers"));
+    if (type && strcmp(type, "BertPreTokenizer") == 0) return S24_OK;
+    return s24i_tokenizer_refuse(root, "pre_tokenizer", type, "BertPreTokenizer");
+}
+
 static s24_status read(s24_tokenizer *tokenizer, const s24i_config *root, const s24i_config *model)
 {
-    s24i_config vocab, part;
-    const char *type, *unknown = "[UNK]", *prefix = "##";
+    s24i_config vocab;
+    const char *unknown = "[UNK]", *prefix = "##";
     int64_t chars = 100;
     TRY(s24i_config_string(&unknown, model, "unk_token", S24I_OPTIONAL));
     TRY(s24i_config_string(&prefix, model, "continuing_subword_prefix", S24I_OPTIONAL));
@@ -51,10 +61,7 @@ static s24_status read(s24_tokenizer *tokenizer, const s24i_config *root, const 
     TRY(s24i_config_child(&vocab, model, "vocab", S24I_REQUIRED));
     TRY(s24i_tokenizer_read_vocabulary(tokenizer, &vocab));
     TRY(s24i_tokenizer_find(&tokenizer->unknown, tokenizer, root->file, unknown));
-    TRY(read_normalizer(tokenizer, root));
-    TRY(s24i_tokenizer_type(&type, &part, root, "pre_tokenizer", "pretokenizers"));
-    if (type && strcmp(type, "BertPreTokenizer") == 0) return S24_OK;
-    return s24i_tokenizer_refuse(root, "pre_tokenizer", type, "BertPreTokenizer");
+    return S24_OK;
 }
 
 /* ---- decoding -------------------------------------------------------------------------------- */
@@ -78,8 +85,8 @@ static size_t decode(char *out, const s24_tokenizer *tokenizer, const s24i_piece
     return text->bytes + blank;
 }
 
-const s24i_tokenizer_kind s24i_tokenizer_wordpiece = {"WordPiece", read, s24i_wordpiece_run, decode,
-                                                      0};
+const s24i_tokenizer_kind s24i_tokenizer_wordpiece = {
+    "WordPiece", plan, read, s24i_wordpiece_run, decode, s24i_wordpiece_word, 0};
 
 /* ---- vocab.txt ------------------------------------------------------------------------------- */
 

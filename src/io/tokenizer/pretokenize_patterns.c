@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Steps that look for a pattern, which reads UTF-8: words by a regular expression. */
+#include <string.h>
+
+#include "base/try.h"
+#include "io/tokenizer/tokenizer.h"
+#include "io/tokenizer/utf8.h"
+
+/* Is the character one of \w: a letter, a mark, a digit, or what joins them? */
+int s24i_is_word(uint32_t c)
+{
+    if (c < 0x80)
+        return (c >= '0' && c <= '9') || ((c | 0x20) >= 'a' && (c | 0x20) <= 'z') || c == '_';
+    if ((c >= 0x24b6 && c <= 0x24e9) || (c >= 0x1f130 && c <= 0x1f149) ||
+        (c >= 0x1f150 && c <= 0x1f169) || (c >= 0x1f170 && c <= 0x1f189))
+        return 1;
+    const utf8proc_category_t kind = utf8proc_category((utf8proc_int32_t)c);
+    return (kind >= UTF8PROC_CATEGORY_LU && kind <= UTF8PROC_CATEGORY_NL) ||
+           kind == UTF8PROC_CATEGORY_PC;
+}
+
+/* ---- \w+|[^\w\s]+ ---------------------------------------------------------------------------- */
+
+typedef enum word_class { SPACE, WORD, OTHER } word_class;
+
+static word_class class_of(uint32_t c)
+{
+    enum { NO_JOINER = 0x200c, JOINER = 0x200d };
+    if (s24i_is_word(c) || c == NO_JOINER || c == JOINER) return WORD;
+    return s24i_is_space(c) ? SPACE : OTHER;
+}
+
+static void find_words(const s24i_chain_step *step, s24i_cuts *out, const s24i_glyph *text,
+                       size_t count)
+{
+    (void)step;
+    for (size_t i = 0, end; i < count; i = end) {
+        const word_class class = class_of(text[i].c);
+        for (end = i + 1; end < count && class_of(text[end].c) == class;)
+            end++;
+        s24i_cuts_put(out, i, end, class != SPACE);
+    }
+}
+
+s24_status s24i_pretokenizer_Whitespace(s24i_chain *chain, const s24i_config *part)
+{
+    s24_status status;
+    s24i_chain_step *step = s24i_chain_add(&status, chain, part);
+    if (!step) return status;
+    step->find = find_words;
+    step->behaviour = S24I_REMOVED;
+    step->invert = 1;
+    return S24_OK;
+}
+
+/* ---- patterns over UTF-8 --------------------------------------------------------------------- */
+
+/* A text in UTF-8; byte `byte` begins character `glyph` of it. */
+typedef struct spelled {
+    char *bytes;
+    size_t count;
+    const s24i_glyph *text;
+    size_t glyph, byte;
+} spelled;
+
+static int spell(spelled *out, s24_ctx *ctx, const s24i_glyph *text, size_t count)
+{
+    *out = (spelled){.text = text, .bytes = s24_ctx_alloc(ctx, 4 * count + 1)};
+    for (size_t i = 0; out->bytes && i < count; i++)
+        out->count += (size_t)s24i_utf8_put(out->bytes + out->count, text[i].c);
+    return out->bytes != NULL;
+}
+
+/* The character that begins at a byte, none of which is before the last one asked for. */
+static size_t glyph_at(spelled *s, size_t byte)
+{
+    while (s->byte < byte)
+        s->byte += s24i_utf8_length(s->text[s->glyph++].c);
+    return s->glyph;
+}
+
+void s24i_find_split(const s24i_chain_step *step, s24i_cuts *out, const s24i_glyph *text,
+                     size_t count)
+{
+    spelled s;
+    if (!spell(&s, out->ctx, text, count)) {
+        out->failed = 1;
+        return;
+    }
+    for (size_t at = 0; at < s.count && !out->failed;) {
+        const size_t begin = glyph_at(&s, at);
+        at += step->split(s.bytes + at, s.count - at);
+        s24i_cuts_put(out, begin, glyph_at(&s, at), 1);
+    }
+    s24_ctx_free(out->ctx, s.bytes);
+}
+
+s24_status s24i_step_regex(s24i_chain_step *step, s24i_chain *chain, const s24i_config *part,
+                           const char *pattern)
+{
+    step->split = s24i_split_find(pattern);
+    step->find = s24i_find_split;
+    REQUIRE(chain->ctx, step->split, S24_ERROR_UNSUPPORTED,
+            "%s: the pattern \"%s\" is not supported, only GPT-2's, Llama 3's and Qwen 2's",
+            part->file, s24i_show(pattern).text);
+    return S24_OK;
+}
