@@ -16,7 +16,7 @@ except ImportError:
 
 import sparse24
 import sparse24.torch as st
-from sparse24.torch import torch_models
+from sparse24.torch import torch_attention, torch_models
 
 MODES = (torch.enable_grad, torch.no_grad, torch.inference_mode)
 
@@ -32,6 +32,10 @@ def halve(model):
         w = torch_models.weight_of(layer)
         mask = sparse24.magnitude_mask(w.float().contiguous().numpy())
         w.mul_(torch.from_numpy(mask).to(w.dtype))
+    for part in model.modules():
+        if isinstance(part, torch.nn.MultiheadAttention):
+            for _, w in torch_attention.input_weights(part):
+                w.mul_(torch.from_numpy(sparse24.magnitude_mask(w.numpy())))
 
 
 def both(model, expected=None):
@@ -144,16 +148,43 @@ class Attention(unittest.TestCase):
     def test_attention(self):
         for first in (True, False):
             attention = torch.nn.MultiheadAttention(32, 4, batch_first=first)
-            dense, sparse, _ = both(attention, {"out_proj": "2:4"})
+            dense, sparse, _ = both(attention, {"out_proj": "2:4", "in_proj_weight": "2:4"})
+            self.assertIsInstance(sparse, torch_attention.SparseAttention)
             x, other = torch.randn(3, 7, 32), torch.randn(3, 7, 32)
             self.same(dense, sparse, x, x, x)
             self.same(dense, sparse, x, other, other, need_weights=False)
             compiled = torch.compile(sparse, backend="aot_eager")
             near(compiled(x, x, x)[0], dense(x, x, x)[0])
-            self.assertEqual(set(sparse.state_dict()), set(dense.state_dict()))
+            state = sparse.state_dict()
+            self.assertEqual({name: w.shape for name, w in state.items()},
+                             {name: w.shape for name, w in dense.state_dict().items()})
             again = torch.nn.MultiheadAttention(32, 4, batch_first=first)
-            again.load_state_dict(sparse.state_dict())
+            again.load_state_dict(state)
             near(again(x, x, x)[0], dense(x, x, x)[0])
+            other = torch.nn.MultiheadAttention(32, 4, batch_first=first)
+            halve(other)
+            copied = copy.deepcopy(sparse)
+            copied.load_state_dict(other.state_dict())
+            near(copied(x, x, x)[0], other(x, x, x)[0])
+            near(sparse(x, x, x)[0], dense(x, x, x)[0])
+            self.assertEqual(st.accelerate_(sparse, measure=False), [])
+            self.assertEqual(st.prune_(sparse), {})
+
+    def test_attention_of_several_widths(self):
+        attention = torch.nn.MultiheadAttention(32, 4, kdim=16, vdim=24, batch_first=True)
+        dense, sparse, _ = both(attention, {"out_proj": "2:4", "q_proj_weight": "2:4"})
+        args = torch.randn(3, 7, 32), torch.randn(3, 5, 16), torch.randn(3, 5, 24)
+        self.same(dense, sparse, *args)
+        self.assertEqual(set(sparse.state_dict()), set(dense.state_dict()))
+        dense.load_state_dict(sparse.state_dict())
+        near(copy.deepcopy(sparse).bfloat16()(*(x.bfloat16() for x in args))[0].float(),
+             dense(*args)[0], 0.05)
+
+    def test_attention_that_is_dense(self):
+        attention = torch.nn.MultiheadAttention(32, 4)
+        self.assertEqual([(c.name, c.kind, c.why) for c in st.accelerate_(attention)],
+                         [(name, "dense", "its weight is not 2:4")
+                          for name in ("out_proj", "in_proj_weight")])
 
     def encoder(self, layers=2, **options):
         layer = torch.nn.TransformerEncoderLayer(32, 4, 64, dropout=0.0, batch_first=True,
@@ -184,7 +215,7 @@ class Attention(unittest.TestCase):
         choices = st.accelerate_(sparse, measure=False)
         self.assertEqual({c.name for c in choices if c.kind == "2:4"},
                          {f"layers.1.{name}" for name in ("self_attn.out_proj", "linear1",
-                                                          "linear2")})
+                                                          "self_attn.in_proj_weight", "linear2")})
         x, away = torch.randn(2, 5, 32), torch.tensor([[False] * 5, [False] * 3 + [True] * 2])
         for mode in MODES:
             with mode():

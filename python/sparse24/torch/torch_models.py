@@ -10,6 +10,7 @@ import torch
 
 from sparse24 import _core
 
+from .torch_attention import input_weights, make_sparse_
 from .torch_modules import SparseLinear, is_conv1d, weight_of
 from .torch_ops import DTYPES, operand
 
@@ -132,33 +133,73 @@ def _put(model: torch.nn.Module, made: dict[torch.nn.Module, SparseLinear]) -> N
             part.use_nested_tensor = False
 
 
+class _Race:
+    """Which of a layer and its 2:4 twin is faster, measured once for each shape."""
+
+    def __init__(self, tokens: int, measure: bool):
+        self.tokens, self.measure, self.known = tokens, measure, {}
+
+    def choose(self, layer: torch.nn.Module, sparse: SparseLinear) -> tuple[str, str]:
+        """(kind, why) of a Choice."""
+        if not self.measure:
+            return "2:4", "not measured"
+        w = weight_of(layer)
+        shape = (*w.shape, w.dtype, layer.bias is not None, is_conv1d(layer))
+        if shape not in self.known:
+            x = torch.randn(self.tokens, w.shape[1], dtype=w.dtype, device=w.device)
+            self.known[shape] = _seconds(layer, x) / _seconds(sparse, x)
+        ratio = self.known[shape]
+        return "2:4" if ratio > 1 else "dense", f"{ratio:.2f}x dense at {self.tokens} tokens"
+
+
+def _accelerate_attention(attention: torch.nn.MultiheadAttention, race: _Race) -> tuple[str, str]:
+    """(kind, why) of an attention's input projections, which become 2:4 together or not at all."""
+    weights = [w for _, w in input_weights(attention)]
+    if type(attention).forward is not torch.nn.MultiheadAttention.forward:
+        return "dense", f"{type(attention).__name__} has a forward of its own"
+    if not all(_runs(w) for w in weights):
+        return "dense", f"{weights[0].dtype} {list(weights[0].shape)} on {weights[0].device}"
+    if not all(is_two_four(w) for w in weights):
+        return "dense", "its weight is not 2:4"
+    w = weights[0]
+    layer = torch.nn.Linear(w.shape[1], w.shape[0], attention.in_proj_bias is not None,
+                            dtype=w.dtype, device=w.device)
+    layer.weight = torch.nn.Parameter(w, requires_grad=False)
+    kind, why = race.choose(layer, SparseLinear.from_dense(layer))
+    if kind == "2:4":
+        make_sparse_(attention)
+    return kind, why
+
+
 @torch.no_grad()
 def accelerate_(model: torch.nn.Module, *, tokens: int = 128, measure: bool = True,
                 filter_fn: Filter | None = None) -> list[Choice]:
-    """Puts a SparseLinear in the place of each nn.Linear, and of transformers' Conv1D, whose weight
-    is 2:4 already, where it is faster on this machine with so many tokens a call (measured once for
-    each shape, on CUDA inside graphs; measure=False: everywhere). Layers with hooks or a forward of
-    their own stay, and so do those that share an embedding's weight unless filter_fn takes them.
-    Returns what was done with each layer and why; the logger sparse24 has it too."""
-    choices, measured, made = [], {}, {}
+    """Puts a SparseLinear in the place of each nn.Linear, of transformers' Conv1D and of
+    MultiheadAttention's input projections, whose weight is 2:4 already, where it is faster on this
+    machine with so many tokens a call (measured once for each shape, on CUDA inside graphs;
+    measure=False: everywhere). Layers with hooks or a forward of their own stay, and so do those
+    that share an embedding's weight unless filter_fn takes them. Returns what was done with each
+    layer and why; the logger sparse24 has it too."""
+    choices, race, made = [], _Race(tokens, measure), {}
     shared = set() if filter_fn else embedded(model)
+    attentions = [(f"{name}.{weights[0][0]}".lstrip("."), part)
+                  for name, part in model.named_modules()
+                  if isinstance(part, torch.nn.MultiheadAttention)
+                  and (weights := input_weights(part))]
     for parent, _, name, layer in list(linear_layers(model, filter_fn, True)):
-        kind = "dense"
-        why = _dense_because(layer, shared)
+        kind, why = "dense", _dense_because(layer, shared)
         if parent is None:
             why = "it is the whole model: SparseLinear.from_dense makes a layer of it"
         elif why is None:
-            w, sparse = weight_of(layer), SparseLinear.from_dense(layer)
-            shape = (*w.shape, w.dtype, layer.bias is not None, is_conv1d(layer))
-            if measure and shape not in measured:
-                x = torch.randn(tokens, w.shape[1], dtype=w.dtype, device=w.device)
-                measured[shape] = _seconds(layer, x) / _seconds(sparse, x)
-            ratio = measured.get(shape)
-            why = "not measured" if ratio is None else f"{ratio:.2f}x dense at {tokens} tokens"
-            if ratio is None or ratio > 1:
-                kind = "2:4"
+            sparse = SparseLinear.from_dense(layer)
+            kind, why = race.choose(layer, sparse)
+            if kind == "2:4":
                 made[layer] = sparse
         choices.append(Choice(name, kind, why))
-        _log.info("%s: %s, %s", name, kind, why)
+    for name, part in attentions:
+        if filter_fn is None or filter_fn(part, name):
+            choices.append(Choice(name, *_accelerate_attention(part, race)))
+    for choice in choices:
+        _log.info("%s: %s, %s", *choice)
     _put(model, made)
     return choices

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import logging
 import re
 import typing
@@ -14,6 +13,7 @@ import torch.nn.functional as F
 from sparse24 import _core
 from sparse24.pruning import Criterion, Stats, _how
 
+from .torch_attention import input_weights
 from .torch_modules import weight_of
 from .torch_models import Filter, embedded, linear_layers
 from .torch_ops import operand
@@ -54,16 +54,11 @@ def _heads(model: torch.nn.Module) -> set[torch.nn.Module]:
 def _attention_weights(model, wanted):
     """The input projections of each MultiheadAttention."""
     for name, part in model.named_modules():
-        if not isinstance(part, torch.nn.MultiheadAttention):
-            continue
-        own = ["in_proj_weight"] if part._qkv_same_embed_dim else \
-            ["q_proj_weight", "k_proj_weight", "v_proj_weight"]
-        rows = part.in_proj_weight.detach().chunk(3) if part._qkv_same_embed_dim else \
-            [getattr(part, each).detach() for each in own]
-        for side, each, values in zip(_SIDES, itertools.cycle(own), rows):
-            full = f"{name}.{each}" if name else each
-            if wanted is None or wanted(part, full):
-                yield Weight(full, part, side, values)
+        if isinstance(part, torch.nn.MultiheadAttention):
+            for side, (own, values) in zip(_SIDES, input_weights(part)):
+                full = f"{name}.{own}" if name else own
+                if wanted is None or wanted(part, full):
+                    yield Weight(full, part, side, values)
 
 
 def weights(model: torch.nn.Module, wanted: Filter | None, group: int) -> list[Weight]:
