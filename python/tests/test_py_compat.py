@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The names of other libraries: the same results as golden vectors of theirs."""
 import contextlib
+import copy
 import io
 import os
 import re
@@ -216,6 +217,18 @@ class Ao(unittest.TestCase):
         torch.testing.assert_close(model(x), y, atol=1e-4, rtol=1e-4)
         with self.assertRaises(ValueError):
             compat.semi_sparse_weight(alg_id=3)
+
+    def test_sparsify_in_attention(self):
+        """Its fused pass in inference reads dense memory."""
+        dense, x = torch.nn.MultiheadAttention(32, 4, batch_first=True), torch.randn(2, 5, 32)
+        dense.eval()
+        compat.apply_fake_sparsity(dense)
+        sparse = compat.sparsify_(copy.deepcopy(dense), compat.semi_sparse_weight())
+        self.assertIsInstance(sparse.out_proj.weight, compat.SparseSemiStructuredTensor)
+        for mode in (torch.enable_grad, torch.no_grad, torch.inference_mode):
+            with mode():
+                torch.testing.assert_close(sparse(x, x, x)[0], dense(x, x, x)[0], atol=1e-4,
+                                           rtol=1e-4)
 
     def test_quantize(self):
         x = torch.randn(3, 256)

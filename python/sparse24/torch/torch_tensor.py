@@ -14,8 +14,6 @@ aten = torch.ops.aten
 class SparseTensor(torch.Tensor):
     """A 2:4 weight [n, k], or its transpose, in packed bytes. Made by `from_dense`."""
     __slots__ = ("packed", "stored", "layout_name", "is_transposed")
-    __torch_function__ = torch._C._disabled_torch_function_impl
-
     @staticmethod
     def __new__(cls, packed, stored, layout_name, is_transposed=False, requires_grad=False):
         shape = stored[::-1] if is_transposed else stored
@@ -63,6 +61,15 @@ class SparseTensor(torch.Tensor):
     def _product(self, x, bias=None):
         """x [..., k] times this weight [n, k] transposed."""
         return torch.ops.sparse24.linear(x, self.packed, bias, *self.stored, self.layout_name)
+
+    # As LayerWeight's: PyTorch asks for this before its fused passes of attention.
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        if func is torch.nn.functional.linear and len(args) > 1 and not kwargs:
+            if not isinstance(args[0], SparseTensor) and not args[1].is_transposed:
+                return args[1]._product(args[0], *args[2:])
+        with torch._C.DisableTorchFunctionSubclass():
+            return func(*args, **(kwargs or {}))
 
     @classmethod
     def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
