@@ -16,7 +16,7 @@ except ImportError:
 
 import sparse24
 import sparse24.torch as st
-from sparse24.torch import torch_attention, torch_models
+from sparse24.torch import torch_attention, torch_blocks, torch_models
 
 MODES = (torch.enable_grad, torch.no_grad, torch.inference_mode)
 
@@ -58,6 +58,7 @@ class Weights(unittest.TestCase):
     def layers(self):
         yield st.SparseLinear.from_dense(copy.deepcopy(self.dense)), 1e-4
         yield st.QuantizedSparseLinear.from_dense(copy.deepcopy(self.dense)), 0.05
+        yield torch_blocks.BlockSparseLinear.from_dense(copy.deepcopy(self.dense), 8), 1e-4
 
     def test_of_a_layer(self):
         x = torch.randn(2, 5, 64, requires_grad=True)

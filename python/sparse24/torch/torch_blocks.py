@@ -10,7 +10,8 @@ from torch.utils.weak import WeakTensorKeyDictionary
 from sparse24.matrix import Plan
 from sparse24.sparse import SparseMatrix
 
-from .torch_ops import _library, _rows
+from .torch_ops import autocast, _library, _rows
+from .torch_weight import FloatLayer
 
 _kept = WeakTensorKeyDictionary()
 
@@ -41,8 +42,8 @@ def _block_linear(x, values, starts, index, bias, k):
     _, plan = _matrix_and_plan(values, starts, index, k)
     out = x.new_empty(*x.shape[:-1], plan.shape[0], dtype=torch.float32)
     if out.numel():
-        plan(x.float().contiguous().numpy(), None if bias is None else bias.float().numpy(),
-             out=out.numpy())
+        plan(x.detach().float().contiguous().numpy(),
+             None if bias is None else bias.detach().float().numpy(), out=out.numpy())
     return out.to(x.dtype)
 
 
@@ -52,6 +53,7 @@ def _block_to_dense(values, starts, index, k):
 
 _library.impl("block_linear", _block_linear, "CPU")
 _library.impl("block_to_dense", _block_to_dense, "CPU")
+autocast("block_linear", 1)
 
 
 @torch.library.register_fake("sparse24::block_to_dense", lib=_library)
@@ -80,14 +82,16 @@ torch.library.register_autograd("sparse24::block_linear", _backward, setup_conte
                                 lib=_library)
 
 
-class BlockSparseLinear(torch.nn.Module):
+class BlockSparseLinear(FloatLayer):
     """y = x·wᵀ + bias with a w of f32 of which only the square blocks that are not zero are kept
     and multiplied."""
+    floats = "values"
 
-    def __init__(self, weight: SparseMatrix, bias: torch.nn.Parameter | None):
+    def __init__(self, weight: SparseMatrix, bias: torch.nn.Parameter | None,
+                 dtype: torch.dtype = torch.float32):
         super().__init__()
         self.out_features, self.in_features = weight.shape
-        self.bias = bias
+        self.bias, self.dtype = bias, dtype
         for name in ("values", "starts", "index"):
             self.register_buffer(name, torch.from_numpy(getattr(weight, name).copy()))
 
@@ -96,14 +100,18 @@ class BlockSparseLinear(torch.nn.Module):
         """Of an nn.Linear on the CPU; block: 8, 16, 32, 64 or 128, which divides both sides.
         Raises ValueError."""
         w = linear.weight.detach().float().contiguous().numpy()
-        return cls(SparseMatrix.from_dense(w, "bsr", (block, block)), linear.bias)
+        matrix = SparseMatrix.from_dense(w, "bsr", (block, block))
+        return cls(matrix, linear.bias, linear.weight.dtype)
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """[..., in_features] to [..., out_features], of x's dtype."""
-        return torch.ops.sparse24.block_linear(x, self.values, self.starts, self.index, self.bias,
+    def dense_weight(self) -> torch.Tensor:
+        """The weight with its zeros, f32."""
+        return torch.ops.sparse24.block_to_dense(self.values, self.starts, self.index,
+                                                 self.in_features)
+
+    def _product(self, x, bias):
+        return torch.ops.sparse24.block_linear(x, self.values, self.starts, self.index, bias,
                                                self.in_features)
 
     def extra_repr(self):
         """Shapes, for print(model)."""
-        return (f"in_features={self.in_features}, out_features={self.out_features}, "
-                f"bias={self.bias is not None}, blocks={self.values.shape[0]}")
+        return f"{super().extra_repr()}, blocks={self.values.shape[0]}"

@@ -13,7 +13,7 @@ from sparse24 import _core
 from sparse24.matrix import Matrix
 
 from .torch_ops import autocast, layout_of, operand, prune_pack, _create, _library, _rows
-from .torch_weight import PackedLayer
+from .torch_weight import FloatLayer
 
 _plans = WeakTensorKeyDictionary()
 
@@ -119,28 +119,12 @@ torch.library.register_autograd("sparse24::quantized_linear", _backward, setup_c
                                 lib=_library)
 
 
-class _Integers(PackedLayer):
-    """A layer whose weight is a product with a buffer of scales, which stays f32 whatever dtype the
-    model is given: that only says which dtype the weight stands for."""
-    _scales: str  # the buffer's name
-
-    def _apply(self, fn, recurse=True):
-        scales = getattr(self, self._scales)
-        dtype = self._dtype_after(fn, scales.device)
-        super()._apply(fn, recurse)
-        after = getattr(self, self._scales)
-        if after.dtype is not scales.dtype:
-            setattr(self, self._scales, scales.to(after.device))
-        self.dtype = dtype
-        return self
-
-
-class QuantizedSparseLinear(_Integers):
+class QuantizedSparseLinear(FloatLayer):
     """y = x·wᵀ + bias with a 2:4 w of 8- or 4-bit integers. `integers`: tokens are quantised too,
     each by its largest magnitude, and products are of integers; on CUDA so with 8 bits and a scale
     a row, where other integers are multiplied as 16-bit floats, which are made of them once."""
 
-    _scales = "scales"
+    floats = "scales"
 
     def __init__(self, weight: Matrix, bias: torch.nn.Parameter | None, integers: bool = False,
                  dtype: torch.dtype = torch.float32):
@@ -171,11 +155,11 @@ class QuantizedSparseLinear(_Integers):
         return f"{super().extra_repr()}, bits={self.bits}, integers={self.integers}"
 
 
-class ScaledSparseLinear(_Integers):
+class ScaledSparseLinear(FloatLayer):
     """y = x·wᵀ + bias on CUDA with a 2:4 w of 8-bit floats (e4m3) and a scale an output; tokens
     are quantised as they come, each by its largest magnitude."""
 
-    _scales = "scale"
+    floats = "scale"
 
     def __init__(self, packed: torch.Tensor, scale: torch.Tensor, in_features: int,
                  bias: torch.nn.Parameter | None, dtype: torch.dtype = torch.float16):

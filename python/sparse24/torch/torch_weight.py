@@ -43,6 +43,22 @@ class PackedLayer(torch.nn.Module):
                 f"bias={self.bias is not None}")
 
 
+class FloatLayer(PackedLayer):
+    """A layer whose weight is made with a buffer of f32, which stays so whatever dtype the model is
+    given: that only says which dtype the weight stands for."""
+    floats: str  # the buffer's name
+
+    def _apply(self, fn, recurse=True):
+        before = getattr(self, self.floats)
+        dtype = self._dtype_after(fn, before.device)
+        super()._apply(fn, recurse)
+        after = getattr(self, self.floats)
+        if after.dtype is not before.dtype:
+            setattr(self, self.floats, before.to(after.device))
+        self.dtype = dtype
+        return self
+
+
 class LayerWeight(torch.Tensor):
     """The weight [n, k] of a PackedLayer, or its transpose. Products with x [..., k] run as the
     layer's do; whatever else reads it sees the dense weight, made anew; writing is refused."""
