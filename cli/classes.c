@@ -35,6 +35,11 @@ double sigmoid_of(double x)
     return 1.0 / (1.0 + exp(-x));
 }
 
+double score_of(const s24_encoder *encoder, double logit)
+{
+    return s24_encoder_scores_plainly(encoder) ? logit : sigmoid_of(logit);
+}
+
 void shares_of(double *shares, const float *logits, int64_t classes, int together)
 {
     double most = (double)logits[0], sum = 0;

@@ -22,6 +22,8 @@ int rank_documents(cli_app *cli, s24_encoder *encoder, const char *query, const 
                    ranked *all, int64_t count);
 /* 1 / (1 + e^−x). */
 double sigmoid_of(double x);
+/* A reranker's score of a logit: the sigmoid, or what its folder says. */
+double score_of(const s24_encoder *encoder, double logit);
 /* From the logits of a text to shares: of one class, or of several that exclude each other. */
 void shares_of(double *shares, const float *logits, int64_t classes, int together);
 

@@ -38,13 +38,14 @@ static const cli_example examples[] = {
      "The three best of what another program has found."},
     {NULL, NULL}};
 
-static int print_all(cli_app *cli, const struct rerank_options *o, const s24_text *texts,
-                     const ranked *all, int64_t count)
+static int print_all(cli_app *cli, const struct rerank_options *o, const s24_encoder *encoder,
+                     const s24_text *texts, const ranked *all, int64_t count)
 {
     json_t *hits = json_array();
     for (int64_t i = 0; i < count; i++) {
         const s24_text *text = &texts[all[i].index];
-        const double logit = (double)all[i].logit, score = o->raw ? logit : sigmoid_of(logit);
+        const double logit = (double)all[i].logit,
+                     score = o->raw ? logit : score_of(encoder, logit);
         json_t *hit = show_hit(cli, hits, score, all[i].index, text);
         json_object_set_new(hit, "logit", cli_real(logit));
     }
@@ -67,7 +68,8 @@ static int rerank(cli_app *cli, const struct rerank_options *o, s24_encoder *enc
         all[i].index = i;
     int code = rank_documents(cli, encoder, o->query, s24_lines_texts(lines), all, count);
     if (code == CLI_OK)
-        code = print_all(cli, o, s24_lines_texts(lines), all, o->k && o->k < count ? o->k : count);
+        code = print_all(cli, o, encoder, s24_lines_texts(lines), all,
+                         o->k && o->k < count ? o->k : count);
     free(all);
     return code;
 }

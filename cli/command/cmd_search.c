@@ -118,7 +118,7 @@ static int rerank(cli_app *cli, const struct search_options *o, const sides *s, 
             rank_documents(cli, encoder, o->query, s24_lines_texts(s->documents.lines), all, count);
     for (int64_t i = 0; code == CLI_OK && i < count; i++) {
         lines[i] = all[i].index;
-        scores[i] = (float)sigmoid_of((double)all[i].logit);
+        scores[i] = (float)score_of(encoder, (double)all[i].logit);
     }
     s24_encoder_close(encoder);
     free(all);

@@ -262,6 +262,8 @@ int serve_read_vectors(serve_request *r);
 /* Reads a whole number of a key within bounds; what is absent stays as it is. */
 int serve_read_count(serve_request *r, const char *key, int64_t *value, int64_t most);
 int serve_read_flag(serve_request *r, const char *key, int *value);
+/* Refuses another truncation_direction than right. */
+int serve_read_direction(serve_request *r);
 
 /* ---- serve_http.c: the daemon ---------------------------------------------------------------- */
 

@@ -36,6 +36,31 @@ static int make_job(serve_request *r, const char *key, int64_t count)
     return 0;
 }
 
+/* Refuses what is longer than the model takes, where the request asks so; the worker cuts it. */
+static int check_lengths(serve_request *r, const char *key)
+{
+    const serve_model *m = r->model;
+    const s24_text_pairs *p = &r->job.pairs;
+    int truncate = 1;
+    if (!serve_read_flag(r, "truncate", &truncate) || !serve_read_direction(r)) return 0;
+    for (int64_t i = 0; i < p->count && !truncate; i++) {
+        const s24_text text = p->texts[p->same_text ? 0 : i];
+        const s24_text pair = p->pairs ? p->pairs[i] : (s24_text){NULL, 0};
+        int64_t count;
+        if (s24_tokenizer_encode(r->set->tokens, &count, m->max_tokens + 1, m->tokenizer,
+                                 r->server->ctx, text.data, text.bytes, pair.data,
+                                 pair.bytes) != S24_OK) {
+            serve_refuse(r, 422, key, "text %lld: %s", (long long)i, s24_ctx_error(r->server->ctx));
+            return 0;
+        }
+        if (count <= m->max_tokens) continue;
+        serve_refuse(r, 422, key, "text %lld has more than %lld tokens", (long long)i,
+                     (long long)m->max_tokens);
+        return 0;
+    }
+    return 1;
+}
+
 /* Cohere's documents may be objects that have a text. */
 static const json_t *document_of(const json_t *value)
 {
@@ -75,6 +100,7 @@ void serve_rerank(serve_request *r)
                                     .texts = r->job.read,
                                     .pairs = r->job.read + r->job.texts,
                                     .same_text = 1};
+    check_lengths(r, key);
 }
 
 /* A text alone, or two of them. Returns how many there are, 0: it is neither. */
@@ -115,6 +141,7 @@ void serve_predict(serve_request *r)
     }
     r->job.pairs = (s24_text_pairs){
         .count = count, .texts = r->job.read, .pairs = kind == 2 ? r->job.read + count : NULL};
+    check_lengths(r, "inputs");
 }
 
 /* ---- writing --------------------------------------------------------------------------------- */
@@ -164,7 +191,8 @@ void serve_write_rerank(serve_request *r)
     }
     for (int64_t i = 0; i < count; i++) {
         const double logit = (double)r->job.vectors[i];
-        all[i] = (scored){i, is_asked(r, "raw_scores") ? logit : sigmoid_of(logit)};
+        all[i] =
+            (scored){i, is_asked(r, "raw_scores") ? logit : score_of(r->model->encoder, logit)};
     }
     qsort(all, (size_t)count, sizeof *all, by_score);
     for (int64_t i = 0; i < count && i < most; i++)

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "serve/serve.h"
 
@@ -122,6 +123,41 @@ int serve_read_flag(serve_request *r, const char *key, int *value)
     return 1;
 }
 
+int serve_read_direction(serve_request *r)
+{
+    const json_t *found = json_object_get(r->json, "truncation_direction");
+    const char *name = json_string_value(found);
+    if (!found || json_is_null(found) || (name && !strcasecmp(name, "right"))) return 1;
+    serve_refuse(r, 422, "truncation_direction",
+                 "truncation_direction is right; texts are cut at their end alone");
+    return 0;
+}
+
+/* The prompt of a request: a name of the model's folder, else the server's own. */
+static int read_prompt(serve_request *r, const char **prompt)
+{
+    const json_t *found = json_object_get(r->json, "prompt_name");
+    const char *name = json_string_value(found), *own = NULL;
+    s24_encoder *encoder = r->model->encoder;
+    *prompt = r->model->prompt;
+    if (!found || json_is_null(found)) return 1;
+    const char *text = s24_encoder_prompt_text(encoder, name);
+    if (!text) {
+        serve_refuse(r, 422, "prompt_name", "prompt_name names no prompt of %s", r->model->name);
+        return 0;
+    }
+    s24_encoder_prompt(encoder, &own);
+    if (!s24_encoder_pools_prompt(encoder) && (!own || strcmp(own, name) != 0)) {
+        serve_refuse(r, 422, "prompt_name",
+                     "%s leaves a prompt's tokens out of its vectors, so --prompt-name alone "
+                     "chooses one",
+                     r->model->name);
+        return 0;
+    }
+    *prompt = text;
+    return 1;
+}
+
 int serve_read_vectors(serve_request *r)
 {
     const json_t *format = json_object_get(r->json, "encoding_format");
@@ -130,13 +166,14 @@ int serve_read_vectors(serve_request *r)
     r->dimensions = r->model->width;
     if (!serve_read_count(r, "dimensions", &r->dimensions, r->model->width)) return 0;
     if (!serve_read_flag(r, "normalize", &normalise)) return 0;
-    if (!normalise) {
+    if (!normalise && s24_encoder_normalises(r->model->encoder)) {
         serve_refuse(r, 422, "normalize",
-                     "vectors are as the model's folder says; "
-                     "normalize: false is not carried out");
+                     "%s: its modules end with Normalize; normalize: false is not carried out",
+                     r->model->name);
         return 0;
     }
-    r->normalise = r->dimensions < r->model->width || json_object_get(r->json, "normalize");
+    const json_t *said = json_object_get(r->json, "normalize");
+    r->normalise = normalise && (r->dimensions < r->model->width || json_is_true(said));
     r->base64 = name && !strcmp(name, "base64");
     if (!format || json_is_null(format) || r->base64 || (name && !strcmp(name, "float"))) return 1;
     serve_refuse(r, 422, "encoding_format", "encoding_format is float or base64");
@@ -149,6 +186,7 @@ int serve_read_vectors(serve_request *r)
 typedef struct gathered {
     serve_request *r;
     const char *key;
+    const char *prompt;
     int truncate; /* 0: longer texts are refused */
     int64_t room;
 } gathered;
@@ -193,7 +231,7 @@ static int too_long(gathered *g, int64_t index)
 static s24_status encode(gathered *g, const json_t *text, int64_t most, int64_t *count)
 {
     const serve_server *s = g->r->server;
-    const char *prompt = g->r->model->prompt, *words = json_string_value(text);
+    const char *prompt = g->prompt, *words = json_string_value(text);
     const size_t before = strlen(prompt), bytes = json_string_length(text);
     char *both = NULL;
     if (before) {
@@ -284,7 +322,9 @@ int serve_read_texts(serve_request *r, const char *key, const json_t *value)
         return 0;
     }
     const int64_t count = r->single ? 1 : (int64_t)json_array_size(value);
-    if (!serve_read_flag(r, "truncate", &g.truncate) || !make_job(r, key, count)) return 0;
+    if (!serve_read_flag(r, "truncate", &g.truncate) || !serve_read_direction(r) ||
+        !read_prompt(r, &g.prompt) || !make_job(r, key, count))
+        return 0;
     int good = 1;
     for (int64_t i = 0; i < count && good; i++)
         good = add_any(&g, r->single ? value : json_array_get(value, (size_t)i), i);

@@ -287,6 +287,9 @@ S24_API s24_status s24_encoder_open(s24_encoder **out, s24_ctx *ctx, const char 
 S24_API s24_status s24_encoder_share(s24_encoder **out, s24_ctx *ctx, const s24_encoder *from);
 S24_API void s24_encoder_close(s24_encoder *encoder);
 S24_API const s24_model *s24_encoder_model(const s24_encoder *encoder);
+/* 1: vectors have length 1, as the folder says. And 0: a prompt's tokens are left out of them. */
+S24_API int s24_encoder_normalises(const s24_encoder *encoder);
+S24_API int s24_encoder_pools_prompt(const s24_encoder *encoder);
 /* As s24_session_sparse_layers; tokens 0: of the longest pass so far. */
 S24_API int64_t s24_encoder_sparse_layers(const s24_encoder *encoder, int64_t tokens);
 /* Of a vector: the model's width, or what Dense modules and the option dimensions leave. */
@@ -338,6 +341,9 @@ S24_API int64_t s24_encoder_classes(const s24_encoder *encoder);
 S24_API int s24_encoder_classifies_tokens(const s24_encoder *encoder);
 /* 1: a text may have several of its classes, or none, as config.json's problem_type says. */
 S24_API int s24_encoder_multi_label(const s24_encoder *encoder);
+/* 1: a reranker whose score is its logit, not the logit's sigmoid: activation_fn of
+   config_sentence_transformers.json or config.json is torch's Identity. */
+S24_API int s24_encoder_scores_plainly(const s24_encoder *encoder);
 /* A class's name from id2label of config.json, "LABEL_3" where it has none; NULL past the end. It
    lives as long as the encoder. */
 S24_API const char *s24_encoder_label(const s24_encoder *encoder, int64_t index);

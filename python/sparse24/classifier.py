@@ -37,8 +37,9 @@ class Classifier:
         self.labels: list[str]       #: the classes' names
         self.of_tokens: bool         #: classes are of tokens: `tag`
         self.several: bool           #: a text may have several classes, or none
-        self.labels, self.of_tokens, self.several, self.max_tokens = _core.encoder_head(
-            self._handle)
+        self.plain: bool             #: a reranker's score is its logit, not the logit's sigmoid
+        (self.labels, self.of_tokens, self.several, self.max_tokens,
+         self.plain) = _core.encoder_head(self._handle)
 
     def logits(self, texts: str | typing.Sequence[str],
                pairs: typing.Sequence[str] | None = None) -> np.ndarray:
@@ -68,8 +69,9 @@ class Classifier:
 
     def rerank(self, query: str, documents: typing.Sequence[str],
                k: int | None = None) -> list[tuple[int, float]]:
-        """(index, score) of the k documents that a reranker finds to answer the query best, best
-        first. Raises ValueError for a head with several classes."""
+        """(index, logit) of the k documents that a reranker finds to answer the query best, best
+        first; `plain` says whether a logit is the score, or its sigmoid is. Raises ValueError for a
+        head with several classes."""
         if len(self.labels) != 1:
             raise ValueError(f"a reranker has one class, this model {len(self.labels)}")
         scores = self.logits(query, documents)[:, 0]

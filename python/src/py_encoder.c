@@ -82,10 +82,11 @@ PyObject *pyf_encoder_head(PyObject *module, PyObject *args)
         if (!label || PyList_Append(labels, label)) Py_CLEAR(labels);
     }
     if (!labels) return NULL;
-    return Py_BuildValue("(NOOL)", labels,
+    return Py_BuildValue("(NOOLO)", labels,
                          s24_encoder_classifies_tokens(encoder) ? Py_True : Py_False,
                          s24_encoder_multi_label(encoder) ? Py_True : Py_False,
-                         (long long)s24_encoder_max_tokens(encoder));
+                         (long long)s24_encoder_max_tokens(encoder),
+                         s24_encoder_scores_plainly(encoder) ? Py_True : Py_False);
 }
 
 PyObject *pyf_encoder_classify(PyObject *module, PyObject *args)

@@ -173,6 +173,7 @@ class Heads(Place):
         config["problem_type"] = "multi_label_classification"
         (folder / "config.json").write_text(json.dumps(config))
         self.assertTrue(sparse24.Classifier(folder).several)
+        self.assertFalse(sparse24.Classifier(folder).plain)
 
     def test_no_head(self):
         with self.assertRaises(sparse24.Error):

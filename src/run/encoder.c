@@ -299,6 +299,7 @@ static s24_status load_parts(s24_encoder *encoder, s24_ctx *ctx, const char *fol
 {
     TRY(load_model(encoder, ctx, folder, place, opts));
     if (opts->head) TRY(s24i_encoder_read_labels(encoder, ctx, place));
+    if (opts->head) TRY(s24i_encoder_read_score(encoder, ctx, folder, place));
     if (!opts->ids) {
         TRY(s24_tokenizer_load(&encoder->tokenizer, ctx, place));
         TRY(s24i_prompts_read(&encoder->prompts, ctx, folder));
@@ -354,6 +355,7 @@ s24_status s24_encoder_share(s24_encoder **out, s24_ctx *ctx, const s24_encoder 
     encoder->labels = from->labels;
     encoder->modules = from->modules;
     encoder->multi_label = from->multi_label;
+    encoder->is_plain = from->is_plain;
     encoder->max_tokens = from->max_tokens;
     s24_status status = make_buffers(encoder, ctx, from->batch_tokens);
     if (status == S24_OK)
@@ -389,6 +391,18 @@ void s24_encoder_close(s24_encoder *encoder)
     s24_ctx_free(ctx, encoder->order);
     s24_ctx_free(ctx, encoder->starts);
     s24_ctx_free(ctx, encoder);
+}
+
+int s24_encoder_normalises(const s24_encoder *encoder)
+{
+    if (!encoder || encoder->head) return 0;
+    return s24i_modules_any(&encoder->modules) ? encoder->modules.normalises
+                                               : encoder->model->pooled.normalise;
+}
+
+int s24_encoder_pools_prompt(const s24_encoder *encoder)
+{
+    return encoder && encoder->model->pooled.pools_prompt;
 }
 
 const s24_model *s24_encoder_model(const s24_encoder *encoder)

@@ -35,6 +35,7 @@ struct s24_encoder {
     int head;        /* it gives logits */
     char **labels;   /* [classes]; of an encoder that shares another's */
     int multi_label; /* a text may have several classes */
+    int is_plain;    /* a reranker's score is what the head gives */
     s24i_modules modules;
     float *module_room; /* [2, widest], where there are modules */
     int64_t window;     /* texts at a time */
@@ -49,6 +50,9 @@ struct s24_encoder {
 
 /* Logits in place of embeddings (encoder_classes.c). */
 s24_status s24i_encoder_read_labels(s24_encoder *encoder, s24_ctx *ctx, const char *folder);
+/* And what makes a score of a reranker's; place: where the folder has its transformer. */
+s24_status s24i_encoder_read_score(s24_encoder *encoder, s24_ctx *ctx, const char *folder,
+                                   const char *place);
 void s24i_encoder_free_labels(s24_encoder *encoder);
 
 /* Texts on their way through an encoder. */

@@ -31,6 +31,43 @@ done:
     return status;
 }
 
+/* One place that may name the function; *said: it did. */
+static s24_status read_function(s24_encoder *e, int *said, const s24i_config *config,
+                                const char *key)
+{
+    const char *type = NULL;
+    if (!*said && config->json) TRY(s24i_config_string(&type, config, key, S24I_OPTIONAL));
+    if (!type) return S24_OK;
+    *said = 1;
+    e->is_plain = s24i_ends_with(type, ".Identity");
+    REQUIRE(config->ctx,
+            !strncmp(type, "torch.", 6) && (e->is_plain || s24i_ends_with(type, ".Sigmoid")),
+            S24_ERROR_UNSUPPORTED,
+            "%s: %s is '%s'; torch's Sigmoid or Identity was expected, which makes a reranker's "
+            "score",
+            config->file, key, s24i_show(type).text);
+    return S24_OK;
+}
+
+s24_status s24i_encoder_read_score(s24_encoder *e, s24_ctx *ctx, const char *folder,
+                                   const char *place)
+{
+    s24i_config theirs, config = {.ctx = ctx}, inner;
+    int said = 0;
+    s24_status status;
+    if (e->model->shape.classes != 1) return S24_OK;
+    TRY(s24i_config_load(&theirs, ctx, folder, "config_sentence_transformers.json", S24I_OPTIONAL));
+    TRY_DONE(read_function(e, &said, &theirs, "activation_fn"));
+    TRY_DONE(s24i_config_load(&config, ctx, place, "config.json", S24I_REQUIRED));
+    TRY_DONE(s24i_config_child(&inner, &config, "sentence_transformers", S24I_OPTIONAL));
+    TRY_DONE(read_function(e, &said, &inner, "activation_fn"));
+    TRY_DONE(read_function(e, &said, &config, "sbert_ce_default_activation_function"));
+done:
+    s24i_config_free(&config);
+    s24i_config_free(&theirs);
+    return status;
+}
+
 void s24i_encoder_free_labels(s24_encoder *encoder)
 {
     for (char **label = encoder->labels; label && *label; label++)
@@ -51,6 +88,11 @@ int s24_encoder_classifies_tokens(const s24_encoder *encoder)
 int s24_encoder_multi_label(const s24_encoder *encoder)
 {
     return encoder && encoder->multi_label;
+}
+
+int s24_encoder_scores_plainly(const s24_encoder *encoder)
+{
+    return encoder && encoder->is_plain;
 }
 
 const char *s24_encoder_label(const s24_encoder *encoder, int64_t index)

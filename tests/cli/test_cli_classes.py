@@ -83,6 +83,35 @@ class Classes(Scratch):
         self.assertEqual(len(plain.stdout.splitlines()), 2)
         self.assertIn(f"line {hits[0]['line']}  ", plain.stdout.splitlines()[0])
 
+    def test_score(self):
+        """sentence-transformers says what makes a score of a logit, in one of three places."""
+        def scores():
+            hits = one_object(run("rerank", "bert-reranker", "--query", "alpha", "--documents",
+                                  "lines.txt", "--json", cwd=self.folder).stdout)["hits"]
+            return [(h["score"], h["logit"]) for h in hits]
+        place = self.folder / "bert-reranker"
+        for said in ({"sentence_transformers": {"activation_fn": "torch.nn.modules.linear.Identity",
+                                                "version": "4.1.0"}},
+                     {"sbert_ce_default_activation_function": "torch.nn.modules.linear.Identity"}):
+            change(place, **{"sentence_transformers": None, **said})
+            for score, logit in scores():
+                self.assertEqual(score, logit)
+        (place / "config_sentence_transformers.json").write_text(json.dumps(
+            {"activation_fn": "torch.nn.modules.activation.Sigmoid", "model_type": "CrossEncoder",
+             "default_prompt_name": None, "prompts": {}}))
+        (place / "modules.json").write_text(json.dumps(
+            [{"idx": 0, "name": "0", "path": "",
+              "type": "sentence_transformers.base.modules.transformer.Transformer"}]))
+        for score, logit in scores():
+            self.assertAlmostEqual(score, 1 / (1 + math.exp(-logit)), places=5)
+        (place / "config_sentence_transformers.json").write_text(
+            '{"activation_fn": "torch.nn.modules.activation.Tanh"}')
+        done = run("rerank", "bert-reranker", "--query", "a", "--documents", "lines.txt",
+                   cwd=self.folder)
+        self.assertEqual(done.returncode, 5)
+        self.assertIn("activation_fn is 'torch.nn.modules.activation.Tanh'; torch's Sigmoid or "
+                      "Identity", done.stderr)
+
     def test_search(self):
         got = run("search", "encoder", "--query", "alpha", "--documents", "lines.txt", "--json",
                   "--rerank", "bert-reranker", "--candidates", "5", "-k", "3", cwd=self.folder)

@@ -266,6 +266,61 @@ class Serve(Scratch):
                 self.assertEqual(server.ask("/embed", raw=raw)[0], 400)
         self.assertEqual(len(server.good("/embed", {"inputs": ["a"] * 50})), 50)
 
+    def test_prompt_of_a_request(self):
+        path = self.folder / "model/config_sentence_transformers.json"
+        path.write_text(json.dumps({"prompts": {"query": "read the ", "none": ""},
+                                    "default_prompt_name": None}))
+        server = self.serve("model")
+        for route, key in (("/embed", "inputs"), ("/v1/embeddings", "input")):
+            named = server.good(route, {key: "file", "prompt_name": "query"})
+            spelled = server.good(route, {key: "read the file"})
+            if key == "input":
+                named, spelled = [x["data"][0]["embedding"] for x in (named, spelled)]
+                named, spelled = [named], [spelled]
+            self.close(named[0], spelled[0])
+        status, _, value = server.ask("/embed", {"inputs": "file", "prompt_name": "other"})
+        self.assertEqual((status, value["error"]["param"]), (422, "prompt_name"))
+        self.assertIn("names no prompt of model", value["error"]["message"])
+        pooling = self.folder / "model/1_Pooling/config.json"
+        pooling.write_text(json.dumps({"pooling_mode": "mean", "include_prompt": False}))
+        server = self.serve("model", "--prompt-name", "query")
+        self.assertEqual(len(server.good("/embed", {"inputs": "file", "prompt_name": "query"})), 1)
+        status, _, value = server.ask("/embed", {"inputs": "file", "prompt_name": "none"})
+        self.assertEqual((status, value["error"]["param"]), (422, "prompt_name"))
+
+    def test_vectors_of_any_length(self):
+        place = self.folder / "model/modules.json"
+        place.write_text(json.dumps(json.loads(place.read_text())[:2]))
+        server = self.serve("model")
+        plain = server.good("/embed", {"inputs": "file", "normalize": False})[0]
+        self.close(plain, server.good("/embed", {"inputs": "file"})[0])
+        unit = server.good("/embed", {"inputs": "file", "normalize": True})[0]
+        length = math.sqrt(sum(x * x for x in plain))
+        self.assertNotAlmostEqual(length, 1, places=2)
+        self.close(unit, [x / length for x in plain])
+
+    def test_openai_package(self):
+        try:
+            import openai  # pylint: disable=import-outside-toplevel
+        except ImportError:
+            self.skipTest("the Python package openai is not installed")
+        server = self.serve("model")
+        client = openai.OpenAI(base_url=f"{server.url}/v1", api_key="none")
+        self.assertEqual([m.id for m in client.models.list()], ["model"])
+        want = server.good("/embed", {"inputs": LINES[:3]})
+        for form in ("float", "base64", openai.NOT_GIVEN):
+            answer = client.embeddings.create(model="model", input=LINES[:3], encoding_format=form)
+            self.assertEqual([d.index for d in answer.data], [0, 1, 2])
+            self.assertGreater(answer.usage.prompt_tokens, 3)
+            for got, row in zip(answer.data, want):
+                vector = got.embedding
+                if isinstance(vector, str):
+                    raw = base64.b64decode(vector)
+                    vector = struct.unpack(f"<{len(raw) // 4}f", raw)
+                self.close(vector, row)
+        with self.assertRaises(openai.UnprocessableEntityError):
+            client.embeddings.create(model="model", input=[])
+
     def test_keys(self):
         (self.folder / "keys").write_text("first\n\nsecond one\n")
         server = self.serve("model", "--key-file", "keys")

@@ -46,6 +46,37 @@ class Heads(Scratch):
             for again in pool.map(lambda _: server.good("/rerank", body), range(40)):
                 self.assertEqual([r["index"] for r in again], [h["line"] for h in hits])
 
+    def test_truncation(self):
+        server = Server(self, "bert-reranker", "bert-classes", "--max-tokens", "8")
+        long = "alpha " * 30
+        body = {"query": "alpha", "texts": ["beta", long], "model": "bert-reranker"}
+        self.assertEqual(len(server.good("/rerank", {**body, "truncation_direction": "Right"})), 2)
+        for path, more, param, sentence in (
+                ("/rerank", {**body, "truncate": False}, "texts", "text 1 has more than 8 tokens"),
+                ("/predict", {"inputs": ["a", long], "truncate": False, "model": "bert-classes"},
+                 "inputs", "text 1 has more than 8 tokens"),
+                ("/predict", {"inputs": [["a", long]], "truncate": False, "model": "bert-classes"},
+                 "inputs", "text 0 has more than 8 tokens"),
+                ("/rerank", {**body, "truncation_direction": "left"}, "truncation_direction",
+                 "truncation_direction is right"),
+                ("/predict", {"inputs": "a", "truncate": 1, "model": "bert-classes"}, "truncate",
+                 "truncate is true or false")):
+            status, _, value = server.ask(path, more)
+            self.assertEqual((status, value["error"]["param"]), (422, param))
+            self.assertIn(sentence, value["error"]["message"])
+        short = {**body, "texts": ["beta"], "truncate": False}
+        self.assertEqual(len(server.good("/rerank", short)), 1)
+        self.assertEqual(len(server.good("/predict", {"inputs": "a b", "truncate": False,
+                                                      "model": "bert-classes"})), 5)
+
+    def test_plain_scores(self):
+        test_cli_classes.change(self.folder / "bert-reranker", sentence_transformers={
+            "activation_fn": "torch.nn.modules.linear.Identity"})
+        server = Server(self, "bert-reranker")
+        body = {"query": "alpha", "texts": LINES}
+        self.assertEqual(server.good("/rerank", body),
+                         server.good("/rerank", {**body, "raw_scores": True}))
+
     def test_predict(self):
         server = Server(self, "bert-classes")
         whole = server.good("/predict", {"inputs": LINES})
