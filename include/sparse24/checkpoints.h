@@ -251,12 +251,12 @@ typedef struct s24_gguf_opts {
  * Writes a Hugging Face folder of a GGUF file of llama.cpp (versions 2 and 3): config.json,
  * generation_config.json, model.safetensors, the tokenizer's files and tokenizer_config.json, with
  * the chat template. Models llama (with a sliding window: mistral), qwen2, qwen3 and gpt2; tensors
- * of F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q4_K, Q5_K and Q6_K; byte pair encoding at byte level of the
- * kinds that s24_tokenizer_load reads, and SentencePiece's. Rotary rows that a llama has pairwise
- * are put half a head apart. One tensor is in memory at a time; the folder appears whole, as a
- * writer's does. Errors: IO, FORMAT (file, key or tensor, place, what is expected), UNSUPPORTED (a
- * model, a key of one, a type of tensor or of tokenizer, by its name), DTYPE, EXISTS, MEMORY,
- * INTERRUPTED.
+ * of F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, IQ4_NL and Q2_K to Q6_K; byte pair encoding at
+ * byte level of the kinds that s24_tokenizer_load reads, and SentencePiece's. Rotary rows that a
+ * llama has pairwise are put half a head apart. One tensor is in memory at a time; the folder
+ * appears whole, as a writer's does. Errors: IO, FORMAT (file, key or tensor, place, what is
+ * expected), UNSUPPORTED (a model, a key of one, a type of tensor or of tokenizer, by its name),
+ * DTYPE, EXISTS, MEMORY, INTERRUPTED.
  */
 S24_API s24_status s24_gguf_convert(s24_ctx *ctx, const char *in, const char *out,
                                     const s24_gguf_opts *opts);

@@ -6,8 +6,10 @@ import struct
 
 U32, I32, F32, BOOL, STRING, ARRAY = 4, 5, 6, 7, 8, 9
 # Types of tensors: number. K-quants have blocks of 256 elements, and want models of such sides.
-TYPES = {"F32": 0, "F16": 1, "Q4_0": 2, "Q4_1": 3, "Q8_0": 8, "BF16": 30}
-LARGE_TYPES = {"Q4_K": 12, "Q5_K": 13, "Q6_K": 14}
+TYPES = {"F32": 0, "F16": 1, "Q4_0": 2, "Q4_1": 3, "Q5_0": 6, "Q5_1": 7, "Q8_0": 8, "IQ4_NL": 20,
+         "BF16": 30}
+LARGE_TYPES = {"Q2_K": 10, "Q3_K": 11, "Q4_K": 12, "Q5_K": 13, "Q6_K": 14}
+NOT_LINEAR = (-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113)
 
 
 def text(value):
@@ -66,8 +68,15 @@ def block(kind, chance):
     if kind == "Q8_0":
         numbers = [chance.randint(-128, 127) for _ in range(32)]
         return struct.pack("<e32b", scale, *numbers), [single(q * scale) for q in numbers]
-    numbers = [chance.randint(0, 15) for _ in range(32)]
-    bits = bytes(numbers[i] | numbers[16 + i] << 4 for i in range(16))
+    five = kind.startswith("Q5")
+    numbers = [chance.randint(0, 31 if five else 15) for _ in range(32)]
+    bits = bytes(numbers[i] & 15 | (numbers[16 + i] & 15) << 4 for i in range(16))
+    if five:
+        bits = struct.pack("<I", sum((q >> 4) << i for i, q in enumerate(numbers))) + bits
+    if kind == "IQ4_NL":
+        return struct.pack("<e", scale) + bits, [single(NOT_LINEAR[q] * scale) for q in numbers]
+    if kind == "Q5_0":
+        return struct.pack("<e", scale) + bits, [single((q - 16) * scale) for q in numbers]
     if kind == "Q4_0":
         return struct.pack("<e", scale) + bits, [single((q - 8) * scale) for q in numbers]
     return struct.pack("<ee", scale, base) + bits, \
@@ -84,8 +93,41 @@ def six_bits(scales, minima):
     return bytes(raw)
 
 
+def few_bits(numbers):
+    """The low two bits of 256 elements, of each half 32 bytes."""
+    out = bytearray(64)
+    for i, q in enumerate(numbers):
+        out[i // 128 * 32 + i % 32] |= (q & 3) << i // 32 % 4 * 2
+    return bytes(out)
+
+
+def small_block(kind, chance):
+    """256 elements of two or three bits: their bytes and what they stand for."""
+    scale, base = half(chance.uniform(-0.01, 0.01)), half(chance.uniform(-0.01, 0.01))
+    numbers = [chance.randrange(4 if kind == "Q2_K" else 8) for _ in range(256)]
+    if kind == "Q2_K":
+        scales, minima = ([chance.randrange(16) for _ in range(16)] for _ in range(2))
+        raw = bytes(a | b << 4 for a, b in zip(scales, minima)) + few_bits(numbers)
+        parts = [(single(scale * a), single(base * b)) for a, b in zip(scales, minima)]
+        return raw + struct.pack("<ee", scale, base), \
+            [single(single(parts[i // 16][0] * q) - parts[i // 16][1])
+             for i, q in enumerate(numbers)]
+    scales = [chance.randrange(64) for _ in range(16)]
+    third = bytearray(32)
+    for i, q in enumerate(numbers):
+        third[i % 32] |= (q >> 2) << i // 32
+    six = bytearray(12)
+    for i, s in enumerate(scales):
+        six[i % 8] |= (s & 15) << (4 if i >= 8 else 0)
+        six[8 + i % 4] |= (s >> 4) << i // 4 * 2
+    return bytes(third) + few_bits(numbers) + bytes(six) + struct.pack("<e", scale), \
+        [single(single(scale * (scales[i // 16] - 32)) * (q - 4)) for i, q in enumerate(numbers)]
+
+
 def large_block(kind, chance):
     """256 elements of a K-quant: their bytes and what they stand for."""
+    if kind in ("Q2_K", "Q3_K"):
+        return small_block(kind, chance)
     scale, base = half(chance.uniform(-0.01, 0.01)), half(chance.uniform(-0.01, 0.01))
     numbers = [chance.randrange({"Q4_K": 16, "Q5_K": 32, "Q6_K": 64}[kind]) for _ in range(256)]
     if kind == "Q6_K":

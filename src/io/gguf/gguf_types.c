@@ -32,6 +32,36 @@ static void take_q4_1(float *out, const uint8_t *bits, const float *reals)
     }
 }
 
+/* 5 bits each: the high one of element i is bit i of the first four bytes. */
+static int five_bits(const uint8_t *bits, int i)
+{
+    const uint8_t byte = bits[4 + i % HALF];
+    return (i < HALF ? byte & 15 : byte >> 4) | (bits[i / 8] >> i % 8 & 1) << 4;
+}
+
+static void take_q5_0(float *out, const uint8_t *bits, const float *reals)
+{
+    for (int i = 0; i < BLOCK; i++)
+        out[i] = (float)(five_bits(bits, i) - 16) * reals[0];
+}
+
+static void take_q5_1(float *out, const uint8_t *bits, const float *reals)
+{
+    for (int i = 0; i < BLOCK; i++)
+        out[i] = (float)five_bits(bits, i) * reals[0] + reals[1];
+}
+
+/* 4 bits each, of which each stands for one of sixteen numbers. */
+static void take_iq4_nl(float *out, const uint8_t *bits, const float *reals)
+{
+    static const int8_t numbers[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
+                                       1,    13,   25,  38,  53,  69,  89,  113};
+    for (int i = 0; i < HALF; i++) {
+        out[i] = (float)numbers[bits[i] & 15] * reals[0];
+        out[HALF + i] = (float)numbers[bits[i] >> 4] * reals[0];
+    }
+}
+
 static void take_q8_0(float *out, const uint8_t *bits, const float *reals)
 {
     for (int i = 0; i < BLOCK; i++)
@@ -85,6 +115,36 @@ static void take_q6_k(float *out, const uint8_t *bits, const float *reals)
         const int low = bits[64 * half + 32 * (quarter % 2) + j] >> quarter / 2 * 4 & 15;
         const int high = bits[128 + 32 * half + j] >> 2 * quarter & 3;
         out[i] = reals[0] * (float)scales[i / 16] * (float)(low + 16 * high - 32);
+    }
+}
+
+/* Low two bits of an element: of each half of a block 32 bytes, in which quarter q's are at 2q. */
+static int two_bits(const uint8_t *bits, int i)
+{
+    return bits[BLOCK * (i / 128) + i % BLOCK] >> 2 * (i / BLOCK % 4) & 3;
+}
+
+/* Sixteen parts of 16, each with a scale and a minimum of 4 bits in a byte. */
+static void take_q2_k(float *out, const uint8_t *bits, const float *reals)
+{
+    for (int i = 0; i < LARGE; i++) {
+        const uint8_t part = bits[i / 16];
+        const float scale = reals[0] * (float)(part & 15), minimum = reals[1] * (float)(part >> 4);
+        out[i] = scale * (float)two_bits(bits + 16, i) - minimum;
+    }
+}
+
+/* Sixteen parts of 16 with scales of 6 bits: the low four of parts 0 to 7 in low halves of eight
+   bytes and of 8 to 15 in the high ones, the high two of parts i, 4 + i … in byte 8 + i. An
+   element's third bit is bit i/32 of its place's byte, and takes 4 off where it is 0. */
+static void take_q3_k(float *out, const uint8_t *bits, const float *reals)
+{
+    const uint8_t *lows = bits + BLOCK, *six = lows + 64;
+    for (int i = 0; i < LARGE; i++) {
+        const int p = i / 16, high = six[8 + p % 4] >> 2 * (p / 4) & 3;
+        const int scale = ((p < 8 ? six[p] & 15 : six[p - 8] >> 4) | high << 4) - 32;
+        const int third = bits[i % BLOCK] >> i / BLOCK & 1;
+        out[i] = reals[0] * (float)scale * (float)(two_bits(lows, i) - (third ? 0 : 4));
     }
 }
 
