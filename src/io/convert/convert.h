@@ -58,6 +58,7 @@ typedef struct s24i_foreign_scheme {
     s24_status (*read)(s24i_numbers *out, const s24i_foreign *weight);
     int scales;      /* the part that has them; 0: none */
     int is_two_four; /* whatever the numbers are */
+    int rows_apart;  /* `read` of a weight with fewer rows gives the first ones of more */
 } s24i_foreign_scheme;
 
 /* The tensors of a checkpoint. */

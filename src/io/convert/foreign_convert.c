@@ -8,6 +8,8 @@
 #include "io/convert/foreign_forms.h"
 #include "io/convert/quantization.h"
 
+enum { SOME_ROWS = 16 };
+
 typedef struct target {
     const char *name;
     s24i_form form;
@@ -79,7 +81,17 @@ static s24i_form form_of(const job *j, const s24i_moving *m, const s24i_numbers 
     return j->to->form;
 }
 
-/* Asks the numbers where nothing else tells. */
+/* Do a weight's first rows tell of all but whether they are 2:4? */
+static int begins_alone(const s24i_foreign *w)
+{
+    int more = 0;
+    for (int i = 0; i < S24I_FOREIGN_PARTS && w->scheme; i++)
+        more |= w->part[i] && w->scheme->part[i].is_optional;
+    return w->scheme && w->scheme->rows_apart && !more;
+}
+
+/* Asks the numbers where nothing else tells; of a weight that is not 2:4 its first rows mostly say
+   that. */
 static s24_status settle_weight(job *j, s24i_moving *m)
 {
     const s24i_foreign *w = m->weight;
@@ -91,8 +103,16 @@ static s24_status settle_weight(job *j, s24i_moving *m)
         m->form = form_of(j, m, &none, 1);
         return S24_OK;
     }
-    const s24_status status = s24i_numbers_read(&numbers, w);
-    if (status == S24_OK) m->form = form_of(j, m, &numbers, s24i_numbers_are_two_four(&numbers));
+    s24i_foreign first = *w;
+    first.rows = begins_alone(w) ? s24i_min(w->rows, SOME_ROWS) : w->rows;
+    s24_status status = s24i_numbers_read(&numbers, &first);
+    int is_two_four = status == S24_OK && s24i_numbers_are_two_four(&numbers);
+    if (is_two_four && first.rows < w->rows) {
+        s24i_numbers_free(&numbers);
+        status = s24i_numbers_read(&numbers, w);
+        is_two_four = status == S24_OK && s24i_numbers_are_two_four(&numbers);
+    }
+    if (status == S24_OK) m->form = form_of(j, m, &numbers, is_two_four);
     s24i_numbers_free(&numbers);
     return status;
 }

@@ -78,20 +78,28 @@ static s24_status read_groups(s24i_numbers *out, const s24i_foreign *w)
     return S24_OK;
 }
 
+/* A row's integers, of which a word has the first in its low bits: so its bytes lie in the order of
+   the columns. */
+static void spread_row(int8_t *values, const uint8_t *bytes, int bits, int64_t cols)
+{
+    for (int64_t i = 0; i < cols && bits == 8; i++)
+        values[i] = (int8_t)(bytes[i] - 128);
+    for (int64_t i = 0; i < cols / 2 && bits == 4; i++) {
+        values[2 * i] = (int8_t)((bytes[i] & 15) - 8);
+        values[2 * i + 1] = (int8_t)((bytes[i] >> 4) - 8);
+    }
+    if (bits == 4 && cols % 2) values[cols - 1] = (int8_t)((bytes[cols / 2] & 15) - 8);
+}
+
 static s24_status read_words(s24i_numbers *out, const s24i_foreign *w)
 {
     const uint32_t *words = w->part[VALUES]->data;
-    const int64_t per_word = 32 / out->bits, stride = w->part[VALUES]->shape[1];
-    const int middle = 1 << (out->bits - 1);
-    const uint32_t mask = 2 * (uint32_t)middle - 1;
+    const int64_t stride = w->part[VALUES]->shape[1];
     int8_t *values;
     TRY(s24i_numbers_own(&values, out, 0, out->rows * out->cols, 1));
     for (int64_t r = 0; r < out->rows; r++)
-        for (int64_t c = 0; c < out->cols; c++) {
-            const uint32_t word = words[r * stride + c / per_word];
-            values[r * out->cols + c] =
-                (int8_t)((int)(word >> c % per_word * out->bits & mask) - middle);
-        }
+        spread_row(values + r * out->cols, (const uint8_t *)(words + r * stride), out->bits,
+                   out->cols);
     out->dtype = S24_I8;
     out->values = values;
     if (w->part[ZEROS]) TRY(read_zeros(out, w));
@@ -110,6 +118,7 @@ const s24i_foreign_scheme s24i_scheme_pack_quantized = {
     .measure = measure_words,
     .read = read_words,
     .scales = SCALES,
+    .rows_apart = 1,
 };
 
 /* ---- bytes ----------------------------------------------------------------------------------- */
