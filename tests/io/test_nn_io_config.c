@@ -138,7 +138,6 @@ static void refuses_what_is_not_json(void **state)
                                         "\xef\xbb\xbf{}",
                                         "{\"a\":\"\xff\"}",
                                         "{\"a\":1e999}",
-                                        "{\"a\":9223372036854775808}",
                                         "{\"a\":\"\\u0000\"}"};
     io_env env;
     s24i_config config;
