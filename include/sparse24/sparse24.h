@@ -456,8 +456,8 @@ typedef struct s24_prune_opts {
     /* What is done after the criterion, names of s24_refinement_name separated by commas; NULL:
        nothing. Needs stats; uses dampening and block. */
     const char *refine;
-    /* What stays, as s24_pattern_syntax says; NULL: "2:4". sparsegpt and alps make N:M, tile-…
-       makes 2:4, all others make every pattern. */
+    /* What stays, as s24_pattern_syntax says; NULL: "2:4". tile-… makes 2:4, all others
+       make every pattern. */
     const char *pattern;
     uint64_t seed;       /* random */
     s24_score_fn *score; /* a criterion of the caller's in place of one by name; NULL: none */
@@ -502,8 +502,9 @@ typedef struct s24_prune_report {
 S24_API s24_status s24_prune(s24_prune_report *report, s24_ctx *ctx, const s24_dense *w,
                              const s24_stats *stats, const s24_prune_opts *opts);
 /* scores [n, k] contiguous: what the criterion, or opts' score, gives each weight, of which the
-   largest would stay. w stays as it is. Errors: those of s24_prune, UNSUPPORTED (a criterion that
-   chooses weights together: sparsegpt, alps, tile-…). */
+   largest would stay. sparsegpt and alps, which move weights as they choose, give what dropping each
+   by itself costs the outputs. w stays as it is. Errors: those of s24_prune, UNSUPPORTED (tile-…,
+   which chooses weights together). */
 S24_API s24_status s24_prune_scores(double *scores, s24_ctx *ctx, const s24_dense *w,
                                     const s24_stats *stats, const s24_prune_opts *opts);
 /* The report of any change of a weight: after against before, both [n, k] f32; stats may be NULL.

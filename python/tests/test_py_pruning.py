@@ -110,7 +110,8 @@ class Layers(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "size"):
             sparse24.prune(w, "snip", gradients=(w, w[:2], w))
         with self.assertRaises(sparse24.Error):
-            sparse24.prune_scores(w, "sparsegpt", x)
+            sparse24.prune_scores(w, "tile-best", x)
+        self.assertTrue((sparse24.prune_scores(w, "sparsegpt", x) >= 0).all())
 
     def test_rounding_by_inputs(self):
         w, x = problem()

@@ -11,7 +11,8 @@
 static const s24i_criterion criteria[] = {
 #define SCORE(name, needs, select, score)                                                          \
     {name, needs, select, S24I_ALL_PATTERNS, s24i_prune_scored, score},
-#define CRITERION(name, needs, select, patterns, run) {name, needs, select, patterns, run, NULL},
+#define CRITERION(name, needs, select, patterns, run, score)                                       \
+    {name, needs, select, patterns, run, score},
 #include "prune/criteria.def"
 #undef SCORE
 #undef CRITERION
@@ -80,11 +81,10 @@ static s24_status read_criterion(s24_ctx *ctx, settings *s)
     REQUIRE(ctx, s->criterion, S24_ERROR_ARGUMENT,
             "no criterion is named \"%s\"; expected one of s24_criterion_name()", o->criterion);
     TRY(s24i_pattern_read(ctx, &s->pattern, o->pattern));
-    const int group = s->pattern.group > 1, two_four = s24i_pattern_is_two_four(&s->pattern);
-    REQUIRE(ctx,
-            two_four || s->criterion->patterns >= (group ? S24I_GROUP_PATTERNS : S24I_ALL_PATTERNS),
-            S24_ERROR_UNSUPPORTED, "the criterion \"%s\" does not make the pattern \"%s\"",
-            s->criterion->name, o->pattern);
+    const int two_four = s24i_pattern_is_two_four(&s->pattern);
+    REQUIRE(ctx, two_four || s->criterion->patterns == S24I_ALL_PATTERNS, S24_ERROR_UNSUPPORTED,
+            "the criterion \"%s\" does not make the pattern \"%s\"", s->criterion->name,
+            o->pattern);
     REQUIRE(ctx, !o->device || s->criterion->select != S24_SELECT_STRICT, S24_ERROR_UNSUPPORTED,
             "the criterion \"%s\" runs on the CPU only", s->criterion->name);
     REQUIRE(ctx, !o->device || two_four, S24_ERROR_UNSUPPORTED,
@@ -189,7 +189,7 @@ static s24_status begin(s24_ctx *ctx, settings *known, s24i_prune_job *job, cons
                          .stats = stats,
                          .pattern = &known->pattern,
                          .score = known->opts.score ? known->opts.score : known->criterion->score,
-                         .score_user = known->opts.score_user,
+                         .score_user = known->opts.score ? known->opts.score_user : job,
                          .gradients = known->opts.gradients,
                          .seed = known->opts.seed,
                          .dampening = known->opts.dampening,

@@ -28,7 +28,7 @@ typedef struct s24i_prune_job {
     const s24_stats *stats; /* of width k and not empty, or NULL */
     const s24i_pattern *pattern;
     s24_score_fn *score; /* of the criterion, or the caller's; NULL: it has none */
-    void *score_user;
+    void *score_user;    /* of a criterion's the job itself */
     const s24_weight_gradients *gradients; /* or NULL */
     uint64_t seed;
     double dampening;
@@ -38,12 +38,8 @@ typedef struct s24i_prune_job {
     s24_device *device;
 } s24i_prune_job;
 
-/* What a criterion can make: the patterns that begin with those before them. */
-typedef enum s24i_patterns {
-    S24I_TWO_FOUR_PATTERN,
-    S24I_GROUP_PATTERNS, /* N:M */
-    S24I_ALL_PATTERNS
-} s24i_patterns;
+/* What a criterion can make. */
+typedef enum s24i_patterns { S24I_TWO_FOUR_PATTERN, S24I_ALL_PATTERNS } s24i_patterns;
 
 enum { S24I_NEEDS_STATS = 1, S24I_NEEDS_GRADIENTS = 2 };
 typedef struct s24i_criterion {
@@ -56,12 +52,13 @@ typedef struct s24i_criterion {
 } s24i_criterion;
 
 #define SCORE(name, needs, select, score) s24_score_fn score;
-#define CRITERION(name, needs, select, patterns, run)
+#define CRITERION(name, needs, select, patterns, run, score)
 #include "prune/criteria.def"
 #undef SCORE
 #undef CRITERION
 s24_status s24i_prune_sparsegpt(s24_ctx *ctx, const s24i_prune_job *job);
 s24_status s24i_prune_alps(s24_ctx *ctx, const s24i_prune_job *job);
+s24_score_fn s24i_score_sparsegpt;
 s24_status s24i_prune_tiles(s24_ctx *ctx, const s24i_prune_job *job);
 /* scores [n, k]: what job->score gives, finite. */
 s24_status s24i_prune_scores(s24_ctx *ctx, const s24i_prune_job *job, double *scores);

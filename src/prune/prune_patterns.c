@@ -87,16 +87,9 @@ static int read_diagonal(s24i_pattern *p, const char *text)
 
 /* ---- choosing -------------------------------------------------------------------------------- */
 
-typedef struct choice {
-    const s24i_pattern *pattern;
-    const double *scores;
-    uint8_t *keep;
-    int64_t n, k;
-} choice;
-
 static void keep_group_rows(void *arg, int64_t begin, int64_t end, int thread)
 {
-    const choice *c = arg;
+    const s24i_choice *c = arg;
     const int group = (int)c->pattern->group, most = (int)c->pattern->keep;
     (void)thread;
     for (int64_t at = begin * c->k; at < end * c->k; at += group) {
@@ -106,7 +99,7 @@ static void keep_group_rows(void *arg, int64_t begin, int64_t end, int thread)
     }
 }
 
-static s24_status keep_groups(s24_ctx *ctx, const choice *c)
+static s24_status keep_groups(s24_ctx *ctx, const s24i_choice *c)
 {
     s24_ctx_parallel_for(ctx, c->n, keep_group_rows, (void *)c);
     return S24_OK;
@@ -117,7 +110,7 @@ typedef struct blocks {
     int64_t rows, cols, across, count;
 } blocks;
 
-static blocks blocks_of(const choice *c)
+static blocks blocks_of(const s24i_choice *c)
 {
     blocks b = {.rows = c->pattern->rows == S24I_WHOLE ? c->n : c->pattern->rows,
                 .cols = c->pattern->cols == S24I_WHOLE ? c->k : c->pattern->cols};
@@ -131,35 +124,50 @@ static int64_t block_at(const blocks *b, int64_t row, int64_t col)
     return row / b->rows * b->across + col / b->cols;
 }
 
-static int is_less(const void *a, const void *b)
+/* A number that is larger where the value is; −0 is 0. */
+static uint64_t rank_of(double value)
 {
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
+    uint64_t bits;
+    value += 0.0;
+    memcpy(&bits, &value, sizeof bits);
+    return bits >> 63 ? ~bits : bits | 1ull << 63;
 }
 
-/* flags[i] = 0 for the `zeros` least of count values, 1 for the others. */
-static s24_status drop_least(s24_ctx *ctx, uint8_t *flags, const double *values, int64_t count,
-                             int64_t zeros)
+/* The rank that the zeros-th least of count values has, digit by digit from above; *zeros becomes
+   how many of that rank are among them. */
+static uint64_t find_limit(const double *values, int64_t count, int64_t *zeros)
 {
-    double *sorted = s24_ctx_alloc(ctx, (size_t)count * sizeof *sorted);
-    REQUIRE(ctx, sorted, S24_ERROR_MEMORY, "out of memory to sort %lld scores", (long long)count);
-    memcpy(sorted, values, (size_t)count * sizeof *sorted);
-    qsort(sorted, (size_t)count, sizeof *sorted, is_less);
-    const double limit = zeros > 0 ? sorted[zeros - 1] : 0.0;
-    int64_t level = 0; /* values at the limit that go */
-    for (int64_t i = zeros - 1; i >= 0 && sorted[i] == limit; i--)
-        level++;
+    enum { DIGIT = 8 };
+    uint64_t limit = 0, above = 0; /* the bits that are found */
+    for (int shift = 64 - DIGIT; shift >= 0; shift -= DIGIT) {
+        int64_t counts[1 << DIGIT] = {0};
+        for (int64_t i = 0; i < count; i++) {
+            const uint64_t rank = rank_of(values[i]);
+            if ((rank & above) == limit) counts[rank >> shift & ((1 << DIGIT) - 1)]++;
+        }
+        uint64_t digit = 0;
+        while (digit < (1 << DIGIT) - 1 && *zeros > counts[digit])
+            *zeros -= counts[digit++];
+        limit |= digit << shift;
+        above |= ((1ull << DIGIT) - 1) << shift;
+    }
+    return limit;
+}
+
+void s24i_drop_least(uint8_t *flags, const double *values, int64_t count, int64_t zeros)
+{
+    int64_t level = zeros; /* values at the limit that go */
+    const uint64_t limit = zeros > 0 ? find_limit(values, count, &level) : 0;
     for (int64_t i = 0; i < count; i++) {
-        const int goes = zeros > 0 && (values[i] < limit || (values[i] == limit && level > 0));
-        level -= goes && values[i] == limit;
+        const uint64_t rank = rank_of(values[i]);
+        const int goes = zeros > 0 && (rank < limit || (rank == limit && level > 0));
+        level -= goes && rank == limit;
         flags[i] = !goes;
     }
-    s24_ctx_free(ctx, sorted);
-    return S24_OK;
 }
 
 /* keep = 0 in the `zeros` blocks whose mean score is least. */
-static s24_status drop_blocks(s24_ctx *ctx, const choice *c, const blocks *b, int64_t zeros)
+static s24_status drop_blocks(s24_ctx *ctx, const s24i_choice *c, const blocks *b, int64_t zeros)
 {
     const size_t one = 2 * sizeof(double) + 1;
     double *means = s24_ctx_alloc(ctx, (size_t)b->count * one), *sizes = means + b->count;
@@ -173,21 +181,24 @@ static s24_status drop_blocks(s24_ctx *ctx, const choice *c, const blocks *b, in
     }
     for (int64_t i = 0; i < b->count; i++)
         means[i] /= sizes[i];
-    const s24_status status = drop_least(ctx, flags, means, b->count, zeros);
-    for (int64_t i = 0; i < c->n * c->k && status == S24_OK; i++)
+    s24i_drop_least(flags, means, b->count, zeros);
+    for (int64_t i = 0; i < c->n * c->k; i++)
         c->keep[i] = flags[block_at(b, i / c->k, i % c->k)];
     s24_ctx_free(ctx, means);
-    return status;
+    return S24_OK;
 }
 
-static s24_status keep_blocks(s24_ctx *ctx, const choice *c)
+static s24_status keep_blocks(s24_ctx *ctx, const s24i_choice *c)
 {
     const blocks b = blocks_of(c);
-    return drop_blocks(ctx, c, &b, (int64_t)nearbyint(c->pattern->share * (double)b.count));
+    const int64_t zeros = (int64_t)nearbyint(c->pattern->share * (double)b.count);
+    if (b.rows > 1 || b.cols > 1) return drop_blocks(ctx, c, &b, zeros);
+    s24i_drop_least(c->keep, c->scores, b.count, zeros);
+    return S24_OK;
 }
 
 /* Of a block of weights that goes, all but the `keep` largest go; the others stay whole. */
-static s24_status keep_weight_norm(s24_ctx *ctx, const choice *c)
+static s24_status keep_weight_norm(s24_ctx *ctx, const s24i_choice *c)
 {
     const blocks b = blocks_of(c);
     const int64_t size = b.rows * b.cols;
@@ -196,20 +207,20 @@ static s24_status keep_weight_norm(s24_ctx *ctx, const choice *c)
     double *scores = s24_ctx_alloc(ctx, (size_t)size * (sizeof *scores + 1));
     uint8_t *flags = (uint8_t *)(scores + size);
     REQUIRE(ctx, scores, S24_ERROR_MEMORY, "out of memory for blocks of %lld", (long long)size);
-    s24_status status = drop_blocks(ctx, c, &b, zeros);
+    const s24_status status = drop_blocks(ctx, c, &b, zeros);
     for (int64_t block = 0; block < b.count && status == S24_OK && c->pattern->keep; block++) {
         const int64_t row = block / b.across * b.rows, col = block % b.across * b.cols;
         for (int64_t i = 0; i < size; i++)
             scores[i] = c->scores[(row + i / b.cols) * c->k + col + i % b.cols];
-        status = drop_least(ctx, flags, scores, size, size - c->pattern->keep);
-        for (int64_t i = 0; i < size && status == S24_OK; i++)
+        s24i_drop_least(flags, scores, size, size - c->pattern->keep);
+        for (int64_t i = 0; i < size; i++)
             c->keep[(row + i / b.cols) * c->k + col + i % b.cols] |= flags[i];
     }
     s24_ctx_free(ctx, scores);
     return status;
 }
 
-static s24_status keep_diagonal(s24_ctx *ctx, const choice *c)
+static s24_status keep_diagonal(s24_ctx *ctx, const s24i_choice *c)
 {
     (void)ctx;
     for (int64_t i = 0; i < c->n * c->k; i++)
@@ -222,13 +233,23 @@ static s24_status keep_diagonal(s24_ctx *ctx, const choice *c)
 static const struct {
     const char *syntax;
     int (*read)(s24i_pattern *pattern, const char *text);
-    s24_status (*keep)(s24_ctx *ctx, const choice *c);
+    s24_status (*keep)(s24_ctx *ctx, const s24i_choice *c);
 } kinds[] = {
 #define PATTERN(syntax, read, keep) {syntax, read, keep},
 #include "prune/prune_patterns.def"
 #undef PATTERN
 };
 enum { KINDS = sizeof kinds / sizeof *kinds };
+
+s24_status s24i_choose(s24_ctx *ctx, const s24i_choice *c)
+{
+    return kinds[c->pattern->kind].keep(ctx, c);
+}
+
+int s24i_pattern_is_unstructured(const s24i_pattern *p)
+{
+    return kinds[p->kind].keep == keep_blocks && p->rows == 1 && p->cols == 1;
+}
 
 const char *s24_pattern_syntax(int index)
 {
@@ -321,9 +342,9 @@ s24_status s24i_prune_scored(s24_ctx *ctx, const s24i_prune_job *job)
     REQUIRE(ctx, scores, S24_ERROR_MEMORY, "out of memory for the scores of [%lld, %lld]",
             (long long)job->n, (long long)job->k);
     uint8_t *keep = (uint8_t *)(scores + count);
-    const choice c = {job->pattern, scores, keep, job->n, job->k};
+    const s24i_choice c = {job->pattern, scores, keep, job->n, job->k};
     s24_status status = s24i_prune_scores(ctx, job, scores);
-    if (status == S24_OK) status = kinds[job->pattern->kind].keep(ctx, &c);
+    if (status == S24_OK) status = s24i_choose(ctx, &c);
     for (int64_t i = 0; i < count && status == S24_OK; i++)
         if (!keep[i]) job->w[i] = 0.0f;
     s24_ctx_free(ctx, scores);

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * The criterion "sparsegpt": drop weights one column after another, and let the columns to the
- * right make good for each. With H the dampened Gram matrix and U upper triangular, UᵀU = H⁻¹:
+ * right make good for each. With H the dampened Gram matrix and U upper triangular, UᵀU = H⁻¹, at
+ * each column j:  e = (w − kept)/U_jj,  w[j:] −= e·U[j, j:]
  *
- *     at the first column of a group: keep those with the largest w²/U_jj² of the weights as they
- *     are by then;  at each column j:  e = (w − kept)/U_jj,  w[j:] −= e·U[j, j:]
+ * What stays has the largest w²/U_jj². N:M chooses at the first column of a group, of the weights
+ * as they are by then; a share of single weights at the first of a block of columns, of all rows
+ * together; patterns of columns and blocks before the first column, once for all. For a row that
+ * goes nothing makes good: of rows those stay whose outputs are largest.
  *
  * Rows are independent, so a thread takes whole rows through a block of columns; what a block's
  * errors do to the columns beyond it is one product. All of it is f64 until the result is stored.
@@ -16,15 +19,18 @@
  * Reference: Frantar, Alistarh, "SparseGPT: massive language models can be accurately pruned in
  * one-shot", ICML 2023, algorithm 1 and section 3.4 (n:m).
  */
+#include <math.h>
+
 #include "prune/prune_patterns.h"
 
 typedef struct solver {
     int64_t n, k, block;
+    const double *gram;
     double *u;      /* [k, k]: the dampened Gram matrix, then U */
     double *w;      /* [n, k] */
     double *errors; /* [n, block] */
     void *work;
-    int keep, group;    /* weights that stay of so many */
+    s24i_choice choice; /* its scores [n, k], or of a block [n, block], and what stays [n, k] */
     int64_t begin, end; /* the columns of this block */
 } solver;
 
@@ -37,25 +43,35 @@ static void dampen(const solver *s, const s24i_prune_job *job)
             s->w[r * s->k + j] = 0.0;
 }
 
-/* One row through the columns of a block, group by group. */
-static void prune_row(const solver *s, double *restrict w, double *restrict errors)
+static double score_of(const solver *s, double w, int64_t col)
 {
-    for (int64_t group = s->begin; group < s->end; group += s->group) {
-        double score[32];
-        for (int64_t i = 0; i < s->group; i++) {
-            double scaled = w[group + i] / s->u[(group + i) * s->k + group + i];
-            score[i] = scaled * scaled;
-        }
-        const uint32_t keep = s24i_keep_most(score, s->keep, s->group);
-        for (int64_t j = group; j < group + s->group; j++) {
-            const double *u = s->u + j * s->k;
-            double error = keep >> (j - group) & 1u ? 0.0 : w[j] / u[j];
-            errors[j - s->begin] = error;
-            if (keep >> (j - group) & 1u) continue;
-            for (int64_t c = j + 1; c < s->end; c++)
-                w[c] -= error * u[c];
-            w[j] = 0.0;
-        }
+    const double scaled = w / s->u[col * (s->k + 1)];
+    return scaled * scaled;
+}
+
+static void choose_group(const solver *s, const double *w, uint8_t *keep, int64_t col)
+{
+    const int group = (int)s->choice.pattern->group;
+    double score[32];
+    for (int i = 0; i < group; i++)
+        score[i] = score_of(s, w[col + i], col + i);
+    const uint32_t bits = s24i_keep_most(score, (int)s->choice.pattern->keep, group);
+    for (int i = 0; i < group; i++)
+        keep[col + i] = bits >> i & 1u;
+}
+
+/* One row through the columns of a block. */
+static void prune_row(const solver *s, double *restrict w, double *restrict errors, uint8_t *keep)
+{
+    const int64_t group = s->choice.pattern->group;
+    for (int64_t j = s->begin; j < s->end; j++) {
+        const double *u = s->u + j * s->k;
+        if (group > 1 && (j - s->begin) % group == 0) choose_group(s, w, keep, j);
+        errors[j - s->begin] = keep[j] ? 0.0 : w[j] / u[j];
+        if (keep[j]) continue;
+        for (int64_t c = j + 1; c < s->end; c++)
+            w[c] -= errors[j - s->begin] * u[c];
+        w[j] = 0.0;
     }
 }
 
@@ -64,7 +80,64 @@ static void prune_rows(void *arg, int64_t begin, int64_t end, int thread)
     const solver *s = arg;
     (void)thread;
     for (int64_t r = begin; r < end; r++)
-        prune_row(s, s->w + r * s->k, s->errors + r * s->block);
+        prune_row(s, s->w + r * s->k, s->errors + r * s->block, s->choice.keep + r * s->k);
+}
+
+/* Scores of columns begin … end as they are now, in rows of as many. */
+static void score_columns(const solver *s, int64_t begin, int64_t end)
+{
+    double *scores = s->choice.scores;
+    for (int64_t r = 0; r < s->n; r++)
+        for (int64_t j = begin; j < end; j++)
+            *scores++ = score_of(s, s->w[r * s->k + j], j);
+}
+
+/* The part of a share of single weights that is due by the last column and has not gone before. */
+static s24_status choose_in_block(s24_ctx *ctx, const solver *s)
+{
+    const int64_t width = s->end - s->begin, count = s->n * width;
+    const double share = s->choice.pattern->share;
+    const int64_t due = (int64_t)nearbyint(share * (double)(s->n * s->end)),
+                  gone = (int64_t)nearbyint(share * (double)(s->n * s->begin));
+    uint8_t *flags;
+    score_columns(s, s->begin, s->end);
+    flags = s24_ctx_alloc(ctx, (size_t)count);
+    REQUIRE(ctx, flags, S24_ERROR_MEMORY, "out of memory to choose of %lld weights",
+            (long long)count);
+    s24i_drop_least(flags, s->choice.scores, count, due - gone);
+    for (int64_t i = 0; i < count; i++)
+        s->choice.keep[i / width * s->k + s->begin + i % width] = flags[i];
+    s24_ctx_free(ctx, flags);
+    return S24_OK;
+}
+
+/* A weight's part of w·G·wᵀ of its row, G the inputs' Gram matrix. */
+static void score_rows(void *arg, int64_t begin, int64_t end, int thread)
+{
+    const solver *s = arg;
+    (void)thread;
+    for (int64_t r = begin; r < end; r++) {
+        const double *w = s->w + r * s->k, *gram = s->gram;
+        double *scores = s->choice.scores + r * s->k;
+        for (int64_t i = 0; i < s->k; i++, gram += s->k) {
+            scores[i] = gram[i] * w[i];
+            for (int64_t j = 0; j < i; j++) {
+                scores[i] += gram[j] * w[j];
+                scores[j] += gram[j] * w[i];
+            }
+        }
+        for (int64_t i = 0; i < s->k; i++)
+            scores[i] *= w[i];
+    }
+}
+
+static s24_status choose_at_once(s24_ctx *ctx, const solver *s)
+{
+    if (s->choice.pattern->cols == S24I_WHOLE)
+        s24_ctx_parallel_for(ctx, s->n, score_rows, (void *)s);
+    else
+        score_columns(s, 0, s->k);
+    return s24i_choose(ctx, &s->choice);
 }
 
 static void next_block(solver *s)
@@ -73,10 +146,14 @@ static void next_block(solver *s)
     s->end = s->k - s->begin < s->block ? s->k : s->begin + s->block;
 }
 
-static void prune_blocks(s24_ctx *ctx, solver *s)
+static s24_status prune_blocks(s24_ctx *ctx, solver *s)
 {
+    const s24i_pattern *pattern = s->choice.pattern;
+    const int by_block = s24i_pattern_is_unstructured(pattern);
+    if (pattern->group == 1 && !by_block) TRY(choose_at_once(ctx, s));
     for (s->end = 0; s->end < s->k;) {
         next_block(s);
+        if (by_block) TRY(choose_in_block(ctx, s));
         s24_ctx_parallel_for(ctx, s->n, prune_rows, s);
         if (s->end == s->k) continue;
         const s24i_product update = {.m = s->n,
@@ -93,24 +170,30 @@ static void prune_blocks(s24_ctx *ctx, solver *s)
                                      .sign = -1};
         s24i_product_run(ctx, &update, s->work);
     }
+    return S24_OK;
 }
 
-static s24_status solve(s24_ctx *ctx, s24i_refit *refit, const s24i_prune_job *job)
+static s24_status solve(s24_ctx *ctx, s24i_refit *refit, const s24i_prune_job *job, double *scores)
 {
+    const int64_t count = refit->n * refit->k;
     solver s = {.n = refit->n,
                 .k = refit->k,
                 .block = refit->block,
-                .keep = (int)job->pattern->keep,
-                .group = (int)job->pattern->group,
+                .gram = job->stats->gram,
                 .u = refit->h,
                 .w = refit->w,
                 .errors = refit->errors,
-                .work = refit->work};
-    for (int64_t i = 0; i < s.n * s.k; i++)
+                .work = refit->work,
+                .choice = {.pattern = job->pattern,
+                           .scores = scores,
+                           .keep = (uint8_t *)(scores + count),
+                           .n = refit->n,
+                           .k = refit->k}};
+    for (int64_t i = 0; i < count; i++)
         s.w[i] = (double)job->w[i];
     dampen(&s, job);
     TRY(s24i_inverse_factor(ctx, s.u, s.k));
-    prune_blocks(ctx, &s);
+    TRY(prune_blocks(ctx, &s));
     s24i_gram_dampen(refit->h, job->stats, job->dampening);
     refit->target = job->w;
     s24i_refit_run(ctx, refit);
@@ -119,9 +202,38 @@ static s24_status solve(s24_ctx *ctx, s24i_refit *refit, const s24i_prune_job *j
 
 s24_status s24i_prune_sparsegpt(s24_ctx *ctx, const s24i_prune_job *job)
 {
+    const size_t count = (size_t)(job->n * job->k);
     s24i_refit refit;
+    double *scores;
+    s24_status status = S24_ERROR_MEMORY;
     TRY(s24i_refit_create(&refit, ctx, job));
-    const s24_status status = solve(ctx, &refit, job);
+    scores = s24_ctx_alloc(ctx, count * (sizeof *scores + 1));
+    if (scores)
+        status = solve(ctx, &refit, job, scores);
+    else
+        s24_ctx_fail(ctx, status, "out of memory for the scores of [%lld, %lld]", (long long)job->n,
+                     (long long)job->k);
+    s24_ctx_free(ctx, scores);
     s24i_refit_free(&refit, ctx);
+    return status;
+}
+
+/* What a weight costs the outputs by itself, as layers are compared by: w²/U_jj². */
+s24_status s24i_score_sparsegpt(void *user, s24_ctx *ctx, double *scores,
+                                const s24_score_inputs *in)
+{
+    const s24i_prune_job *job = user;
+    const int64_t k = in->cols;
+    double *u = s24_ctx_alloc(ctx, (size_t)(k * k) * sizeof *u);
+    REQUIRE(ctx, u, S24_ERROR_MEMORY, "out of memory for a Gram matrix of %lld columns",
+            (long long)k);
+    s24i_gram_dampen(u, job->stats, job->dampening);
+    const s24_status status = s24i_inverse_factor(ctx, u, k);
+    for (int64_t i = 0; i < in->rows * k && status == S24_OK; i++) {
+        const int64_t j = i % k;
+        const double scaled = (double)in->w[i] / u[j * (k + 1)];
+        scores[i] = in->gram[j * (k + 1)] == 0.0 ? 0.0 : scaled * scaled;
+    }
+    s24_ctx_free(ctx, u);
     return status;
 }

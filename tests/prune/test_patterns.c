@@ -84,7 +84,7 @@ static void every_criterion_makes_the_patterns_it_can(void **state)
     }
     assert_null(s24_pattern_syntax(sizeof samples / sizeof *samples));
     assert_null(s24_pattern_syntax(-1));
-    assert_true(made >= 12 * 7 + 2); /* twelve scores, and N:M of sparsegpt and alps */
+    assert_true(made >= 14 * 7); /* all but those of 4x4 tiles */
     destroy(&f);
 }
 
@@ -131,6 +131,53 @@ static void least_squares_refine_any_pattern(void **state)
             if (samples[p].zeros) assert_int_equal(zeros_of(f.w), samples[p].zeros);
         }
         assert_true(report[1].output_error <= report[0].output_error * 1.000001);
+    }
+    destroy(&f);
+}
+
+/* Pattern by pattern: SparseGPT's weights are nearer to the dense layer than Wanda's, and those of
+   ALPS, which goes back on its choice, than Wanda's choice at its optimum. */
+static void choosing_and_moving_beats_a_score(void **state)
+{
+    static const struct {
+        const char *criterion, *refine;
+    } ways[] = {{"wanda", NULL}, {"sparsegpt", NULL}, {"wanda", "least-squares"}, {"alps", NULL}};
+    (void)state;
+    fixture f = make();
+    for (size_t p = 0; p < sizeof samples / sizeof *samples; p++) {
+        double error[4];
+        for (int i = 0; i < 4; i++) {
+            s24_prune_report report;
+            const s24_dense weight = view(f.w, N, K);
+            const s24_prune_opts opts = {.size = sizeof opts,
+                                         .criterion = ways[i].criterion,
+                                         .pattern = samples[p].text,
+                                         .refine = ways[i].refine};
+            memcpy(f.w, f.before, N * K * sizeof *f.w);
+            assert_int_equal(s24_prune(&report, f.ctx, &weight, f.stats, &opts), S24_OK);
+            error[i] = report.output_error;
+        }
+        /* A diagonal leaves no choice: what is refitted is all but the optimum. */
+        if (!(error[1] <= error[0] * 1.000001) || !(error[3] <= error[2] * 1.001))
+            fail_msg("%s: wanda leaves %g, sparsegpt %g, wanda at its optimum %g, alps %g",
+                     samples[p].text, error[0], error[1], error[2], error[3]);
+    }
+    destroy(&f);
+}
+
+/* A share of single weights is exact, whatever the blocks of columns that it is taken in. */
+static void shares_hold_in_any_blocks(void **state)
+{
+    static const int blocks[] = {4, 12, 20, 48};
+    (void)state;
+    fixture f = make();
+    for (size_t b = 0; b < sizeof blocks / sizeof *blocks; b++) {
+        const s24_prune_opts opts = {.size = sizeof opts,
+                                     .criterion = "sparsegpt",
+                                     .pattern = "unstructured:0.7",
+                                     .block = blocks[b]};
+        assert_int_equal(prune(&f, &opts), S24_OK);
+        assert_int_equal(zeros_of(f.w), 403);
     }
     destroy(&f);
 }
@@ -262,7 +309,7 @@ static void scores_of_gradients_are_what_they_say(void **state)
         assert_int_equal(prune(&f, &opts), S24_OK);
         assert_memory_equal(theirs, f.w, sizeof theirs);
     }
-    const s24_prune_opts whole = {.size = sizeof whole, .criterion = "sparsegpt"};
+    const s24_prune_opts whole = {.size = sizeof whole, .criterion = "tile-best"};
     const s24_dense weight = view(f.w, N, K);
     double scores[N * K];
     assert_int_equal(s24_prune_scores(scores, f.ctx, &weight, f.stats, &whole),
@@ -332,6 +379,8 @@ int main(void)
         cmocka_unit_test(every_criterion_makes_the_patterns_it_can),
         cmocka_unit_test(every_group_of_n_to_m_holds),
         cmocka_unit_test(least_squares_refine_any_pattern),
+        cmocka_unit_test(choosing_and_moving_beats_a_score),
+        cmocka_unit_test(shares_hold_in_any_blocks),
         cmocka_unit_test(seeds_change_what_is_random),
         cmocka_unit_test(a_score_of_the_callers_takes_a_rows_place),
         cmocka_unit_test(the_residual_of_a_low_rank_stays),

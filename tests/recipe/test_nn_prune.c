@@ -184,6 +184,33 @@ static void reconstruction_trains_what_was_pruned(void **state)
     s24_ctx_destroy(ctx);
 }
 
+/* What moves weights while it chooses shares zeros out among layers by what each weight costs. */
+static void a_global_share_is_exact_after_every_calibrated_criterion(void **state)
+{
+    static const char *const criteria[] = {"wanda", "sparsegpt", "alps"};
+    (void)state;
+    s24_ctx *ctx = make_ctx();
+    const char *in = write_folder("shares", S24_F32), *out = io_path("shares-out");
+    for (size_t c = 0; c < sizeof criteria / sizeof *criteria; c++) {
+        int64_t zeros = 0, count = 0;
+        s24_checkpoint *made;
+        s24_model_prune_opts opts = options(criteria[c], NULL);
+        opts.prune.pattern = "unstructured:0.6";
+        opts.global = opts.force = 1;
+        OK(ctx, prune_path(ctx, in, out, &opts));
+        OK(ctx, s24_checkpoint_open(&made, ctx, out));
+        for (int i = 0; i < LAYERS; i++) {
+            const s24_tensor *t =
+                s24_checkpoint_find(made, layer_name(i / S24I_SLOTS, i % S24I_SLOTS));
+            for (int64_t e = 0; e < t->shape[0] * t->shape[1]; e++, count++)
+                zeros += ((const float *)t->data)[e] == 0.0f;
+        }
+        assert_int_equal(zeros, (int64_t)nearbyint(0.6 * (double)count));
+        s24_checkpoint_close(made);
+    }
+    s24_ctx_destroy(ctx);
+}
+
 /* ---- without a model ------------------------------------------------------------------------- */
 
 static void magnitude_needs_no_model(void **state)
@@ -381,6 +408,7 @@ int main(void)
         cmocka_unit_test(every_layer_is_pruned_on_what_the_pruned_ones_give),
         cmocka_unit_test(better_criteria_leave_less_error),
         cmocka_unit_test(reconstruction_trains_what_was_pruned),
+        cmocka_unit_test(a_global_share_is_exact_after_every_calibrated_criterion),
         cmocka_unit_test(magnitude_needs_no_model),
         cmocka_unit_test(odd_columns_are_passed_through_by_name),
         cmocka_unit_test(packed_equals_pack_of_dense),
