@@ -60,8 +60,8 @@ static const cli_option options[] = {
     {"seed", 0, CLI_COUNT, offsetof(struct prune_options, seed), "N", NULL, "Of the method random.",
      NULL},
     {"refine", 0, CLI_LIST, offsetof(struct prune_options, refine), "LIST", NULL,
-     "Better the choice once it is made, by what the layer sees: swaps chooses the two of four "
-     "once more, least-squares puts what stays at its common optimum.",
+     "Better the choice once it is made, by what the layer sees: swaps, of N:M and unstructured, "
+     "exchanges what stays for what goes, least-squares puts what stays at its common optimum.",
      s24_refinement_name},
     {"low-rank", 0, CLI_TEXT, offsetof(struct prune_options, low_rank), "RANK", NULL,
      "Store factors [n, RANK] and [RANK, k] next to each pruned tensor, which make up for what "

@@ -18,7 +18,7 @@ static const cli_option options[] = {
     {"method", 0, CLI_CHOICE, offsetof(struct sensitivity_options, method), "METHOD", "sparsegpt",
      "How to choose what stays.", s24_criterion_name},
     {"refine", 0, CLI_LIST, offsetof(struct sensitivity_options, refine), "LIST", NULL,
-     "Better the choice once it is made, as prune does; swaps are of 2:4 alone.",
+     "Better the choice once it is made, as prune does; swaps are of N:M and unstructured.",
      s24_refinement_name},
     PASSAGES_OPTIONS(struct sensitivity_options,
                      "Texts the model is run on to learn what its layers see: UTF-8, one passage a "

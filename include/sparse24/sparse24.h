@@ -483,8 +483,9 @@ S24_API int s24_pattern_block(int64_t sides[2], const char *pattern, int64_t n, 
 
 /* The refinements of this build, by index, in the order they run; the last name is "all", what the
    pattern takes; NULL past the end. "swaps", of 2:4: choose the two of each group once more,
-   with their best values, until no group is better chosen otherwise; "least-squares": what stays at
-   its common optimum. Neither makes the dampened output error larger. */
+   with their best values, until no group is better chosen otherwise; of other N:M and of
+   "unstructured": exchange one that stays for one that goes, in its group or its row, until no pair
+   is better exchanged. "least-squares": what stays at its common optimum. Neither makes the dampened output error larger. */
 S24_API const char *s24_refinement_name(int index);
 
 typedef struct s24_prune_report {

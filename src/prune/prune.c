@@ -94,7 +94,8 @@ static s24_status read_criterion(s24_ctx *ctx, settings *s)
             !(s->criterion->needs & S24I_NEEDS_GRADIENTS) || (g && g->mean && g->size && g->square),
             S24_ERROR_ARGUMENT, "the criterion \"%s\" needs gradients of the weight",
             s->criterion->name);
-    return s24i_refinements_read(ctx, &s->refinements, o->refine, two_four);
+    const int singles = s->pattern.group > 1 || s24i_pattern_is_unstructured(&s->pattern);
+    return s24i_refinements_read(ctx, &s->refinements, o->refine, singles);
 }
 
 static s24_status read_options(s24_ctx *ctx, settings *s, const s24_prune_opts *opts)

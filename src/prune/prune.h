@@ -136,17 +136,20 @@ typedef struct s24i_grid {
 /* Moves the weights that stay so that Σ (w − target)·H·(w − target)ᵀ becomes small: see refit.c. */
 typedef struct s24i_refit {
     int64_t n, k, block;
-    double *h;             /* [k, k]: its lower triangle; the upper one is made */
-    double *w;             /* [n, k] */
-    const float *target;   /* [n, k] */
-    const s24i_grid *grid; /* w is on it and stays there; NULL: w is free where it is not 0 */
-    double *errors;        /* [n, block] */
-    double *gradient;      /* [n, k] */
-    void *work;            /* s24i_product_work_bytes(n, k, block) */
-    int64_t begin, end;    /* the columns at hand */
-    uint8_t *moved;        /* [n]: s24i_refit_swaps notes which rows chose otherwise; else NULL */
+    double *h;                   /* [k, k]: its lower triangle; the upper one is made */
+    double *w;                   /* [n, k] */
+    const float *target;         /* [n, k] */
+    const s24i_grid *grid;       /* w is on it and stays there; NULL: w is free where it is not 0 */
+    double *errors;              /* [n, block] */
+    double *gradient;            /* [n, k] */
+    void *work;                  /* s24i_product_work_bytes(n, k, block) */
+    int64_t begin, end;          /* the columns at hand */
+    uint8_t *moved;              /* [n]: swaps note which rows chose otherwise; else NULL */
+    const s24i_pattern *pattern; /* of the job; NULL: integers are rounded */
 } s24i_refit;
 void s24i_refit_run(s24_ctx *ctx, s24i_refit *refit);
+/* One sweep of it, from the gradient as it is. */
+void s24i_refit_relax(s24_ctx *ctx, s24i_refit *refit);
 /* Memory of all that has a length there but `moved`; nothing is left where there is too little. */
 s24_status s24i_refit_create(s24i_refit *refit, s24_ctx *ctx, const s24i_prune_job *job);
 void s24i_refit_free(s24i_refit *refit, s24_ctx *ctx);
@@ -168,14 +171,15 @@ void s24i_refit_sweep(s24_ctx *ctx, s24i_refit *refit, s24i_refit_row *rule);
  */
 typedef struct s24i_refinement {
     const char *name;
-    int two_four; /* 1: of that pattern alone */
+    int singles; /* 1: of patterns that choose single weights alone */
     s24_status (*run)(s24_ctx *ctx, s24i_refit *refit);
 } s24i_refinement;
 s24_status s24i_refine_swaps(s24_ctx *ctx, s24i_refit *refit);
+s24_status s24i_swap_pairs(s24_ctx *ctx, s24i_refit *refit); /* of other patterns than 2:4 */
 s24_status s24i_refine_least_squares(s24_ctx *ctx, s24i_refit *refit);
 /* The bits of the refinements that `names` has, separated by commas; NULL: none. Those that are of
-   2:4 alone are refused of other patterns, where "all" goes without them. */
-s24_status s24i_refinements_read(s24_ctx *ctx, unsigned *chosen, const char *names, int two_four);
+   single weights alone are refused of other patterns, where "all" goes without them. */
+s24_status s24i_refinements_read(s24_ctx *ctx, unsigned *chosen, const char *names, int singles);
 /* Runs job->refinements on job->w, whose target is `before` [n, k]. */
 s24_status s24i_prune_refine(s24_ctx *ctx, const s24i_prune_job *job, const float *before);
 

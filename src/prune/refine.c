@@ -8,7 +8,7 @@
 #include "prune/prune.h"
 
 static const s24i_refinement refinements[] = {
-#define REFINEMENT(name, two_four, run) {name, two_four, run},
+#define REFINEMENT(name, singles, run) {name, singles, run},
 #include "prune/refinements.def"
 #undef REFINEMENT
 };
@@ -21,15 +21,15 @@ const char *s24_refinement_name(int index)
 }
 
 /* Those that the pattern takes. */
-static unsigned all_refinements(int two_four)
+static unsigned all_refinements(int singles)
 {
     unsigned all = 0;
     for (int i = 0; i < REFINEMENTS; i++)
-        all |= (unsigned)(two_four || !refinements[i].two_four) << i;
+        all |= (unsigned)(singles || !refinements[i].singles) << i;
     return all;
 }
 
-s24_status s24i_refinements_read(s24_ctx *ctx, unsigned *chosen, const char *names, int two_four)
+s24_status s24i_refinements_read(s24_ctx *ctx, unsigned *chosen, const char *names, int singles)
 {
     *chosen = 0;
     for (const char *name = names; name && *name;) {
@@ -42,10 +42,10 @@ s24_status s24i_refinements_read(s24_ctx *ctx, unsigned *chosen, const char *nam
                 "no refinement is named \"%.*s\"; expected some of s24_refinement_name(), "
                 "separated by commas",
                 (int)length, name);
-        REQUIRE(ctx, found == REFINEMENTS || two_four || !refinements[found].two_four,
-                S24_ERROR_UNSUPPORTED, "the refinement \"%.*s\" is of the pattern 2:4 alone",
+        REQUIRE(ctx, found == REFINEMENTS || singles || !refinements[found].singles,
+                S24_ERROR_UNSUPPORTED, "the refinement \"%.*s\" is of N:M and unstructured alone",
                 (int)length, name);
-        *chosen |= found == REFINEMENTS ? all_refinements(two_four) : 1u << found;
+        *chosen |= found == REFINEMENTS ? all_refinements(singles) : 1u << found;
         name += length + (name[length] == ',');
     }
     return S24_OK;

@@ -42,6 +42,7 @@ s24_status s24i_refit_create(s24i_refit *refit, s24_ctx *ctx, const s24i_prune_j
     *refit = (s24i_refit){.n = n,
                           .k = k,
                           .block = block,
+                          .pattern = job->pattern,
                           .h = s24_ctx_alloc(ctx, (size_t)(k * k) * one),
                           .w = s24_ctx_alloc(ctx, cells * one),
                           .errors = s24_ctx_alloc(ctx, (size_t)(n * block) * one),
@@ -173,9 +174,14 @@ void s24i_refit_sweep(s24_ctx *ctx, s24i_refit *s, s24i_refit_row *rule)
     }
 }
 
+void s24i_refit_relax(s24_ctx *ctx, s24i_refit *s)
+{
+    s24i_refit_sweep(ctx, s, refit_row);
+}
+
 void s24i_refit_run(s24_ctx *ctx, s24i_refit *s)
 {
     s24i_refit_begin(ctx, s);
     for (int i = 0; i < SWEEPS; i++)
-        s24i_refit_sweep(ctx, s, refit_row);
+        s24i_refit_relax(ctx, s);
 }

@@ -42,15 +42,22 @@ static void free_layer(layer *l)
     free(l->before);
 }
 
-static void prune(const layer *l, s24_ctx *ctx, const char *criterion, const char *refine)
+static void prune_to(const layer *l, s24_ctx *ctx, const char *criterion, const char *refine,
+                     const char *pattern)
 {
     s24_dense weight = view(l->w, l->n, l->k);
     const s24_prune_opts opts = {.size = sizeof opts,
                                  .criterion = criterion,
                                  .refine = refine,
+                                 .pattern = pattern,
                                  .gradients = made_gradients()};
     memcpy(l->w, l->before, (size_t)(l->n * l->k) * sizeof *l->w);
     assert_int_equal(s24_prune(NULL, ctx, &weight, l->stats, &opts), S24_OK);
+}
+
+static void prune(const layer *l, s24_ctx *ctx, const char *criterion, const char *refine)
+{
+    prune_to(l, ctx, criterion, refine, NULL);
 }
 
 /* (w − before)·H of a row, column j */
@@ -143,6 +150,84 @@ static void after_swaps_no_group_is_better_chosen_otherwise(void **state)
                 }
             assert_true(now >= best * (1.0 - 1e-4));
         }
+    free_layer(&l);
+    s24_ctx_destroy(ctx);
+}
+
+/* ---- swaps of other patterns ----------------------------------------------------------------- */
+
+static const char *const singles[] = {
+    "1:2", "1:4", "3:8", "4:8", "6:8", "5:16", "unstructured:0.5", "unstructured:0.8"};
+enum { SINGLES = sizeof singles / sizeof *singles };
+
+/* Columns that are chosen together. */
+static int64_t chosen_together(const layer *l, const char *pattern)
+{
+    const int64_t group = s24_pattern_group(pattern);
+    return group > 1 ? group : l->k;
+}
+
+static int kept_of(const float *w, int64_t count)
+{
+    int kept = 0;
+    for (int64_t i = 0; i < count; i++)
+        kept += w[i] != 0.0f;
+    return kept;
+}
+
+/* N:M keeps N of each M, and a row of a share as many as it had; no error grows. */
+static void pairs_keep_the_number_of_weights(void **state)
+{
+    (void)state;
+    s24_ctx *ctx = make_ctx(NULL, 2);
+    layer l = make_layer(ctx, 9, 64, 300);
+    int counts[9 * 32];
+    for (int p = 0; p < SINGLES; p++)
+        for (int c = 0; c < 5; c++) {
+            const int64_t group = chosen_together(&l, singles[p]);
+            prune_to(&l, ctx, s24_criterion_name(c), NULL, singles[p]);
+            const double start = loss(&l);
+            for (int64_t g = 0; g < l.n * l.k; g += group)
+                counts[g / group] = kept_of(l.w + g, group);
+            prune_to(&l, ctx, s24_criterion_name(c), "swaps", singles[p]);
+            for (int64_t g = 0; g < l.n * l.k; g += group)
+                if (s24_pattern_group(singles[p]) > 1)
+                    assert_true(kept_of(l.w + g, group) <= atoi(singles[p]));
+                else
+                    assert_int_equal(kept_of(l.w + g, group), counts[g / group]);
+            if (!(loss(&l) <= start * (1.0 + 1e-6)))
+                fail_msg("swaps to %s after %s raise the loss from %g to %g", singles[p],
+                         s24_criterion_name(c), start, loss(&l));
+            if (c < 2) assert_true(loss(&l) < 0.9 * start); /* one that moves no weights */
+        }
+    free_layer(&l);
+    s24_ctx_destroy(ctx);
+}
+
+/* Of the row, with p at zero and q at its best. */
+static double change_of_pair(const layer *l, int64_t row, int64_t p, int64_t q)
+{
+    const float w = l->w[row * l->k + p];
+    const double own = l->h[q * l->k + q];
+    const double toward = gradient(l, l->w, row, q) - (double)w * l->h[q * l->k + p];
+    return (double)w * ((double)w * l->h[p * l->k + p] - 2.0 * gradient(l, l->w, row, p)) -
+           toward * toward / own;
+}
+
+static void after_swaps_no_pair_is_better_exchanged(void **state)
+{
+    (void)state;
+    s24_ctx *ctx = make_ctx(NULL, 2);
+    layer l = make_layer(ctx, 3, 64, 300);
+    for (int i = 0; i < SINGLES; i++) {
+        const int64_t group = chosen_together(&l, singles[i]);
+        prune_to(&l, ctx, "wanda", "swaps", singles[i]);
+        const double margin = 1e-5 * loss(&l) / (double)l.n;
+        for (int64_t at = 0; at < l.n * l.k; at++)
+            for (int64_t q = at / group * group; q < at / group * group + group; q++)
+                if (l.w[at] != 0.0f && l.w[q] == 0.0f)
+                    assert_true(change_of_pair(&l, at / l.k, at % l.k, q % l.k) >= -margin);
+    }
     free_layer(&l);
     s24_ctx_destroy(ctx);
 }
@@ -270,6 +355,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_refinement_raises_its_objective),
         cmocka_unit_test(after_swaps_no_group_is_better_chosen_otherwise),
+        cmocka_unit_test(pairs_keep_the_number_of_weights),
+        cmocka_unit_test(after_swaps_no_pair_is_better_exchanged),
         cmocka_unit_test(least_squares_are_at_their_optimum),
         cmocka_unit_test(names_are_read_in_any_order),
         cmocka_unit_test(thread_counts_give_the_same_bits),
