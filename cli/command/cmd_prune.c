@@ -42,10 +42,12 @@ static const char *prune_normalize(int index)
 static const cli_option options[] = {
     {"method", 0, CLI_CHOICE, offsetof(struct prune_options, method), "METHOD", "magnitude",
      "How to choose the two weights of four that stay.", s24_criterion_name},
-    {"pattern", 0, CLI_TEXT, offsetof(struct prune_options, pattern), "PATTERN", "2:4",
-     "What stays: N of every M weights along k (M at most 32), or all but a SHARE of 0 to 1 of the "
+    {"pattern", 0, CLI_TEXT, offsetof(struct prune_options, pattern), "PATTERN", NULL,
+     "What stays, by default 2:4, or what --masks keeps: N of every M weights along k (M at most "
+     "32), or all but a SHARE of 0 to 1 of the "
      "layer's weights, rows, columns or blocks: unstructured:SHARE, row:SHARE, column:SHARE, "
-     "block:RxC:SHARE, weight-norm:LEVEL:RxC:ZEROS, diagonal:WIDTH. 2:4 is packed and run as "
+     "block:RxC:SHARE, weight-norm:LEVEL:RxC:ZEROS, diagonal:WIDTH, or what has a score over 0: "
+     "positive. 2:4 is packed and run as "
      "such, and so are two zeros in an even M of 6 to 32 (6:8); others are dense with zeros. With "
      "low-rank:RANK nothing stays but factors [n, RANK] and [RANK, k]; they need --packed.",
      NULL},
@@ -76,7 +78,8 @@ static const cli_option options[] = {
     {"masks", 0, CLI_TEXT, offsetof(struct prune_options, masks), "FILE", NULL,
      "Keep what a .safetensors file of masks keeps, in place of a method: u8 or bool tensors of "
      "the "
-     "layers' names and shapes.",
+     "layers' names and shapes, N:M with --pattern, else of any form. With --packed those that are "
+     "2:4 are packed.",
      NULL},
     {"masks-only", 0, CLI_FLAG, offsetof(struct prune_options, masks_only), NULL, NULL,
      "Write no model, but a .safetensors file of masks of the pruned tensors.", NULL},
@@ -205,7 +208,8 @@ static int prune_with(cli_app *cli, const struct prune_options *o, s24_device *d
                       const s24_checkpoint *in)
 {
     passages given = {.count = 0};
-    job j = {.cli = cli, .in = in, .pattern = o->pattern};
+    const char *usual = o->masks ? "as their masks say" : "2:4";
+    job j = {.cli = cli, .in = in, .pattern = o->pattern ? o->pattern : usual};
     s24_checkpoint *masks = NULL;
     s24_model_gradients *gradients = NULL;
     struct train_options task = o->examples;
@@ -285,6 +289,7 @@ static int permute(cli_app *cli, const struct prune_options *o, s24_temporary **
 
 static int check_pattern(cli_app *cli, const struct prune_options *o)
 {
+    if (!o->pattern) return CLI_OK;
     const int factors = !strncmp(o->pattern, "low-rank:", sizeof "low-rank:" - 1);
     if (factors && !o->packed)
         return cli_fail(cli, CLI_USAGE, "--pattern %s needs --packed", o->pattern);

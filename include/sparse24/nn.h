@@ -408,7 +408,9 @@ typedef struct s24_model_prune_opts {
        of the model and its gradients are in memory. Excludes quantize. */
     int64_t reconstruct;
     /* A file of masks: for each layer a tensor of its name and stored shape, u8 or bool, not zero
-       where a weight stays, of an N:M pattern. It takes the place of a criterion. NULL: none. */
+       where a weight stays. It takes the place of a criterion; with prune.pattern it must be N:M
+       exactly, and without it is of any form: with packed, tensors whose mask keeps at most two of
+       every four are packed and the others are dense with zeros. NULL: none. */
     const s24_checkpoint *masks;
     /* 1: out_path is a .safetensors file of such masks, u8, of the pruned tensors and nothing else.
        Excludes packed, dtype, quantize and reconstruct. */

@@ -473,6 +473,7 @@ typedef struct s24_prune_opts {
  * "unstructured:SHARE", "row:SHARE", "column:SHARE", "block:RxC:SHARE" (by the mean score of the
  * row, column or block). "weight-norm:LEVEL:RxC:ZEROS": PyTorch's WeightNormSparsifier, of a share
  * LEVEL of blocks the ZEROS least of each go. "diagonal:WIDTH": an odd number of diagonals stays.
+ * "positive": what has a score over 0 stays, as many as these are.
  */
 S24_API const char *s24_pattern_syntax(int index);
 /* Columns that a pattern takes together: M, or 1; 0 for a text that is none. NULL: 4. */

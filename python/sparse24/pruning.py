@@ -251,7 +251,7 @@ def prune_model(model: Path, out: Path, criterion: Criterion = "magnitude", *,
     for each half of a block after its layers are pruned, towards the dense model's states, without
     labels. include, exclude: globs over names; by default the linear layers inside the blocks.
     packed: write the 2:4 weights packed; quantize: and as integers of a scheme. masks: a file of
-    masks in place of a criterion; masks_only: `out` is such a file and nothing else.
+    masks, of any form without a pattern, in place of a criterion; masks_only: `out` is such a file and nothing else.
     gradients: of training.gradients, for criteria that need them. scope="global": the share of a
     pattern unstructured:SHARE is of all layers together, each layer's scores divided by their mean
     with normalize. low_rank: the rank of factors next to each packed weight, or "bytes=SHARE" of

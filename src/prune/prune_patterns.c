@@ -85,6 +85,12 @@ static int read_diagonal(s24i_pattern *p, const char *text)
     return width > 0 && width % 2 == 1;
 }
 
+static int read_positive(s24i_pattern *p, const char *text)
+{
+    (void)p;
+    return !strcmp(text, "positive");
+}
+
 /* ---- choosing -------------------------------------------------------------------------------- */
 
 static void keep_group_rows(void *arg, int64_t begin, int64_t end, int thread)
@@ -218,6 +224,14 @@ static s24_status keep_weight_norm(s24_ctx *ctx, const s24i_choice *c)
     }
     s24_ctx_free(ctx, scores);
     return status;
+}
+
+static s24_status keep_positive(s24_ctx *ctx, const s24i_choice *c)
+{
+    (void)ctx;
+    for (int64_t i = 0; i < c->n * c->k; i++)
+        c->keep[i] = c->scores[i] > 0.0;
+    return S24_OK;
 }
 
 static s24_status keep_diagonal(s24_ctx *ctx, const s24i_choice *c)

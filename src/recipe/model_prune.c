@@ -15,6 +15,27 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* The tensor becomes what is written of it. */
+static void declare_pruned(const s24i_pruner *pruner, s24_tensor *tensor)
+{
+    const s24_dense matrix = s24i_pruner_matrix(NULL, tensor);
+    const int packs = s24i_pruner_packs(pruner, tensor);
+    const int64_t rank = packs ? s24i_pruner_rank(pruner, matrix.rows, matrix.cols) : 0;
+    tensor->dtype = s24i_pruner_dtype(pruner, tensor);
+    tensor->packed = !packs ? 0 : pruner->lift ? S24_PACKED_LIFTED : 1;
+    tensor->factors = (s24_factors){rank, tensor->dtype, NULL, NULL};
+    if (rank) tensor->packed = pruner->only_factors ? S24_PACKED_FACTORS : S24_PACKED_LOW_RANK;
+    tensor->lift = pruner->lift;
+    tensor->shape[s24i_lies_turned(tensor)] = matrix.rows;
+    tensor->shape[!s24i_lies_turned(tensor)] = matrix.cols;
+    tensor->bits = packs ? pruner->bits : 0;
+    if (tensor->bits) tensor->dtype = S24_I8;
+    tensor->group = pruner->group  ? pruner->group
+                    : pruner->lift ? s24_lifted_cols(matrix.cols, pruner->lift)
+                                   : matrix.cols;
+    tensor->layout = NULL;
+}
+
 static s24_status declare(const s24i_pruner *pruner)
 {
     for (int64_t i = 0; i < s24_checkpoint_count(pruner->in); i++) {
@@ -24,26 +45,15 @@ static s24_status declare(const s24i_pruner *pruner)
         if (selected)
             TRY(s24_tensor_check_sides(pruner->ctx, pruner->in, &tensor, pruner->opts.packed));
         const int taken = s24i_pruner_takes(pruner, &tensor);
+        const s24_tensor *mask;
+        if (taken && pruner->opts.masks)
+            TRY(s24i_name_tensor(pruner->ctx, s24i_pruner_find_mask(&mask, pruner, &tensor),
+                                 &tensor));
         if (pruner->opts.masks_only) {
             if (!taken) continue;
             tensor = s24i_pruner_mask_tensor(&tensor);
         } else if (taken) {
-            const s24_dense matrix = s24i_pruner_matrix(NULL, &tensor);
-            tensor.dtype = s24i_pruner_dtype(pruner, &tensor);
-            tensor.packed = !pruner->opts.packed ? 0 : pruner->lift ? S24_PACKED_LIFTED : 1;
-            tensor.factors = (s24_factors){s24i_pruner_rank(pruner, matrix.rows, matrix.cols),
-                                           tensor.dtype, NULL, NULL};
-            if (tensor.factors.rank)
-                tensor.packed = pruner->only_factors ? S24_PACKED_FACTORS : S24_PACKED_LOW_RANK;
-            tensor.lift = pruner->lift;
-            tensor.shape[s24i_lies_turned(&tensor)] = matrix.rows;
-            tensor.shape[!s24i_lies_turned(&tensor)] = matrix.cols;
-            tensor.bits = pruner->bits;
-            if (tensor.bits) tensor.dtype = S24_I8;
-            tensor.group = pruner->group  ? pruner->group
-                           : pruner->lift ? s24_lifted_cols(matrix.cols, pruner->lift)
-                                          : matrix.cols;
-            tensor.layout = NULL;
+            declare_pruned(pruner, &tensor);
         } else if (selected) {
             s24_ctx_log(pruner->ctx, S24_LOG_WARNING,
                         "%s: tensor '%s' [%lld, %lld] is passed through: its %s do not come in "
@@ -131,12 +141,14 @@ static s24_status read_scheme(s24i_pruner *pruner)
     return S24_OK;
 }
 
-/* A file of masks stands where a criterion would, and chooses as its pattern says. */
+/* A file of masks stands where a criterion would. */
 static s24_status read_masks(const s24i_pruner *pruner)
 {
     const s24_model_prune_opts *opts = &pruner->opts;
-    REQUIRE(pruner->ctx, !opts->masks || s24_pattern_group(opts->prune.pattern) > 1,
-            S24_ERROR_ARGUMENT, "masks from a file are of a pattern N:M, not of %s",
+    REQUIRE(pruner->ctx,
+            !opts->masks || pruner->by_masks || s24_pattern_group(opts->prune.pattern) > 1,
+            S24_ERROR_ARGUMENT,
+            "masks from a file say themselves what stays, or are held to a pattern N:M, not of %s",
             opts->prune.pattern);
     REQUIRE(pruner->ctx, !opts->masks || !opts->prune.device, S24_ERROR_UNSUPPORTED,
             "masks from a file are applied on the CPU only");
@@ -192,6 +204,8 @@ static s24_status read_options(s24i_pruner *pruner, const s24_model_prune_opts *
     TRY(s24i_pruner_read_factors(pruner));
     if (known->prune.size == 0) known->prune.size = sizeof known->prune;
     if (known->masks) known->prune.criterion = NULL;
+    pruner->by_masks = known->masks && !known->prune.pattern && !pruner->only_factors;
+    if (pruner->by_masks) known->prune.pattern = "positive";
     if (!known->prune.criterion && !known->prune.score && !known->masks)
         known->prune.criterion = "magnitude";
     const char *criterion = known->prune.criterion;
@@ -206,7 +220,7 @@ static s24_status read_options(s24i_pruner *pruner, const s24_model_prune_opts *
     pruner->lift = known->packed ? s24_pattern_lift(known->prune.pattern) : 0;
     REQUIRE(pruner->ctx,
             !known->packed || !known->prune.pattern || !strcmp(known->prune.pattern, "2:4") ||
-                pruner->lift,
+                pruner->lift || pruner->by_masks,
             S24_ERROR_ARGUMENT,
             "the option packed of pruning is of the pattern 2:4, or 6:8 and its kin, not %s",
             known->prune.pattern);

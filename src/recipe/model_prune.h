@@ -21,9 +21,11 @@ typedef struct s24i_pruner {
     int64_t tried_count;
     s24i_scope *scope; /* of opts.global; else NULL */
     int64_t first_row; /* of the tensor's, where it is pruned by rows (model_prune_rows.c) */
-    int64_t rank;      /* of opts.low_rank, */
-    double share;      /* or its share of bytes; 0: none */
-    int only_factors;  /* nothing of the weight stays next to them */
+    int by_masks;      /* what stays is what opts.masks keep, in whatever pattern */
+    int two_four;     /* of the mask of the tensor at hand: 1 it is, −1 it is not; 0: not known */
+    int64_t rank;     /* of opts.low_rank, */
+    double share;     /* or its share of bytes; 0: none */
+    int only_factors; /* nothing of the weight stays next to them */
 } s24i_pruner;
 
 /* The number of calibration passages: texts, ids or images. */
@@ -41,6 +43,11 @@ static inline int s24i_lies_turned(const s24_tensor *tensor)
 {
     return tensor->transposed && !tensor->packed;
 }
+/* Is what it prunes of the tensor written packed? */
+int s24i_pruner_packs(const s24i_pruner *pruner, const s24_tensor *tensor);
+/* Its mask, if there is one that fits. FORMAT, DTYPE, SHAPE. */
+s24_status s24i_pruner_find_mask(const s24_tensor **mask, const s24i_pruner *pruner,
+                                 const s24_tensor *tensor);
 /* w as the [n, k] of a tensor, however it is stored. */
 s24_dense s24i_pruner_matrix(float *w, const s24_tensor *tensor);
 
@@ -63,8 +70,19 @@ s24_status s24i_pruner_layer(const s24i_pruner *pruner, float *w, const s24_tens
    checkpoint will see. */
 s24_status s24i_pruner_write(const s24i_pruner *pruner, float *w, const s24_tensor *tensor);
 
-/* What a tensor's mask is declared as. */
+/* What a tensor's mask is declared as; and writes it of the pruned w. */
 s24_tensor s24i_pruner_mask_tensor(const s24_tensor *tensor);
+s24_status s24i_pruner_write_mask(const s24i_pruner *pruner, const s24_dense *w,
+                                  const s24_tensor *tensor);
+/* A mask that stands where a criterion would. */
+typedef struct s24i_masked {
+    const s24_tensor *mask;
+    int turned, keep, group; /* keep 0: as many as it keeps */
+    int64_t first_row;
+} s24i_masked;
+/* Makes opts choose by the tensor's mask, which m holds while they are used. */
+s24_status s24i_pruner_use_mask(s24i_masked *m, s24_prune_opts *opts, const s24i_pruner *pruner,
+                                const s24_tensor *tensor);
 
 /* What opts.low_rank, or the pattern low-rank, asks for. ARGUMENT. */
 s24_status s24i_pruner_read_factors(s24i_pruner *pruner);

@@ -27,7 +27,8 @@ static int chooses_by_row(const s24i_pruner *pruner)
 static int goes_by_rows(const s24i_pruner *pruner, const s24_tensor *tensor)
 {
     return !tensor->packed && !tensor->transposed && !pruner->scope && !pruner->opts.gradients &&
-           s24_pattern_group(pruner->opts.prune.pattern) > 1 && chooses_by_row(pruner);
+           (pruner->by_masks || s24_pattern_group(pruner->opts.prune.pattern) > 1) &&
+           chooses_by_row(pruner);
 }
 
 /* The tensor's rows from `first` on. */
@@ -110,5 +111,7 @@ static s24_status prune_whole(const s24i_pruner *pruner, const s24_tensor *tenso
 
 s24_status s24i_pruner_alone(const s24i_pruner *pruner, const s24_tensor *tensor)
 {
-    return (goes_by_rows(pruner, tensor) ? prune_by_rows : prune_whole)(pruner, tensor);
+    s24i_pruner own = *pruner;
+    if (pruner->by_masks) own.two_four = s24i_pruner_packs(pruner, tensor) ? 1 : -1;
+    return (goes_by_rows(pruner, tensor) ? prune_by_rows : prune_whole)(&own, tensor);
 }

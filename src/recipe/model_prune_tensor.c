@@ -94,8 +94,8 @@ static s24_status write_rounded(const s24i_pruner *pruner, const s24_dense *w,
     TRY(s24_convert(rounded, out.dtype, w->data, S24_F32, count));
     TRY(s24_convert(w->data, S24_F32, rounded, out.dtype, count));
     TRY(check_rounded(pruner, w, tensor));
-    return pruner->opts.packed ? write_packed(pruner, &out, tensor->name)
-                               : write_dense(pruner, w, tensor, rounded);
+    return s24i_pruner_packs(pruner, tensor) ? write_packed(pruner, &out, tensor->name)
+                                             : write_dense(pruner, w, tensor, rounded);
 }
 
 static s24_status write_quantized(const s24i_pruner *pruner, const s24_matrix *matrix,
@@ -111,100 +111,6 @@ static s24_status write_quantized(const s24i_pruner *pruner, const s24_matrix *m
                                             s24_matrix_indices(matrix), s24_matrix_scales(matrix));
     s24_ctx_free(ctx, values);
     return status;
-}
-
-/* ---- masks ----------------------------------------------------------------------------------- */
-
-s24_tensor s24i_pruner_mask_tensor(const s24_tensor *tensor)
-{
-    return (s24_tensor){.name = tensor->name,
-                        .dtype = S24_U8,
-                        .rank = 2,
-                        .shape = {s24i_stored_side(tensor, 0), s24i_stored_side(tensor, 1)}};
-}
-
-/* A group has `keep` ones though weights that stay are zero: the last of these count as kept. */
-static void fill_group(uint8_t *kept, int keep, int group)
-{
-    for (int i = 0; i < group; i++)
-        keep -= kept[i];
-    for (int i = group; i-- > 0 && keep > 0;) {
-        keep -= !kept[i];
-        kept[i] = 1;
-    }
-}
-
-/* Where w is not zero, as the tensor is stored; of a pattern N:M as many of each M as it says. */
-static s24_status write_mask(const s24i_pruner *pruner, const s24_dense *w,
-                             const s24_tensor *tensor)
-{
-    const int64_t count = w->rows * w->cols;
-    const char *pattern = pruner->opts.prune.pattern ? pruner->opts.prune.pattern : "2:4";
-    const int group = (int)s24_pattern_group(pattern), keep = group > 1 ? atoi(pattern) : 0;
-    const float *values = w->data;
-    uint8_t *mask;
-    TRY(s24i_alloc_elems(&mask, pruner->ctx, 2 * count, sizeof *mask, "a mask"));
-    uint8_t *stored = mask + count;
-    for (int64_t i = 0; i < count; i++)
-        mask[i] = values[i] != 0.0f;
-    for (int64_t i = 0; keep && i < count; i += group)
-        fill_group(mask + i, keep, group);
-    for (int64_t i = 0; i < count; i++)
-        stored[tensor->transposed ? i % w->cols * w->rows + i / w->cols : i] = mask[i];
-    const s24_status status = s24_writer_write(pruner->writer, tensor->name, stored);
-    s24_ctx_free(pruner->ctx, mask);
-    return status;
-}
-
-typedef struct masked {
-    const s24_tensor *mask;
-    int turned, keep, group;
-    int64_t first_row;
-} masked;
-
-/* 1 where the mask keeps, if it keeps as many of each group as the pattern does. */
-static s24_status score_by_mask(void *user, s24_ctx *ctx, double *scores,
-                                const s24_score_inputs *in)
-{
-    const masked *m = user;
-    const uint8_t *bytes = (const uint8_t *)m->mask->data + m->first_row * in->cols;
-    for (int64_t i = 0; i < in->rows * in->cols; i++) {
-        const int64_t row = i / in->cols, col = i % in->cols;
-        scores[i] = bytes[m->turned ? col * in->rows + row : i] != 0;
-    }
-    for (int64_t g = 0; g < in->rows * in->cols; g += m->group) {
-        int kept = 0;
-        for (int i = 0; i < m->group; i++)
-            kept += scores[g + i] > 0.0;
-        REQUIRE(ctx, kept == m->keep, S24_ERROR_FORMAT,
-                "%s: the mask of '%s' keeps %d of row %lld's columns %lld to %lld; expected %d",
-                m->mask->file, m->mask->name, kept, (long long)(m->first_row + g / in->cols),
-                (long long)(g % in->cols), (long long)(g % in->cols + m->group - 1), m->keep);
-    }
-    return S24_OK;
-}
-
-static s24_status find_mask(masked *m, const s24i_pruner *pruner, const s24_tensor *tensor)
-{
-    const char *pattern = pruner->opts.prune.pattern;
-    const s24_tensor *mask = s24_checkpoint_find(pruner->opts.masks, tensor->name);
-    const s24_tensor *whole = s24_checkpoint_find(pruner->in, tensor->name);
-    REQUIRE(pruner->ctx, mask, S24_ERROR_FORMAT, "the file of masks has none for this tensor");
-    REQUIRE(pruner->ctx, mask->dtype == S24_U8 || mask->dtype == S24_BOOL, S24_ERROR_DTYPE,
-            "%s: the mask of '%s' is %s; expected u8 or bool", mask->file,
-            s24i_show(mask->name).text, s24_dtype_name(mask->dtype));
-    REQUIRE(pruner->ctx,
-            mask->rank == 2 && mask->shape[0] == s24i_stored_side(whole, 0) &&
-                mask->shape[1] == s24i_stored_side(whole, 1),
-            S24_ERROR_SHAPE, "%s: the mask of '%s' is not [%lld, %lld], as the tensor", mask->file,
-            s24i_show(mask->name).text, (long long)s24i_stored_side(whole, 0),
-            (long long)s24i_stored_side(whole, 1));
-    *m = (masked){.mask = mask,
-                  .turned = tensor->transposed,
-                  .keep = pattern ? atoi(pattern) : 2,
-                  .group = (int)s24_pattern_group(pattern),
-                  .first_row = pruner->first_row};
-    return S24_OK;
 }
 
 /* ---- gradients ------------------------------------------------------------------------------- */
@@ -278,12 +184,8 @@ static s24_status prune_weight(s24_prune_report *report, const s24i_pruner *prun
     s24_weight_gradients gradients;
     float *turned = NULL;
     char pattern[48];
-    masked m;
-    if (pruner->opts.masks) {
-        TRY(find_mask(&m, pruner, tensor));
-        opts.score = score_by_mask;
-        opts.score_user = &m;
-    }
+    s24i_masked masked;
+    if (pruner->opts.masks) TRY(s24i_pruner_use_mask(&masked, &opts, pruner, tensor));
     if (pruner->opts.gradients) {
         TRY(find_gradients(&gradients, &turned, pruner, tensor));
         opts.gradients = &gradients;
@@ -392,11 +294,11 @@ static s24_status prune_to_floats(s24_prune_report *report, const s24i_pruner *p
                                   const s24_dense *w, const s24_tensor *tensor,
                                   const s24_stats *stats)
 {
-    if (s24i_pruner_rank(pruner, w->rows, w->cols))
+    if (s24i_pruner_packs(pruner, tensor) && s24i_pruner_rank(pruner, w->rows, w->cols))
         return prune_and_correct(report, pruner, w, tensor, stats);
     TRY(prune_weight(report, pruner, w, tensor, stats));
     if (pruner->scope && pruner->scope->gathering) return S24_OK;
-    if (pruner->opts.masks_only) return write_mask(pruner, w, tensor);
+    if (pruner->opts.masks_only) return s24i_pruner_write_mask(pruner, w, tensor);
     return stats && pruner->opts.reconstruct ? S24_OK : write_floats(pruner, w, tensor);
 }
 
@@ -417,8 +319,8 @@ s24_status s24i_pruner_rows(s24_prune_report *report, const s24i_pruner *pruner,
                             const s24_tensor *tensor, const s24_stats *stats)
 {
     const s24_dense dense = s24i_pruner_matrix(w, tensor);
-    return (pruner->bits ? prune_to_integers : prune_to_floats)(report, pruner, &dense, tensor,
-                                                                stats);
+    const int integers = pruner->bits && s24i_pruner_packs(pruner, tensor);
+    return (integers ? prune_to_integers : prune_to_floats)(report, pruner, &dense, tensor, stats);
 }
 
 static s24_status prune_layer(const s24i_pruner *pruner, float *w, const s24_tensor *tensor,

@@ -274,6 +274,7 @@ class Calibrated(Scratch):
         entry = {"dtype": "U8", "shape": shape, "data": data}
         other = dict(entry, data=bytes([not data[0]]) + data[1:])
         turned = dict(entry, shape=[shape[1] * 2, shape[0] // 2])
+        strict = ["--pattern", "2:4"]
         for change, sentence in ((other, r"keeps [13] of row 0's columns 0 to 3; expected 2"),
                                  (turned, r"is not \[\d+, \d+\], as the tensor"),
                                  (None, r"the file of masks has none for this tensor")):
@@ -282,11 +283,46 @@ class Calibrated(Scratch):
             if change:
                 broken[first] = change
             write(self.folder / "broken.safetensors", broken)
-            done = run("prune", "model", "new", "--masks", "broken.safetensors", cwd=self.folder)
+            done = run("prune", "model", "new", "--masks", "broken.safetensors", *strict,
+                       cwd=self.folder)
             self.assertIn(first, done.stderr)
             self.assertRegex(done.stderr, sentence)
             self.assertEqual(done.returncode, 4)
             self.assertFalse((self.folder / "new").exists())
+
+    def test_masks_of_any_pattern_come_back(self):
+        """And those that are 2:4 are packed, next to others that stay dense."""
+        mixed, two_four = {}, set()
+        for i, pattern in enumerate(("2:4", "1:4", "3:8", "unstructured:0.6", "row:0.25",
+                                     "column:0.5", "block:4x8:0.5", "diagonal:5")):
+            method = ["--method", "alps", "--calibration", "texts", "--pattern", pattern, "--force"]
+            self.good("prune", "model", "direct", *method)
+            self.good("prune", "model", "m.safetensors", *method, "--masks-only")
+            masks = read(self.folder / "m.safetensors")[0]
+            self.good("prune", "model", "masked", "--masks", "m.safetensors", "--force")
+            before, after, direct = (read(self.folder / f / "model.safetensors")[0]
+                                     for f in ("model", "masked", "direct"))
+            for key, (dtype, shape, data) in masks.items():
+                kept = [a * b for a, b in zip(floats(before[key][2]), data)]
+                self.assertEqual(floats(after[key][2]), kept)
+                self.assertEqual([v == 0 for v in floats(direct[key][2])], [not b for b in data])
+            key = sorted(masks)[i]
+            mixed[key] = {"dtype": "U8", "shape": masks[key][1], "data": masks[key][2]}
+            two_four |= {key} if pattern in ("2:4", "1:4") else set()
+        write(self.folder / "mixed.safetensors", mixed)
+        include = ["--include", ",".join(mixed)]
+        for more in ([], ["--quantize", "int8"], ["--low-rank", "4"]):
+            done = self.good("prune", "model", "packed", "--force", "--packed", "--masks",
+                             "mixed.safetensors", *include, *more)
+            self.assertIn("8 layers are as their masks say", done.stdout)
+            tensors = self.json("info", "packed")["tensors"]
+            self.assertEqual({x["name"] for x in tensors if x["packed"]}, two_four)
+        refined = self.json("prune", "model", "refined", "--force", "--masks", "mixed.safetensors",
+                            *include, "--refine", "all", "--calibration", "texts")["layers"]
+        plain = self.json("prune", "model", "refined", "--force", "--masks", "mixed.safetensors",
+                          *include, "--calibration", "texts")["layers"]
+        self.assertLess(sum(layer["output_error"] for layer in refined),
+                        sum(layer["output_error"] for layer in plain))
 
     def test_samples_are_the_first_lines_that_are_not_empty(self):
         for texts, more, out in (("texts", ["--samples", "2"], "a"), ("two", [], "b")):
