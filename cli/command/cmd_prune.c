@@ -79,7 +79,7 @@ static const cli_option options[] = {
      "Keep what a .safetensors file of masks keeps, in place of a method: u8 or bool tensors of "
      "the "
      "layers' names and shapes, N:M with --pattern, else of any form. With --packed those that are "
-     "2:4 are packed.",
+     "2:4 are packed. MaskLLM's .npz and .pt are read, too.",
      NULL},
     {"masks-only", 0, CLI_FLAG, offsetof(struct prune_options, masks_only), NULL, NULL,
      "Write no model, but a .safetensors file of masks of the pruned tensors.", NULL},
@@ -220,7 +220,7 @@ static int prune_with(cli_app *cli, const struct prune_options *o, s24_device *d
     int code = prune_gradients(cli, &gradients, &task, o->passages.samples, in);
     if (code == CLI_OK) code = passages_read(cli, &given, &o->passages, in);
     if (code == CLI_OK && o->masks)
-        code = cli_status(cli, s24_checkpoint_open(&masks, cli->ctx, o->masks));
+        code = cli_status(cli, s24_masks_open(&masks, cli->ctx, o->masks));
     if (code == CLI_OK && cli->json) code = make_layers(&j);
     s24_model_prune_opts opts = {.size = sizeof opts,
                                  .prune = {.size = sizeof opts.prune,

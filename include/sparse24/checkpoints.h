@@ -95,6 +95,13 @@ S24_API s24_status s24_checkpoint_open(s24_checkpoint **out, s24_ctx *ctx, const
  */
 S24_API s24_status s24_checkpoint_open_foreign(s24_checkpoint **out, s24_ctx *ctx,
                                                const char *path);
+/*
+ * A file of masks, for s24_model_prune_opts: .safetensors; PyTorch's of a dict of tensors; or
+ * NumPy's archive of arrays (.npz; u8, i8, bool, f16 or f32), stored or deflated. MaskLLM publishes
+ * the last two: NAME.mask of 0 and 1 in floats, or as bits in bytes, the first one highest. Errors:
+ * as s24_checkpoint_open_foreign, UNSUPPORTED (an array of another dtype or order).
+ */
+S24_API s24_status s24_masks_open(s24_checkpoint **out, s24_ctx *ctx, const char *path);
 /* A folder with config.json whose weights are still to be made: it is opened without tensors, those
    that it has too. Errors: IO, FORMAT (no config.json), MEMORY. */
 S24_API s24_status s24_checkpoint_open_config(s24_checkpoint **out, s24_ctx *ctx,

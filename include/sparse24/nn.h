@@ -407,10 +407,11 @@ typedef struct s24_model_prune_opts {
        pruned one's, over the calibration passages, without labels. 0: none. On the CPU in f32; all
        of the model and its gradients are in memory. Excludes quantize. */
     int64_t reconstruct;
-    /* A file of masks: for each layer a tensor of its name and stored shape, u8 or bool, not zero
-       where a weight stays. It takes the place of a criterion; with prune.pattern it must be N:M
-       exactly, and without it is of any form: with packed, tensors whose mask keeps at most two of
-       every four are packed and the others are dense with zeros. NULL: none. */
+    /* A file of masks (s24_masks_open): for each layer a tensor of its name and stored shape, u8
+       or bool, not zero where a weight stays, or one of its name and ".mask" as MaskLLM's are. It
+       takes the place of a criterion; with prune.pattern it must be N:M exactly, and without it
+       is of any form: with packed, tensors whose mask keeps at most two of every four are packed
+       and the others are dense with zeros. NULL: none. */
     const s24_checkpoint *masks;
     /* 1: out_path is a .safetensors file of such masks, u8, of the pruned tensors and nothing else.
        Excludes packed, dtype, quantize and reconstruct. */

@@ -486,7 +486,8 @@ S24_API int s24_pattern_block(int64_t sides[2], const char *pattern, int64_t n, 
    pattern takes; NULL past the end. "swaps", of 2:4: choose the two of each group once more,
    with their best values, until no group is better chosen otherwise; of other N:M and of
    "unstructured": exchange one that stays for one that goes, in its group or its row, until no pair
-   is better exchanged. "least-squares": what stays at its common optimum. Neither makes the dampened output error larger. */
+   is better exchanged. "least-squares": what stays at its common optimum. Neither makes the
+   dampened output error larger. */
 S24_API const char *s24_refinement_name(int index);
 
 typedef struct s24_prune_report {
@@ -504,9 +505,9 @@ typedef struct s24_prune_report {
 S24_API s24_status s24_prune(s24_prune_report *report, s24_ctx *ctx, const s24_dense *w,
                              const s24_stats *stats, const s24_prune_opts *opts);
 /* scores [n, k] contiguous: what the criterion, or opts' score, gives each weight, of which the
-   largest would stay. sparsegpt and alps, which move weights as they choose, give what dropping each
-   by itself costs the outputs. w stays as it is. Errors: those of s24_prune, UNSUPPORTED (tile-…,
-   which chooses weights together). */
+   largest would stay. sparsegpt and alps, which move weights as they choose, give what dropping
+   each by itself costs the outputs. w stays as it is. Errors: those of s24_prune, UNSUPPORTED
+   (tile-…, which chooses weights together). */
 S24_API s24_status s24_prune_scores(double *scores, s24_ctx *ctx, const s24_dense *w,
                                     const s24_stats *stats, const s24_prune_opts *opts);
 /* The report of any change of a weight: after against before, both [n, k] f32; stats may be NULL.

@@ -251,7 +251,8 @@ def prune_model(model: Path, out: Path, criterion: Criterion = "magnitude", *,
     for each half of a block after its layers are pruned, towards the dense model's states, without
     labels. include, exclude: globs over names; by default the linear layers inside the blocks.
     packed: write the 2:4 weights packed; quantize: and as integers of a scheme. masks: a file of
-    masks, of any form without a pattern, in place of a criterion; masks_only: `out` is such a file and nothing else.
+    masks, MaskLLM's too, of any form without a pattern, in place of a criterion; masks_only: `out`
+    is such a file and nothing else.
     gradients: of training.gradients, for criteria that need them. scope="global": the share of a
     pattern unstructured:SHARE is of all layers together, each layer's scores divided by their mean
     with normalize. low_rank: the rank of factors next to each packed weight, or "bytes=SHARE" of
@@ -264,7 +265,7 @@ def prune_model(model: Path, out: Path, criterion: Criterion = "magnitude", *,
         raise ValueError(f"scope {scope!r}: expected local or global")
     layers, on_layer = _collecting(report)
     how = _how(criterion, dampening, block, refine, pattern, seed)
-    chosen = None if masks is None else _core.checkpoint_open(masks)
+    chosen = None if masks is None else _core.masks_open(masks)
     written = (include, exclude, dtype, packed, force, max_tokens, quantize, reconstruct, chosen,
                masks_only, gradients, scope == "global", normalize,
                None if low_rank is None else str(low_rank))

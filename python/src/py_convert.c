@@ -26,6 +26,16 @@ PyObject *pyf_checkpoint_open_foreign(PyObject *module, PyObject *args)
     return py_handle_new(checkpoint, "checkpoint", NULL);
 }
 
+PyObject *pyf_masks_open(PyObject *module, PyObject *args)
+{
+    REFERENCE *path = NULL;
+    py_call c = {.module = module};
+    s24_checkpoint *masks = NULL;
+    if (!PyArg_ParseTuple(args, "O&", PyUnicode_FSConverter, &path)) return NULL;
+    if (!PY_RUN(c, s24_masks_open(&masks, c.ctx, py_path_text(path)))) return NULL;
+    return py_handle_new(masks, "checkpoint", NULL);
+}
+
 PyObject *pyf_checkpoint_scheme(PyObject *module, PyObject *args)
 {
     (void)module;

@@ -153,6 +153,14 @@ class Models(unittest.TestCase):
         sparse24.prune_model(self.model, self.root / "masked",
                              masks=self.root / "masks.safetensors")
         np.testing.assert_array_equal(self.weight("masked"), self.weight("model") * mask)
+        sparse24.prune_model(self.model, self.root / "share.safetensors", pattern="row:0.5",
+                             masks_only=True)
+        share = sparse24.Checkpoint(self.root / "share.safetensors")
+        np.savez_compressed(self.root / "share.npz",
+                            **{f"{key}.mask": np.packbits(share[key]) for key in share})
+        sparse24.prune_model(self.model, self.root / "packed", masks=self.root / "share.npz")
+        np.testing.assert_array_equal(self.weight("packed"),
+                                      self.weight("model") * share[self.name])
         with self.assertRaisesRegex(ValueError, "packed"):
             sparse24.prune_model(self.model, self.root / "no.safetensors", masks_only=True,
                                  packed=True)

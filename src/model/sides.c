@@ -112,14 +112,14 @@ static void find_sides(s24_checkpoint *checkpoint)
 
 s24_status s24_checkpoint_open(s24_checkpoint **out, s24_ctx *ctx, const char *path)
 {
-    TRY(s24i_checkpoint_open(out, ctx, path, 0));
+    TRY(s24i_checkpoint_open(out, ctx, path, S24I_TAKES_OURS));
     find_sides(*out);
     return S24_OK;
 }
 
 s24_status s24_checkpoint_open_foreign(s24_checkpoint **out, s24_ctx *ctx, const char *path)
 {
-    TRY(s24i_checkpoint_open(out, ctx, path, 1));
+    TRY(s24i_checkpoint_open(out, ctx, path, S24I_TAKES_TORCH));
     find_sides(*out);
     return S24_OK;
 }

@@ -3,6 +3,7 @@
 #include "io/checkpoint/checkpoint.h"
 #include "recipe/model_prune.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 s24_tensor s24i_pruner_mask_tensor(const s24_tensor *tensor)
@@ -46,15 +47,26 @@ s24_status s24i_pruner_write_mask(const s24i_pruner *pruner, const s24_dense *w,
     return status;
 }
 
-/* 1 where the mask keeps, if it keeps as many of each group as the pattern does, where it has one. */
+/* Does the mask keep element i? */
+static int keeps(const s24_tensor *mask, int64_t i)
+{
+    const uint8_t *bytes = mask->data;
+    if (mask->rank == 1) return bytes[i / 8] >> (7 - i % 8) & 1;
+    if (mask->dtype == S24_F32) return ((const float *)mask->data)[i] != 0.0f;
+    if (mask->dtype == S24_F16 || mask->dtype == S24_BF16)
+        return (((const uint16_t *)mask->data)[i] & 0x7fff) != 0;
+    return bytes[i] != 0;
+}
+
+/* 1 where the mask keeps, if it keeps as many of each group as the pattern does that it has. */
 static s24_status score_by_mask(void *user, s24_ctx *ctx, double *scores,
                                 const s24_score_inputs *in)
 {
     const s24i_masked *m = user;
-    const uint8_t *bytes = (const uint8_t *)m->mask->data + m->first_row * in->cols;
+    const int64_t first = m->first_row * in->cols;
     for (int64_t i = 0; i < in->rows * in->cols; i++) {
         const int64_t row = i / in->cols, col = i % in->cols;
-        scores[i] = bytes[m->turned ? col * in->rows + row : i] != 0;
+        scores[i] = keeps(m->mask, m->turned ? col * in->rows + row : first + i);
     }
     for (int64_t g = 0; g < in->rows * in->cols && m->keep; g += m->group) {
         int kept = 0;
@@ -68,21 +80,33 @@ static s24_status score_by_mask(void *user, s24_ctx *ctx, double *scores,
     return S24_OK;
 }
 
+/* A published one: "NAME.mask" of floats, or of bits end to end. */
+static const s24_tensor *find_published(const s24i_pruner *pruner, const char *name)
+{
+    char text[S24I_NAME_BYTES + 8];
+    if (snprintf(text, sizeof text, "%s.mask", name) >= (int)sizeof text) return NULL;
+    return s24_checkpoint_find(pruner->opts.masks, text);
+}
+
 s24_status s24i_pruner_find_mask(const s24_tensor **found, const s24i_pruner *pruner,
                                  const s24_tensor *tensor)
 {
-    const s24_tensor *mask = s24_checkpoint_find(pruner->opts.masks, tensor->name);
+    const s24_tensor *own = s24_checkpoint_find(pruner->opts.masks, tensor->name);
+    const s24_tensor *mask = own ? own : find_published(pruner, tensor->name);
     const s24_tensor *whole = s24_checkpoint_find(pruner->in, tensor->name);
+    const int64_t rows = s24i_stored_side(whole, 0), cols = s24i_stored_side(whole, 1);
     REQUIRE(pruner->ctx, mask, S24_ERROR_FORMAT, "the file of masks has none for this tensor");
-    REQUIRE(pruner->ctx, mask->dtype == S24_U8 || mask->dtype == S24_BOOL, S24_ERROR_DTYPE,
-            "%s: the mask of '%s' is %s; expected u8 or bool", mask->file,
-            s24i_show(mask->name).text, s24_dtype_name(mask->dtype));
+    const s24_dtype dtype = mask->dtype;
+    const int is_float = dtype == S24_F32 || dtype == S24_F16 || dtype == S24_BF16;
+    REQUIRE(pruner->ctx, dtype == S24_U8 || dtype == S24_BOOL || (is_float && !own),
+            S24_ERROR_DTYPE, "%s: the mask of '%s' is %s; expected u8 or bool", mask->file,
+            s24i_show(mask->name).text, s24_dtype_name(dtype));
+    const int is_bits =
+        !own && mask->rank == 1 && dtype == S24_U8 && mask->shape[0] == (rows * cols + 7) / 8;
     REQUIRE(pruner->ctx,
-            mask->rank == 2 && mask->shape[0] == s24i_stored_side(whole, 0) &&
-                mask->shape[1] == s24i_stored_side(whole, 1),
+            is_bits || (mask->rank == 2 && mask->shape[0] == rows && mask->shape[1] == cols),
             S24_ERROR_SHAPE, "%s: the mask of '%s' is not [%lld, %lld], as the tensor", mask->file,
-            s24i_show(mask->name).text, (long long)s24i_stored_side(whole, 0),
-            (long long)s24i_stored_side(whole, 1));
+            s24i_show(mask->name).text, (long long)rows, (long long)cols);
     *found = mask;
     return S24_OK;
 }
@@ -104,25 +128,23 @@ s24_status s24i_pruner_use_mask(s24i_masked *m, s24_prune_opts *opts, const s24i
 }
 
 /* Does it keep at most two of every four along k? */
-static int is_two_four(const s24_tensor *mask, int turned)
+static int is_two_four(const s24_tensor *mask, const s24_dense *w, int turned)
 {
-    const int64_t rows = mask->shape[turned], cols = mask->shape[!turned];
-    const uint8_t *bytes = mask->data;
-    for (int64_t i = 0; i < rows * cols; i += 4) {
+    for (int64_t i = 0; i < w->rows * w->cols && w->cols % 4 == 0; i += 4) {
         int kept = 0;
         for (int64_t c = i; c < i + 4; c++)
-            kept += bytes[turned ? c % cols * rows + c / cols : c] != 0;
+            kept += keeps(mask, turned ? c % w->cols * w->rows + c / w->cols : c);
         if (kept > 2) return 0;
     }
-    return cols % 4 == 0;
+    return w->cols % 4 == 0;
 }
 
 int s24i_pruner_packs(const s24i_pruner *pruner, const s24_tensor *tensor)
 {
-    const s24_tensor *mask;
     if (!pruner->by_masks || !pruner->opts.packed || pruner->two_four)
         return pruner->opts.packed && pruner->two_four >= 0;
-    mask = s24_checkpoint_find(pruner->opts.masks, tensor->name);
-    return mask && s24i_pruner_matrix(NULL, tensor).cols % 4 == 0 &&
-           is_two_four(mask, tensor->transposed);
+    const s24_dense whole = s24i_pruner_matrix(NULL, tensor);
+    const s24_tensor *mask = s24_checkpoint_find(pruner->opts.masks, tensor->name);
+    if (!mask) mask = find_published(pruner, tensor->name);
+    return mask && is_two_four(mask, &whole, tensor->transposed);
 }

@@ -106,7 +106,8 @@ class Rows(cli_case.Scratch):
             ("NaN", ["prune", "nan.safetensors", *tail], 4, "'w' has NaN at row 599, column 7"),
             ("f16", ["prune", "large.safetensors", *tail, "--dtype", "f16"], 4,
              "row 599, column 7 is beyond f16"),
-            ("mask", ["prune", "whole.safetensors", *tail, "--masks", "bad.safetensors"], 4,
+            ("mask", ["prune", "whole.safetensors", *tail, "--masks", "bad.safetensors",
+                      "--pattern", "2:4"], 4,
              "keeps 0 of row 580's columns 0 to 3; expected 2")])
 
 

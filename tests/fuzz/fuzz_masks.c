@@ -47,7 +47,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     s24_model_prune_opts opts = {.size = sizeof opts, .packed = (int)(bytes % 2)};
     opts.prune.pattern = bytes / 2 % 2 ? "2:4" : NULL;
     if (!in) in = make(ctx);
-    s24_status status = s24_checkpoint_open(&masks, ctx, fuzz_put("masks", data, bytes));
+    s24_status status = s24_masks_open(&masks, ctx, fuzz_put("masks", data, bytes));
     if (status == S24_OK) {
         opts.masks = masks;
         status = s24_model_prune(ctx, in, out, &opts);

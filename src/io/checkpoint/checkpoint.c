@@ -97,12 +97,23 @@ static s24_status read_torch(s24i_shard *shard, s24_ctx *ctx)
     return S24_OK;
 }
 
-static s24_status read_shard(s24i_shard *shard, s24_ctx *ctx, int takes_torch)
+static s24_status read_npz(s24i_shard *shard, s24_ctx *ctx)
 {
+    TRY(s24i_npz_read(shard, ctx));
+    for (size_t i = 0; i < shard->header.count; i++)
+        shard->header.tensors[i].file = shard->name;
+    return S24_OK;
+}
+
+static s24_status read_shard(s24i_shard *shard, s24_ctx *ctx, s24i_takes takes)
+{
+    const uint8_t *data;
     shard->name = s24i_base_name(shard->path);
     TRY(s24i_map_open_fd(&shard->map, &shard->fd, ctx, shard->path));
-    if (takes_torch && s24i_is_torch_archive(shard->map.data, shard->map.bytes))
-        return read_torch(shard, ctx);
+    data = shard->map.data;
+    if (takes && s24i_is_torch_archive(data, shard->map.bytes)) return read_torch(shard, ctx);
+    if (takes == S24I_TAKES_MASKS && shard->map.bytes >= 4 && !memcmp(data, "PK\x03\x04", 4))
+        return read_npz(shard, ctx);
     TRY(s24i_header_read(&shard->header, ctx, shard->path, &shard->map));
     TRY(s24i_header_fold_packed(&shard->header, ctx, shard->path));
     for (size_t i = 0; i < shard->header.count; i++)
@@ -182,7 +193,7 @@ static s24_status read_model_type(s24_checkpoint *checkpoint)
 static s24_status read_shards(s24_checkpoint *checkpoint, const s24i_json *index, const char *path)
 {
     for (size_t i = 0; i < checkpoint->shard_count; i++) {
-        TRY(read_shard(&checkpoint->shards[i], checkpoint->ctx, checkpoint->takes_torch));
+        TRY(read_shard(&checkpoint->shards[i], checkpoint->ctx, checkpoint->takes));
         TRY(s24_ctx_progress(checkpoint->ctx, "opening", (int64_t)i + 1,
                              (int64_t)checkpoint->shard_count));
     }
@@ -221,9 +232,9 @@ static s24_status open_torch_folder(s24_checkpoint *checkpoint)
     TRY_DONE(s24i_join_path(&index, ctx, checkpoint->folder, S24I_TORCH_INDEX));
     TRY_DONE(s24i_path_is_there(&is_single, ctx, single));
     TRY_DONE(s24i_path_is_there(&is_index, ctx, index));
-    if (checkpoint->takes_torch && is_single)
+    if (checkpoint->takes && is_single)
         status = open_file(checkpoint, single);
-    else if (checkpoint->takes_torch && is_index)
+    else if (checkpoint->takes && is_index)
         status = open_index(checkpoint, index);
     else
         status = s24i_fail_weightless(ctx, checkpoint->folder);
@@ -262,7 +273,7 @@ static s24_status open_path(s24_checkpoint *checkpoint, const char *path)
         return open_folder(checkpoint);
     }
     if (s24i_ends_with(path, ".safetensors.index.json") ||
-        (checkpoint->takes_torch && s24i_ends_with(path, ".bin.index.json"))) {
+        (checkpoint->takes && s24i_ends_with(path, ".bin.index.json"))) {
         TRY(s24i_parent_folder(&checkpoint->folder, ctx, path));
         return open_index(checkpoint, path);
     }
@@ -270,7 +281,7 @@ static s24_status open_path(s24_checkpoint *checkpoint, const char *path)
 }
 
 s24_status s24i_checkpoint_open(s24_checkpoint **out, s24_ctx *ctx, const char *path,
-                                int takes_torch)
+                                s24i_takes takes)
 {
     s24_checkpoint *checkpoint;
     if (!out) return s24_ctx_fail(ctx, S24_ERROR_ARGUMENT, "out is NULL");
@@ -279,8 +290,14 @@ s24_status s24i_checkpoint_open(s24_checkpoint **out, s24_ctx *ctx, const char *
             "path is empty, a .safetensors file or a model folder is expected");
     TRY(s24i_zeroed(&checkpoint, ctx, sizeof *checkpoint));
     checkpoint->ctx = ctx;
-    checkpoint->takes_torch = takes_torch;
+    checkpoint->takes = takes;
     GIVE(out, checkpoint, s24_checkpoint_close, open_path(checkpoint, path));
+}
+
+s24_status s24_masks_open(s24_checkpoint **out, s24_ctx *ctx, const char *path)
+{
+    if (!ctx) return S24_ERROR_ARGUMENT;
+    return s24i_checkpoint_open(out, ctx, path, S24I_TAKES_MASKS);
 }
 
 /* One file without tensors, as a writer is to make it. */

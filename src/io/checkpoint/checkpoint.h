@@ -18,13 +18,20 @@ typedef struct s24i_shard {
     char *renamed; /* name of a PyTorch file's, as a file of safetensors would have it, or NULL */
 } s24i_shard;
 
+/* Other files that are read as if they were safetensors. */
+typedef enum s24i_takes {
+    S24I_TAKES_OURS,
+    S24I_TAKES_TORCH, /* PyTorch's */
+    S24I_TAKES_MASKS  /* and NumPy's archives */
+} s24i_takes;
+
 struct s24_checkpoint {
     s24_ctx *ctx;
     char *folder;       /* NULL: a single file */
     char *model_type;   /* NULL: none known */
     char *quant_method; /* that config.json says, "" where it says none; NULL: not quantised */
     int has_index;      /* the shards come from model.safetensors.index.json */
-    int takes_torch;    /* PyTorch's files are read, too */
+    s24i_takes takes;
     s24i_shard *shards;
     size_t shard_count;
     s24_tensor *tensors; /* sorted by name */
@@ -49,10 +56,10 @@ static inline int64_t s24i_stored_cols(const s24_tensor *tensor)
 /* Of an index: the largest models have some hundreds, and each is an open file. */
 enum { S24I_MAX_SHARDS = 4096 };
 
-/* s24_checkpoint_open, or with takes_torch _open_foreign, but for transposed, which rows of models
+/* s24_checkpoint_open, _open_foreign or s24_masks_open, but for transposed, which rows of models
    say (model/sides.c). */
 s24_status s24i_checkpoint_open(s24_checkpoint **out, s24_ctx *ctx, const char *path,
-                                int takes_torch);
+                                s24i_takes takes);
 
 #define S24I_SINGLE_FILE "model.safetensors"
 #define S24I_INDEX_FILE  "model.safetensors.index.json"

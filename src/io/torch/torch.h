@@ -15,6 +15,8 @@
 
 typedef struct s24i_record {
     size_t begin, bytes; /* in the file */
+    size_t whole;        /* what they become; as many as they are, where they are stored */
+    int is_deflated;
 } s24i_record;
 
 typedef struct s24i_archive {
@@ -24,12 +26,13 @@ typedef struct s24i_archive {
     s24i_names names; /* of records */
     s24i_record *records;
     int64_t room;
+    int takes_deflated; /* 0: such records are refused */
 } s24i_archive;
 
 /* Reads the directory of an archive, of which every record lies in the file and no two overlap.
    FORMAT, MEMORY. Freed in any case. */
-s24_status s24i_archive_open(s24i_archive *out, s24_ctx *ctx, const char *path,
-                             const s24i_map *map);
+s24_status s24i_archive_open(s24i_archive *out, s24_ctx *ctx, const char *path, const s24i_map *map,
+                             int takes_deflated);
 void s24i_archive_free(s24i_archive *archive);
 /* The record of that name, NULL: there is none. */
 const s24i_record *s24i_archive_find(const s24i_archive *archive, const char *folder,
@@ -93,5 +96,9 @@ int s24i_pickled_names(const s24i_pickle *pickle, const s24i_pickled_value *valu
    shape is "NAME.shape". What is no tensor is passed over. FORMAT, UNSUPPORTED (a class of
    tensors), MEMORY. */
 s24_status s24i_torch_read(s24i_shard *shard, s24_ctx *ctx);
+
+/* Fills the shard's header with the arrays of NumPy's archive, each a tensor of its name: u8, i8,
+   bool, f16 or f32 in C's order, stored or deflated. FORMAT, UNSUPPORTED, MEMORY. */
+s24_status s24i_npz_read(s24i_shard *shard, s24_ctx *ctx);
 
 #endif

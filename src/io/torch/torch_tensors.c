@@ -436,7 +436,7 @@ s24_status s24i_torch_read(s24i_shard *shard, s24_ctx *ctx)
     s24i_pickle pickle = {.ctx = ctx};
     const s24i_record *record;
     walk w = {.ctx = ctx, .path = shard->path, .archive = &archive, .pickle = &pickle};
-    s24_status status = s24i_archive_open(&archive, ctx, shard->path, &shard->map);
+    s24_status status = s24i_archive_open(&archive, ctx, shard->path, &shard->map, 0);
     if (status == S24_OK) status = find_pickle(&record, &w);
     if (status == S24_OK)
         status = s24i_pickle_read(&pickle, ctx, shard->path, shard->map.data + record->begin,

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Reads the directory of a zip archive whose records are stored without compression. */
+/* Reads the directory of a zip archive whose records are stored, or deflated where they may be. */
 #include <stdlib.h>
 #include <string.h>
 
+#include "io/file/inflate.h"
 #include "io/torch/torch.h"
 
 enum {
@@ -97,18 +98,24 @@ static s24_status read_record(s24i_record *out, const s24i_archive *a, const uin
     uint64_t values[3] = {number(at + 24, 4), number(at + 20, 4), number(at + 42, 4)};
     read_large_sizes(values, at + ENTRY_BYTES + name, extra);
     const uint64_t local = values[2];
-    if (number(at + 10, 2) || values[0] != values[1] || number(at + 8, 2) & 1)
+    const int is_deflated = number(at + 10, 2) == 8 && a->takes_deflated;
+    if ((number(at + 10, 2) && !is_deflated) || (values[0] != values[1] && !is_deflated) ||
+        number(at + 8, 2) & 1)
         return fail(a,
-                    "a record is compressed or encrypted, expected a stored one, as torch.save "
-                    "writes them,",
+                    a->takes_deflated
+                        ? "a record is encrypted, or compressed otherwise than by deflate,"
+                        : "a record is compressed or encrypted, expected a stored one, as "
+                          "torch.save writes them,",
                     local);
     if (local > bytes || bytes - local < LOCAL_BYTES || number(data + local, 4) != 0x04034b50)
         return fail(a, "a record's header is expected", local);
     const uint64_t begin =
         local + LOCAL_BYTES + number(data + local + 26, 2) + number(data + local + 28, 2);
-    if (begin > bytes || values[0] > bytes - begin)
+    if (begin > bytes || values[1] > bytes - begin)
         return fail(a, "a record goes beyond the file (cut short?)", local);
-    *out = (s24i_record){(size_t)begin, (size_t)values[0]};
+    if (values[0] > S24I_INFLATE_MOST(values[1]))
+        return fail(a, "a record says that it holds more than it can", local);
+    *out = (s24i_record){(size_t)begin, (size_t)values[1], (size_t)values[0], is_deflated};
     return S24_OK;
 }
 
@@ -156,10 +163,15 @@ static s24_status check_apart(const s24i_archive *a)
     return status;
 }
 
-s24_status s24i_archive_open(s24i_archive *out, s24_ctx *ctx, const char *path, const s24i_map *map)
+s24_status s24i_archive_open(s24i_archive *out, s24_ctx *ctx, const char *path, const s24i_map *map,
+                             int takes_deflated)
 {
     directory d = {0, 0, 0};
-    *out = (s24i_archive){.ctx = ctx, .path = path, .map = map, .names = s24i_names_of(ctx)};
+    *out = (s24i_archive){.ctx = ctx,
+                          .path = path,
+                          .map = map,
+                          .names = s24i_names_of(ctx),
+                          .takes_deflated = takes_deflated};
     TRY(find_directory(&d, out));
     const uint8_t *at = map->data + d.begin, *end = at + d.bytes;
     for (uint64_t i = 0; i < d.entries; i++)
