@@ -18,6 +18,10 @@ from .tokenizer import Tokenizer
 
 HEADS = ("none", "qa", "lm", "classes")
 Path = typing.Union[str, os.PathLike]
+Images = typing.Tuple[typing.Any, typing.Any]  # [n, channels, side, side], normalised; classes [n]
+Stream = typing.Union[str, typing.Sequence[int]]
+# Masked decays that are tried, until masks change at most so many times as often as in dense runs.
+_DECAYS, _MOST_FLIPS = (2e-6, 6e-6, 2e-5, 6e-5, 2e-4, 6e-4, 2e-3), 0.95
 
 
 class Step(typing.NamedTuple):
@@ -78,6 +82,38 @@ def _texts(folder: Path, texts: typing.Iterable[str], info: dict, max_tokens: in
     return _examples([row for row in rows if row.size], info)
 
 
+def _stream(folder: Path, stream: Stream, info: dict, max_tokens: int) -> tuple:
+    """Pieces of one long text, or of its tokens; a piece's last target begins the next."""
+    if HEADS[info["head"]] != "lm":
+        raise ValueError(f"a stream needs a language model, and this one is {info['model_type']}")
+    ids = Tokenizer(folder).encode(stream).ids if isinstance(stream, str) else stream
+    ids = np.ascontiguousarray(ids, np.int32)
+    if ids.ndim != 1 or ids.size < 2:
+        raise ValueError("a stream of at least two tokens is expected")
+    window = max_tokens or min(512, info["positions"])
+    offsets = np.append(np.arange(0, ids.size - 1, window, np.int64), np.int64(ids.size - 1))
+    return offsets, ids[:-1].copy(), None, ids[1:].copy(), None, None
+
+
+def _images(images: Images, info: dict) -> tuple:
+    """Pixels, a row an image, and classes."""
+    pixels, classes = np.ascontiguousarray(images[0], np.float32), np.asarray(images[1])
+    side, channels = info["image"], info["channels"]
+    if not side:
+        raise ValueError(f"a model of type '{info['model_type']}' reads texts, and images were "
+                         "given")
+    if pixels.shape != (len(pixels), channels, side, side):
+        raise ValueError(f"images {pixels.shape}: expected [n, {channels}, {side}, {side}]")
+    if classes.shape != (len(pixels),):
+        raise ValueError(f"classes {classes.shape}: expected [{len(pixels)}], one an image")
+    return pixels.reshape(len(pixels), -1), np.ascontiguousarray(classes, np.int32)
+
+
+def _longest(rows: tuple, info: dict) -> int:
+    """Tokens of the longest example."""
+    return info["positions"] if len(rows) == 2 else int(np.diff(rows[0]).max(initial=1))
+
+
 def _own_limit(folder: Path, info: dict) -> int:
     """sentence_bert_config.json's max_seq_length, else tokenizer_config.json's model_max_length,
     and no more than the model's positions."""
@@ -111,82 +147,152 @@ def _objective(loss: typing.Mapping[str, float] | None, info: dict, teacher) -> 
 
 def gradients(model: Path, *, texts: typing.Iterable[str] | None = None,
               questions: Path | None = None,
-              ids: typing.Sequence[typing.Sequence[int]] | None = None, examples: int = 0,
+              ids: typing.Sequence[typing.Sequence[int]] | None = None,
+              images: Images | None = None, stream: Stream | None = None, examples: int = 0,
               include: str | None = None, exclude: str | None = None, max_tokens: int = 0,
               seed: int = 1, device: str | None = None, dtype: str | None = None,
               progress: Progress | None = None) -> typing.Any:
     """What examples say of a model's weights, for prune_model with "movement", "snip",
     "taylor-first" or "taylor-second": means over the first `examples` (0: all) of gradients of the
-    loss on texts of a language model, questions, or ids. Raises ValueError, OSError, Error."""
+    loss on texts or a stream of a language model, questions, ids, or images with their classes, as
+    `train` has them. Raises ValueError, OSError, Error."""
     source, where = Checkpoint(model), open_device(device)
     info = _core.transformer_peek(source._handle)
-    info, rows = _source(model, info, texts, questions, ids, max_tokens)
+    given = {"texts": texts, "questions": questions, "ids": ids, "images": images,
+             "stream": stream}
+    info, rows = _source(model, info, given, max_tokens)
     head = HEADS[info["head"]] if questions is not None else "none"
-    room = int(np.diff(rows[0]).max(initial=1))
-    student = _core.transformer_load(source._handle, room, True, head, seed, False, False, where,
-                                     dtype)
+    student = _core.transformer_load(source._handle, _longest(rows, info), True, head, seed, False,
+                                     False, where, dtype)
     objective = (1.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0, None)
     return _core.model_gradients(student, rows, objective, examples, include, exclude, progress)
 
 
-def _source(model: Path, info: dict, texts, questions, ids, max_tokens: int) -> tuple[dict, tuple]:
+def _source(model: Path, info: dict, given: dict[str, typing.Any],
+            max_tokens: int) -> tuple[dict, tuple]:
     """What there is to learn from, as examples, and the model's description with its head."""
-    if sum(given is not None for given in (texts, questions, ids)) != 1:
-        raise ValueError("expected texts, questions or ids: one of them")
-    if questions is not None:
+    named = {name: what for name, what in given.items() if what is not None}
+    if len(named) != 1:
+        raise ValueError("expected texts, questions, ids, images or stream: one of them")
+    (name, what), = named.items()
+    if name == "questions":
         info = {**info, "head": HEADS.index("qa")}
-        asked = Questions(questions, Tokenizer(model), max_tokens or min(384, info["positions"]))
+        asked = Questions(what, Tokenizer(model), max_tokens or min(384, info["positions"]))
         return info, asked.examples()
-    if texts is not None:
-        return info, _texts(model, texts, info, max_tokens)
-    return info, _examples(ids, info)
+    if name == "images":
+        return {**info, "head": HEADS.index("classes")}, _images(what, info)
+    if name == "stream":
+        return info, _stream(model, what, info, max_tokens)
+    return info, _texts(model, what, info, max_tokens) if name == "texts" else _examples(what, info)
+
+
+def _held_out(model: Path, info: dict, held: typing.Any, rows: tuple,
+              max_tokens: int) -> tuple | None:
+    """What is held out of examples, of their kind."""
+    if held is None:
+        return None
+    if len(rows) == 2:
+        return _images(held, info)
+    if isinstance(held, str):
+        return _stream(model, held, info, max_tokens)
+    return _texts(model, held, info, max_tokens)
+
+
+def _choose_decay(name: str | None, numbers: typing.Mapping[str, float],
+                  flips: typing.Callable[[str, dict, int], float]) -> dict[str, float]:
+    """Numbers with the least masked decay that keeps masks calm enough (Hu et al., 2024);
+    flips(method, numbers, steps) says how much they change in so many first steps."""
+    own = {**(method(name).numbers if name else {}), **numbers}
+    refresh = own.get("refresh", 0)
+    if not own.get("masked-decay") or not refresh:
+        raise ValueError(f"choose_masked_decay: method {name} has no masked-decay")
+    steps = int(max(20, 5 * refresh + 1))
+    most = _MOST_FLIPS * flips("dense", {"watch": refresh, "watch-tiles": int(name == "fst")},
+                               steps)
+    found: dict[str, float] = dict(numbers)
+    for decay in _DECAYS:
+        found["masked-decay"] = decay
+        if flips(name or "", found, steps) <= most:
+            break
+    return found
+
+
+def _first_flips(load: typing.Callable[[], typing.Any], rows: tuple, objective: tuple, run: tuple,
+                 steps: int) -> float:
+    """The sum of the flips of a run's first steps, on a model that is then let go of."""
+    changed, ended = [], []
+
+    def on_step(row):
+        step = _step(row)
+        changed.append(step.flips if step.flips > 0 else 0.0)
+        if step.step >= steps:
+            ended.append(True)
+        return bool(ended)
+
+    try:
+        _core.train(load(), rows, None, objective, run, on_step, None)
+    except KeyboardInterrupt:
+        if not ended:
+            raise
+    return sum(changed)
 
 
 def train(model: Path, out: Path, *, texts: typing.Iterable[str] | None = None,
           questions: Path | None = None,
           ids: typing.Sequence[typing.Sequence[int]] | None = None,
-          held_out: typing.Iterable[str] | None = None, teacher: Path | None = None,
+          images: Images | None = None, stream: Stream | None = None,
+          held_out: typing.Any = None, teacher: Path | None = None,
           loss: typing.Mapping[str, float] | None = None, temperature: float = 2.0,
           dropout: float | None = None, epochs: float = 0.0, steps: int = 0, seconds: float = 0.0,
           batch: int = 0, rate: float = 0.0, warmup: float = 0.06, schedule: str = "linear",
           decay: float = 0.0, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8,
           clip: float = 1.0, fixed: bool = True, refresh: int = 0, refresh_until: float = 0.5,
           method: str | None = None,  # pylint: disable=redefined-outer-name
-          numbers: typing.Mapping[str, float] | None = None, include: str | None = None,
-          exclude: str | None = None, from_scratch: bool = False, device: str | None = None,
+          numbers: typing.Mapping[str, float] | None = None, choose_masked_decay: bool = False,
+          include: str | None = None, exclude: str | None = None,
+          from_scratch: bool = False, device: str | None = None,
           dtype: str | None = None, max_tokens: int = 0, tokens: int = 4096, seed: int = 1,
           recompute: bool = False,
           checkpoint: Path | None = None, resume: bool = False, force: bool = False,
           comm: Comm | None = None,
           report: typing.Callable[[Step], object] | None = None,
           progress: Progress | None = None) -> Step:
-    """Trains the model of a folder and writes it to `out`; returns the last step.  One of texts,
-    questions (a file in the JSON of SQuAD v1.1; an encoder without a head gets one) and ids (texts
-    of token ids) is what it learns from. teacher: the folder of the dense model that `model` was
-    pruned from, whose outputs it learns to give. loss: weights of "labels", "logits", "hidden",
-    "cosine"; by default cosine=20, hidden=1 for embeddings with a teacher, labels=1, logits=1,
-    hidden=1 for all else, labels=1 without a teacher. How long: epochs (1), or steps, or seconds.
-    method: one of `methods`, with `numbers` in place of its defaults, for the layers that include
-    and exclude (globs) leave; without one, fixed: zeros of 2:4 layers stay zeros, if there are such
-    layers; refresh: new masks every so many steps. from_scratch: weights are drawn anew from seed.
-    device: "cuda", with dtype "bf16" or "f16" between layers. checkpoint: a file to go on from,
-    with resume. comm: the ranks that train together, all of which make this call; batch is a
-    step's examples on all of them, and rank 0 writes. report is called with each Step, progress
-    with (stage, done, total); something true that they return, or Ctrl-C, stops the run with
-    KeyboardInterrupt. Raises ValueError, OSError, Error.
+    """Trains the model of a folder and writes it to `out`; returns the last step. One of texts,
+    questions (a file in the JSON of SQuAD v1.1; an encoder without a head gets one), ids (texts of
+    token ids), images (a pair of [n, channels, side, side], normalised, and n classes) and stream
+    (one long text, or its ids, in pieces of max_tokens, by default 512) is what it learns from;
+    held_out, of the same kind, is measured: texts, a pair of images, or a str as a stream. teacher:
+    the folder of the dense model that `model` was pruned from, whose outputs it learns to give.
+    loss: weights of "labels", "logits", "hidden", "cosine"; by default cosine=20, hidden=1 for
+    embeddings with a teacher, labels=1, logits=1, hidden=1 for all else, labels=1 without a
+    teacher. How long: epochs (1), or steps, or seconds. method: one of `methods`, with `numbers` in
+    place of its defaults, for the layers that include and exclude (globs) leave, whose masked-decay
+    choose_masked_decay finds by the run's first steps (the run then begins anew);
+    without one, fixed: zeros of 2:4 layers stay zeros, if there are such layers; refresh: new masks
+    every so many steps. from_scratch: weights are drawn anew from seed. device: "cuda", with dtype
+    "bf16" or "f16" between layers. checkpoint: a file to go on from, with resume. comm: the ranks
+    that train together, all of which make this call; batch is a step's examples on all of them, and
+    rank 0 writes. report is called with each Step, progress with (stage, done, total); something
+    true that they return, or Ctrl-C, stops the run with KeyboardInterrupt. Raises ValueError,
+    OSError, Error.
     """
     if not force and os.path.lexists(out):
         raise FileExistsError(f"{os.fspath(out)} exists and may not be replaced without force")
     source = Checkpoint.of_config(model) if from_scratch else Checkpoint(model)
     where = open_device(device)
     info = _core.transformer_peek(source._handle)
-    info, examples = _source(model, info, texts, questions, ids, max_tokens)
-    held = None if held_out is None else _texts(model, held_out, info, max_tokens)
+    given = {"texts": texts, "questions": questions, "ids": ids, "images": images,
+             "stream": stream}
+    info, examples = _source(model, info, given, max_tokens)
+    held = _held_out(model, info, held_out, examples, max_tokens)
     terms = _objective(loss, info, teacher)
-    room = max(tokens, *(int(np.diff(e[0]).max(initial=1)) for e in (examples, held) if e))
+    room = max(tokens, *(_longest(rows, info) for rows in (examples, held) if rows))
     head = HEADS[info["head"]] if questions is not None else "none"
-    student = _core.transformer_load(source._handle, room, True, head, seed, recompute,
-                                     from_scratch, where, dtype)
+
+    def load():
+        return _core.transformer_load(source._handle, room, True, head, seed, recompute,
+                                      from_scratch, where, dtype)
+
     master = None if teacher is None else _core.transformer_load(
         Checkpoint(teacher)._handle, room, False, head, seed, False, False, where, dtype)
     drop = (0.0, 0.0) if master else (info["dropout"], info["attention_dropout"])
@@ -195,15 +301,24 @@ def train(model: Path, out: Path, *, texts: typing.Iterable[str] | None = None,
     embeds = HEADS[info["head"]] == "none"
     rate = rate or (1e-4 if master is None else 3e-4 if embeds else 2e-4)
     path = None if checkpoint is None else os.fspath(checkpoint)
-    run = (0.0 if steps or seconds else epochs or 1.0, steps, seconds,
-           batch or (64 if embeds else 32), 0, seed, rate, warmup, schedule, decay, *betas, eps,
-           clip, not method and fixed and (refresh > 0 or _has_two_four(source)), refresh,
-           refresh_until, path, 0, 30.0, resume, 200, method,
-           ",".join(f"{key}={value!r}" for key, value in (numbers or {}).items()) or None, include,
-           exclude, None if comm is None else comm._handle)
+    keeps = not method and fixed and (refresh > 0 or _has_two_four(source))
+
+    def run(method, numbers, path):
+        listed = ",".join(f"{key}={value!r}" for key, value in numbers.items())
+        return (0.0 if steps or seconds else epochs or 1.0, steps, seconds,
+                batch or (64 if embeds else 32), 0, seed, rate, warmup, schedule, decay, *betas,
+                eps, clip, keeps, refresh, refresh_until, path, 0, 30.0, resume and bool(path),
+                200, method, listed or None, include, exclude,
+                None if comm is None else comm._handle)
+
     objective = (terms["labels"], terms["logits"], temperature, terms["hidden"], terms["cosine"],
                  *drop, master)
-    last = _core.train(student, examples, held, objective, run,
+    numbers = dict(numbers or {})
+    if choose_masked_decay:
+        numbers = _choose_decay(method, numbers, lambda name, own, first: _first_flips(
+            load, examples, objective, run(name, own, None), first))
+    student = load()
+    last = _core.train(student, examples, held, objective, run(method, numbers, path),
                        (lambda row: report(_step(row))) if report else None, progress)
     if comm is None or comm.rank == 0:
         _core.transformer_save(student, source._handle, out, force)

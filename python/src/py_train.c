@@ -56,9 +56,11 @@ PyObject *pyf_transformer_save(PyObject *module, PyObject *args)
 
 /* ---- examples -------------------------------------------------------------------------------- */
 
-/* Examples end to end: offsets [count + 1], ids, and what else of it there is. */
+/* Examples end to end: offsets [count + 1], ids, and what else of it there is; or images of `each`
+   numbers and their classes. */
 typedef struct examples {
-    py_operand offsets, ids, types, targets, starts, ends;
+    py_operand offsets, ids, types, targets, starts, ends, pixels;
+    int64_t each;
     s24_batch texts;
     int32_t *lengths;
     s24_train_source source;
@@ -66,7 +68,8 @@ typedef struct examples {
 
 static void examples_release(examples *e)
 {
-    py_operand *all[] = {&e->offsets, &e->ids, &e->types, &e->targets, &e->starts, &e->ends};
+    py_operand *all[] = {&e->offsets, &e->ids,  &e->types, &e->targets,
+                         &e->starts,  &e->ends, &e->pixels};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         py_operand_release(all[i]);
     PyMem_Free(e->lengths);
@@ -92,15 +95,43 @@ static s24_status write_example(void *user, s24_ctx *ctx, const s24_example *to,
     return S24_OK;
 }
 
-/* From a tuple (offsets, ids, types, targets, starts, ends); 0 with an exception. */
-static int examples_take(examples *e, PyObject *tuple)
+static s24_status write_image(void *user, s24_ctx *ctx, const s24_example *to, int64_t index)
 {
-    *e = (examples){.offsets = {.name = "offsets"},
+    const examples *e = user;
+    (void)ctx;
+    memcpy(to->pixels, (const float *)e->pixels.dense.data + index * e->each,
+           (size_t)e->each * sizeof *to->pixels);
+    copy(to->targets, &e->targets, index, 1);
+    return S24_OK;
+}
+
+/* From a tuple (pixels, classes); 0 with an exception. */
+static int take_images(examples *e, PyObject *tuple, const s24_transformer *t)
+{
+    s24_transformer_info info;
+    s24_transformer_describe(&info, t);
+    if (!PyArg_ParseTuple(tuple, "O&O&;images", py_operand_take, &e->pixels, py_operand_take,
+                          &e->targets))
+        return 0;
+    const int64_t count = e->targets.dense.rows * e->targets.dense.cols;
+    e->each = info.channels * info.image * info.image;
+    e->source = (s24_train_source){count, NULL, write_image, e};
+    return py_operand_expect(&e->targets, S24_I32, count) &&
+           py_operand_expect(&e->pixels, S24_F32, count * e->each);
+}
+
+/* From a tuple (offsets, ids, types, targets, starts, ends), or one of two as above; 0 with an
+   exception. */
+static int examples_take(examples *e, PyObject *tuple, const s24_transformer *t)
+{
+    *e = (examples){.pixels = {.name = "images"},
+                    .offsets = {.name = "offsets"},
                     .ids = {.name = "ids"},
                     .types = {.name = "types"},
                     .targets = {.name = "targets"},
                     .starts = {.name = "starts"},
                     .ends = {.name = "ends"}};
+    if (PyTuple_Check(tuple) && PyTuple_Size(tuple) == 2) return take_images(e, tuple, t);
     if (!PyArg_ParseTuple(tuple, "O&O&O&O&O&O&;examples", py_operand_take, &e->offsets,
                           py_operand_take, &e->ids, py_operand_take_or_none, &e->types,
                           py_operand_take_or_none, &e->targets, py_operand_take_or_none, &e->starts,
@@ -191,10 +222,10 @@ PyObject *pyf_train(PyObject *module, PyObject *args)
                           &held, &PyTuple_Type, &objective, &PyTuple_Type, &run, &report,
                           &progress) ||
         !take_objective(&opts.objective, objective) || !take_run(&opts, run) ||
-        !examples_take(&source, on))
+        !examples_take(&source, on, transformer))
         return NULL;
     if (held != Py_None) {
-        if (!examples_take(&held_out, held)) return NULL;
+        if (!examples_take(&held_out, held, transformer)) return NULL;
         opts.held_out = &held_out.source;
     }
     opts.user = py_callable(report);
@@ -216,7 +247,7 @@ PyObject *pyf_model_gradients(PyObject *module, PyObject *args)
     if (!PyArg_ParseTuple(args, "O&O!O!LzzO", py_transformer, &transformer, &PyTuple_Type, &on,
                           &PyTuple_Type, &objective, &count, &opts.include, &opts.exclude,
                           &progress) ||
-        !take_objective(&opts.objective, objective) || !examples_take(&source, on))
+        !take_objective(&opts.objective, objective) || !examples_take(&source, on, transformer))
         return NULL;
     opts.examples = count;
     if (!py_begin(&c)) return NULL;

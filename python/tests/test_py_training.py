@@ -56,6 +56,79 @@ class Training(unittest.TestCase):
         self.assertFalse(any(np.array_equal(one[name], two[name]) for name in two
                              if "attn.c_attn.weight" in name))
 
+    def test_a_stream(self):
+        text = " ".join(self.texts)
+        words = {"Ġ" if c == " " else c: i for i, c in enumerate(sorted(set(text)))}
+        folder, out = self.root / "gpt2-config", self.root / "streamed"
+        folder.mkdir()
+        for name, what in (("vocab.json", json.dumps(words)), ("merges.txt", "#version: 0.2\n"),
+                           ("tokenizer_config.json", '{"tokenizer_class": "GPT2Tokenizer"}'),
+                           ("config.json", json.dumps(
+                               {"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"],
+                                "n_embd": 16, "n_head": 2, "n_layer": 1, "n_positions": 16,
+                                "vocab_size": len(words), "resid_pdrop": 0.0,
+                                "attn_pdrop": 0.0}))):
+            (folder / name).write_text(what, encoding="utf-8")
+        steps = []
+        last = sparse24.train(folder, out, stream=text, held_out=text[:100], from_scratch=True,
+                              steps=40, batch=4, rate=1e-2, report=steps.append)
+        self.assertLess(steps[-1].loss, 0.9 * steps[0].loss)
+        self.assertEqual(steps[0].tokens, 4 * 16)
+        self.assertLess(last.held_out, steps[0].loss)
+        self.assertTrue(0 <= last.noise <= 1 and np.isnan(steps[0].noise) and last.overhead == 0)
+        ids = sparse24.Tokenizer(folder).encode(text).ids
+        sparse24.train(out, out, stream=ids, held_out=self.texts[:2], steps=1, max_tokens=8,
+                       force=True)
+        self.assertTrue(sparse24.gradients(out, stream=ids, examples=3))
+        with self.assertRaisesRegex(ValueError, "at least two tokens"):
+            sparse24.train(out, self.root / "no", stream=[1], steps=1)
+        with self.assertRaisesRegex(ValueError, "needs a language model, and this one is bert"):
+            sparse24.train(self.dense, self.root / "no", stream=ids, steps=1)
+
+    def test_images(self):
+        config = {"model_type": "vit", "architectures": ["ViTForImageClassification"],
+                  "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2,
+                  "intermediate_size": 32, "image_size": 8, "patch_size": 4, "num_channels": 3,
+                  "num_labels": 2, "hidden_dropout_prob": 0.0,
+                  "attention_probs_dropout_prob": 0.0}
+        folder = self.root / "vit-config"
+        folder.mkdir()
+        (folder / "config.json").write_text(json.dumps(config))
+        classes = np.arange(40) % 2
+        pixels = np.random.default_rng(1).normal(size=(40, 3, 8, 8)) * 0.1
+        pixels[classes == 1] += 1
+        steps, vit = [], self.root / "vit"
+        last = sparse24.train(folder, vit, images=(pixels, classes), from_scratch=True, steps=30,
+                              batch=8, rate=3e-3, held_out=(pixels[:8], classes[:8]),
+                              method="ste", report=steps.append)
+        self.assertLess(steps[-1].loss, 0.5 * steps[0].loss)
+        self.assertLess(last.held_out, steps[0].loss)
+        self.assertTrue(0 < last.overhead < 1)
+        out = sparse24.Model(vit).forward_images(pixels.astype(np.float32))["logits"]
+        self.assertGreater((out.argmax(axis=1) == classes).mean(), 0.9)
+        told = sparse24.gradients(vit, images=(pixels, classes), examples=4)
+        sparse24.prune_model(vit, self.root / "vit-taylor", criterion="taylor-first",
+                             gradients=told)
+        for images, said in (((pixels[:, :1], classes), r"expected \[n, 3, 8, 8\]"),
+                             ((pixels, classes[1:]), r"expected \[40\], one an image"),
+                             ((pixels, classes + 1), r"targets")):
+            with self.assertRaisesRegex(ValueError, said):
+                sparse24.train(vit, self.root / "no", images=images, steps=6)
+        with self.assertRaisesRegex(ValueError, "'bert' reads texts, and images were given"):
+            sparse24.train(self.dense, self.root / "no", images=(pixels, classes), steps=1)
+        with self.assertRaisesRegex(ValueError, "one of them"):
+            sparse24.train(vit, self.root / "no", images=(pixels, classes), ids=[[1]], steps=1)
+
+    def test_a_masked_decay_is_found(self):
+        steps = []
+        sparse24.train(self.dense, self.root / "calm", texts=self.texts, teacher=self.dense,
+                       method="sr-ste", choose_masked_decay=True, steps=24, batch=8, rate=1e-3,
+                       report=steps.append)
+        self.assertEqual(len(steps), 24)
+        with self.assertRaisesRegex(ValueError, "method ste has no masked-decay"):
+            sparse24.train(self.dense, self.root / "no", texts=self.texts, teacher=self.dense,
+                           method="ste", choose_masked_decay=True, steps=1)
+
     def far(self, folder):
         """How far a model's vectors are from the dense one's."""
         one, two = (sparse24.Encoder(each).encode(self.texts) for each in (self.dense, folder))
