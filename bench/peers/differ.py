@@ -25,7 +25,8 @@ import transformers
 
 import sparse24
 
-ACTIVATIONS = ["gelu", "relu", "silu", "gelu_new"]
+ACTIVATIONS = ["gelu", "relu", "silu", "gelu_new", "gelu_fast", "gelu_pytorch_tanh", "relu2",
+               "swish"]
 LIMITS = {"dense": 1e-4, "f32": 1e-4, "bf16": 0.02, "i8": 0.05}
 
 
@@ -273,10 +274,29 @@ def qwen3(draw):
         transformers.Qwen3ForCausalLM
 
 
+def classes(row, head):
+    """The row's configurations with a head that classifies texts or tokens, in place of its own."""
+    def draw_classes(draw):
+        config, _ = row(draw)
+        config.num_labels = draw.integer(1, 5)
+        config.pad_token_id = draw.choice([None, 4, 5])
+        if hasattr(config, "classifier_pooling"):
+            config.classifier_pooling = draw.choice(["bos", "mean", "late"])
+        return config, getattr(transformers, head)
+    draw_classes.__name__ = head
+    return draw_classes
+
+
 ROWS = [bert, roberta, xlm_roberta, camembert, electra, distilbert, mpnet, modernbert, gpt2, llama,
         mistral, qwen2, qwen3, nomic_bert, vit, data2vec_text, ernie, eurobert, opt, ministral,
-        phi3, seed_oss, arcee, starcoder2,
-        smollm3]
+        phi3, seed_oss, arcee, starcoder2, smollm3,
+        *(classes(row, head) for row, head in (
+            (llama, "LlamaForSequenceClassification"), (qwen2, "Qwen2ForSequenceClassification"),
+            (qwen3, "Qwen3ForTokenClassification"), (gpt2, "GPT2ForSequenceClassification"),
+            (opt, "OPTForSequenceClassification"),
+            (eurobert, "EuroBertForSequenceClassification"),
+            (eurobert, "EuroBertForTokenClassification"),
+            (nomic_bert, "NomicBertForSequenceClassification")))]
 
 
 class Draw:
@@ -311,7 +331,8 @@ def expected_of(model, texts):
                 rows.append((None, model(pixel_values=torch.tensor(text[None])).logits))
                 continue
             out = model(input_ids=torch.tensor([text]), output_hidden_states=True)
-        rows.append((out.hidden_states[-1][0], out.logits[0] if "logits" in out else None))
+        logits = out.logits.reshape(-1, out.logits.shape[-1]) if "logits" in out else None
+        rows.append((out.hidden_states[-1][0], logits))
     return rows
 
 

@@ -185,6 +185,8 @@ S24_API int s24_choice_is_dense(const char *note, int threads, int64_t tokens);
 S24_API void s24_model_describe(s24_model_info *info, const s24_model *model);
 /* Heads of keys and values: as many as heads, or fewer that some of these share. */
 S24_API int64_t s24_model_kv_heads(const s24_model *model);
+/* 1 where info->classes are those of every token, 0 where they are a text's or an image's. */
+S24_API int s24_model_classifies_tokens(const s24_model *model);
 
 /* Texts laid end to end without padding: text b is tokens offsets[b] … offsets[b+1]. */
 typedef struct s24_batch {

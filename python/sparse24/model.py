@@ -85,13 +85,17 @@ class Model:
 
         outputs: "hidden" [tokens, width], "blocks" [layers + 1, tokens, width], "embeddings"
         [texts, width], "start" and "end" [tokens] (a head for questions), "logits" [tokens,
-        vocabulary] (a language model). types: of every token, 0 if there are none.
+        vocabulary] (a language model) or [texts or tokens, classes] (a head that classifies).
+        types: of every token, 0 if there are none.
         """
         offsets, ids = lay(texts)
         count, width = int(offsets[-1]), self.info["width"]
         shapes = {"hidden": (count, width), "blocks": (self.info["layers"] + 1, count, width),
                   "embeddings": (len(offsets) - 1, width), "start": (count,), "end": (count,),
                   "logits": (count, self.info["vocabulary"])}
+        if self.info["classes"]:
+            rows = count if self.info["classifies_tokens"] else len(offsets) - 1
+            shapes["logits"] = (rows, self.info["classes"])
         unknown = set(outputs) - set(shapes)
         if unknown:
             raise ValueError(f"outputs {sorted(unknown)}: expected some of {list(shapes)}")

@@ -24,14 +24,15 @@ PyObject *py_model_dict(const s24_model *model)
     s24_model_info i;
     s24_model_describe(&i, model);
     return Py_BuildValue(
-        "{sssLsLsLsLsLsLsLsLsLsLsOsssLsLsLsL}", "model_type", i.model_type, "vocabulary",
+        "{sssLsLsLsLsLsLsLsOsLsLsLsOsssLsLsLsL}", "model_type", i.model_type, "vocabulary",
         (long long)i.vocabulary, "positions", (long long)i.positions, "types", (long long)i.types,
         "width", (long long)i.width, "layers", (long long)i.layers, "heads", (long long)i.heads,
-        "kv_heads", (long long)s24_model_kv_heads(model), "intermediate", (long long)i.intermediate,
-        "linear_layers", (long long)i.linear_layers, "sparse_layers", (long long)i.sparse_layers,
-        "has_qa_head", i.has_qa_head ? Py_True : Py_False, "dtype", s24_dtype_name(i.dtype),
-        "weight_bytes", (long long)i.weight_bytes, "dense_copies", (long long)i.dense_copies,
-        "image", (long long)i.image, "classes", (long long)i.classes);
+        "kv_heads", (long long)s24_model_kv_heads(model), "classifies_tokens",
+        s24_model_classifies_tokens(model) ? Py_True : Py_False, "intermediate",
+        (long long)i.intermediate, "linear_layers", (long long)i.linear_layers, "sparse_layers",
+        (long long)i.sparse_layers, "has_qa_head", i.has_qa_head ? Py_True : Py_False, "dtype",
+        s24_dtype_name(i.dtype), "weight_bytes", (long long)i.weight_bytes, "dense_copies",
+        (long long)i.dense_copies, "image", (long long)i.image, "classes", (long long)i.classes);
 }
 
 PyObject *pyf_model_load(PyObject *module, PyObject *args)
@@ -115,11 +116,15 @@ static int written(const py_operand *operand, int64_t count, float **to)
 /* What a pass gives: hidden, blocks, embeddings, start, end, logits. */
 enum { HIDDEN, BLOCKS, EMBEDDINGS, START, END, LOGITS, OUTPUTS };
 
-static int take_outputs(s24_outputs *to, py_operand o[OUTPUTS], const s24_model_info *info,
+static int take_outputs(s24_outputs *to, py_operand o[OUTPUTS], const s24_model *model,
                         const s24_batch *batch)
 {
+    s24_model_info of;
+    const s24_model_info *info = &of;
+    s24_model_describe(&of, model);
     int64_t texts = batch->texts, tokens = batch->offsets[texts], width = info->width;
-    int64_t logits = info->classes ? texts * info->classes : tokens * info->vocabulary;
+    int64_t classified = s24_model_classifies_tokens(model) ? tokens : texts;
+    int64_t logits = info->classes ? classified * info->classes : tokens * info->vocabulary;
     return written(&o[HIDDEN], tokens * width, &to->hidden) &&
            written(&o[BLOCKS], (info->layers + 1) * tokens * width, &to->blocks) &&
            written(&o[EMBEDDINGS], texts * width, &to->embeddings) &&
@@ -156,11 +161,9 @@ PyObject *pyf_session_forward(PyObject *module, PyObject *args)
         return NULL;
     s24_batch batch = {0};
     s24_outputs outputs = {0};
-    s24_model_info info;
-    s24_model_describe(&info, model);
     py_operand all[OUTPUTS] = {hidden, blocks, embeddings, start, end, logits};
     if (!py_batch(&batch, &offsets, &ids) || !take_inputs(&batch, &types, &mask) ||
-        !take_outputs(&outputs, all, &info, &batch))
+        !take_outputs(&outputs, all, model, &batch))
         return NULL;
     if (!py_begin(&c)) return NULL;
     py_call_threads(&c, threads);

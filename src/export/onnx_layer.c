@@ -41,5 +41,7 @@ static s24i_value gelu_tanh(s24i_onnx *graph, s24i_value x)
 s24i_value s24i_onnx_activated(s24i_onnx *graph, s24i_value x, s24_activation activation)
 {
     if (activation == S24_ACTIVATION_RELU) return s24i_onnx_one(graph, "Relu", x);
+    if (activation == S24_ACTIVATION_SILU)
+        return s24i_onnx_two(graph, "Mul", x, s24i_onnx_one(graph, "Sigmoid", x));
     return activation == S24_ACTIVATION_GELU_TANH ? gelu_tanh(graph, x) : s24i_onnx_gelu(graph, x);
 }

@@ -66,6 +66,12 @@ static s24i_value attention(const building *b, const s24i_value qkv[3])
     return s24i_onnx_two(g, "Reshape", s24i_onnx_permuted(g, context, back, 4), b->joined);
 }
 
+static s24i_value activated(const building *b, s24i_value x)
+{
+    const s24i_value y = s24i_onnx_activated(b->graph, x, b->model->shape.activation);
+    return b->model->shape.squared ? s24i_onnx_two(b->graph, "Mul", y, y) : y;
+}
+
 static s24i_value block(const building *b, int64_t i, s24i_value sums)
 {
     const s24i_architecture *a = b->model->arch;
@@ -83,8 +89,7 @@ static s24i_value block(const building *b, int64_t i, s24i_value sums)
                 qkv[part] = layer(b, (s24i_slot)(S24I_QUERY + part), i, x);
         } else {
             const s24i_value y = layer(b, s->slot, i, x);
-            at[s->to] = s->adds ? s24i_onnx_two(b->graph, "Add", y, at[s->to])
-                                : s24i_onnx_activated(b->graph, y, b->model->shape.activation);
+            at[s->to] = s->adds ? s24i_onnx_two(b->graph, "Add", y, at[s->to]) : activated(b, y);
         }
     }
     return at[S24I_AT_SUMS];
@@ -220,7 +225,7 @@ static s24_status widen_distances(s24i_onnx_model *m, s24i_onnx_weight *weight)
         status = s24i_alloc_elems(&m->distances, m->ctx, (2 * far + 1) * heads, sizeof *table,
                                   "distances");
     for (int64_t by = -far; status == S24_OK && by <= far; by++)
-        memcpy(m->distances + (by + far) * heads, table + s24i_bucket(by, m->shape.buckets) * heads,
+        memcpy(m->distances + (by + far) * heads, table + s24i_bucket(by) * heads,
                (size_t)heads * sizeof *table);
     s24_ctx_free(m->ctx, table);
     weight->tensor = NULL;

@@ -9,12 +9,12 @@
 
 #include "model/model.h"
 
-/* The bucket of `buckets` for a token that stands `by` tokens later, or earlier where that is
-   negative: half of them are for either side. */
-static inline int64_t s24i_bucket(int64_t by, int64_t buckets)
+/* The bucket for a token that stands `by` tokens later, or earlier where that is negative: half of
+   them are for either side. */
+static inline int64_t s24i_bucket(int64_t by)
 {
     enum { FARTHEST = 128 };
-    const int64_t side = buckets / 2, near = side / 2, first = by > 0 ? side : 0;
+    const int64_t side = S24I_BUCKETS / 2, near = side / 2, first = by > 0 ? side : 0;
     const int64_t apart = by > 0 ? by : -by;
     if (apart < near) return first + apart;
     const float share = logf((float)apart / (float)near) / logf((float)FARTHEST / (float)near);
@@ -43,7 +43,7 @@ static inline void s24i_distances_fill(float *to, const s24i_shape *shape, const
             to[i] = by >= near || -by >= near ? -FLT_MAX : 0.0f;
             continue;
         }
-        const float *row = table + s24i_bucket(by, shape->buckets) * heads;
+        const float *row = table + s24i_bucket(by) * heads;
         for (int64_t head = 0; head < heads; head++)
             to[head * count + i] = row[head];
     }

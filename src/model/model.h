@@ -38,14 +38,23 @@ typedef enum s24i_slot {
 /* What stands between a text's states and the last layer of a head that classifies texts or their
    tokens: a square layer and its activation, and a norm. */
 typedef enum s24i_bend { S24I_BEND_TANH, S24I_BEND_GELU, S24I_BEND_RELU } s24i_bend;
+
+/* Which of a text's states its head reads: the first, their mean, each of them, whose results are
+   averaged, or the last that is no padding. */
+typedef enum s24i_reads {
+    S24I_READS_FIRST,
+    S24I_READS_MEAN,
+    S24I_READS_EACH,
+    S24I_READS_LAST
+} s24i_reads;
 typedef struct s24i_text_head {
     const char *square, *norm; /* NULL: there is none */
     s24i_bend bend;
     const char *last;       /* of texts */
     const char *token_last; /* of tokens, before which no square stands, unless: */
     int token_squares;
-    const char
-        *key_pooling; /* where it says "mean", a text's states are their mean, not the first */
+    const char *key_pooling; /* says what is read: "cls", "bos", "mean" or "late" */
+    s24i_reads reads;        /* without it */
 } s24i_text_head;
 
 /* Whom a head of the checkpoint classifies. */
@@ -54,6 +63,13 @@ typedef enum s24i_classifies {
     S24I_CLASSIFIES_TEXTS,
     S24I_CLASSIFIES_TOKENS
 } s24i_classifies;
+
+/* A head that classifies, as config.json has it. */
+typedef struct s24i_text_reading {
+    s24i_classifies whom;
+    s24i_reads reads;
+    int64_t padding; /* the id of the token that pads; −1: none does */
+} s24i_text_reading;
 
 /* How a model_type spells its configuration and tensors, and how its block is built: one row of
    models.def. In names %d is the block; what a model has not is NULL or 0. */
@@ -87,13 +103,16 @@ typedef struct s24i_architecture {
     /* Of attention to tokens on either side (key_near: how many both sides have): every how many
        blocks one sees all, what else positions of the others turn by. */
     const char *key_near, *key_near_every, *key_near_theta;
-    /* Of scores that grow by a table of distances, [buckets, heads]. */
+    /* Of scores that grow by a table of distances, [buckets, heads], S24I_BUCKETS at least. */
     const char *relative, *key_buckets;
     /* The layer from embeddings to the blocks' width, where these differ, and the key of theirs. */
     const char *project, *key_embedding;
     /* Positions begin after the row of the token that pads, whose id it is, and config.json counts
        the rows before them too. */
     const char *key_padding;
+    /* Of attention's scores: whether they are divided by the root of a head's width at all, and
+       block b's by b + 1. */
+    const char *key_scaled, *key_scaled_by_block;
     int64_t position_rows_before; /* the first position's, which config.json does not count */
 
     /* Keys that would make another model of it: not there, null, false or 0; ends with NULL. */
@@ -123,20 +142,25 @@ typedef struct s24i_shape {
     int64_t kv_heads, head_width;            /* heads, width / heads where nothing else is said */
     int64_t image, patch, channels, classes; /* of images; 0: the model reads text */
     float dropout, attention_dropout;
+    float score_scale;   /* of attention; 0: one by the root of head_width */
+    int scaled_by_block; /* and in block b by b + 1 */
     s24i_rope rope;
     uint64_t unturned[4];           /* bits of blocks that positions do not turn */
     int64_t sliding, sliding_first; /* see s24i_block_sliding */
     int64_t near, near_every;       /* see s24i_block_near */
     s24i_rope near_rope;            /* of blocks that attend near; theta 0: as of the others */
-    int64_t buckets;                /* of distances; 0: scores do not grow by them */
-    int64_t embedding;              /* columns of the tables of words, positions and types */
-    int64_t skipped;                /* rows before the first position's */
-    int joint;                      /* query, key and value are one layer, S24I_QUERY */
-    int gated;                      /* there is a layer S24I_GATE, or */
-    int joint_gate;                 /* its rows are the first of S24I_INTERMEDIATE's */
+    int64_t buckets;        /* rows of the table of distances; 0: scores do not grow by them */
+    int64_t embedding;      /* columns of the tables of words, positions and types */
+    int64_t skipped;        /* rows before the first position's */
+    int joint;              /* query, key and value are one layer, S24I_QUERY */
+    int gated;              /* there is a layer S24I_GATE, or */
+    int joint_gate;         /* its rows are the first of S24I_INTERMEDIATE's */
     int64_t grid, window;   /* tokens a side of an image with relative positions, of a window */
     uint64_t global_blocks; /* bits of blocks that attend beyond windows */
 } s24i_shape;
+
+/* Of distances: rows that are read of a table, which may have more of them. */
+enum { S24I_BUCKETS = 32 };
 
 /* The side of the square that a block attends to. */
 static inline int64_t s24i_attended_side(const s24i_shape *shape, int64_t block)
@@ -148,6 +172,14 @@ static inline int64_t s24i_attended_side(const s24i_shape *shape, int64_t block)
 static inline int s24i_block_turns(const s24i_shape *shape, int64_t block)
 {
     return !(shape->unturned[block / 64 % 4] >> block % 64 & 1);
+}
+
+/* What scores of the block's attention are multiplied by. */
+static inline float s24i_block_scale(const s24i_shape *shape, int64_t block)
+{
+    const float scale =
+        shape->score_scale > 0.0f ? shape->score_scale : 1.0f / sqrtf((float)shape->head_width);
+    return shape->scaled_by_block ? scale / (float)(block + 1) : scale;
 }
 
 /* How many tokens a token of that block attends to, itself and those before it; 0: all. */
@@ -253,8 +285,7 @@ struct s24_model {
     s24i_map words_map;                         /* empty: words is among the floats */
     s24i_layer_norm embedding_norm, final_norm; /* no gamma: there is none */
     const float *qa_weight, *qa_bias;           /* [2, width], [2]; NULL without a head */
-    s24i_classifies classifies;                 /* texts or tokens, by class_weight */
-    int class_mean;                             /* texts by the mean of their states */
+    s24i_text_reading reading;                  /* texts or tokens are classified by class_weight */
     const float *square_weight, *square_bias;   /* [width, width], [width]; NULL: there is none */
     s24i_layer_norm class_norm;                 /* no gamma: there is none */
     const float *relative;                      /* [buckets, heads]; NULL: none */
@@ -453,7 +484,7 @@ s24_status s24i_shape_read(s24i_shape *shape, s24_ctx *ctx, const s24i_architect
                            const char *folder);
 /* Whom a head of the checkpoint classifies, as `architectures` of config.json says, and by what.
    */
-s24_status s24i_text_head_read(s24i_classifies *whom, int *mean, s24_ctx *ctx,
+s24_status s24i_text_head_read(s24i_text_reading *out, s24_ctx *ctx,
                                const s24i_architecture *architecture,
                                const s24_checkpoint *checkpoint);
 /* Has the model a head of the next token? Not where config.json says that it is not the words'

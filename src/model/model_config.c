@@ -14,27 +14,32 @@ static s24_status read_activation(s24i_shape *shape, const s24i_config *config,
     static const struct {
         const char *name;
         s24_activation activation;
-        int everywhere, squared;
-    } names[] = {{"gelu", S24_ACTIVATION_GELU, 1, 0},
-                 {"gelu_new", S24_ACTIVATION_GELU_TANH, 1, 0},
-                 {"gelu_pytorch_tanh", S24_ACTIVATION_GELU_TANH, 1, 0},
-                 {"relu", S24_ACTIVATION_RELU, 1, 0},
-                 {"silu", S24_ACTIVATION_SILU, 0, 0},
-                 {"swiglu", S24_ACTIVATION_SILU, 0, 0}, /* of a gate, as its gate */
-                 {"relu2", S24_ACTIVATION_RELU, 0, 1}};
-    const int knows_all = arch->causal || s24i_is_gated(arch);
+        int squared;
+    } names[] = {{"gelu", S24_ACTIVATION_GELU, 0},
+                 {"gelu_new", S24_ACTIVATION_GELU_TANH, 0},
+                 {"gelu_pytorch_tanh", S24_ACTIVATION_GELU_TANH, 0},
+                 {"relu", S24_ACTIVATION_RELU, 0},
+                 {"silu", S24_ACTIVATION_SILU, 0},
+                 {"relu2", S24_ACTIVATION_RELU, 1},
+                 /* Other spellings of these. */
+                 {"gelu_python", S24_ACTIVATION_GELU, 0},
+                 {"gelu_fast", S24_ACTIVATION_GELU_TANH, 0},
+                 {"gelu_accurate", S24_ACTIVATION_GELU_TANH, 0},
+                 {"gelu_python_tanh", S24_ACTIVATION_GELU_TANH, 0},
+                 {"swish", S24_ACTIVATION_SILU, 0},
+                 {"swiglu", S24_ACTIVATION_SILU, 0}}; /* of a gate, as its gate */
     const char *name = arch->activation ? arch->activation : "gelu";
     TRY(s24i_config_string(&name, config, arch->key_activation, S24I_OPTIONAL));
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        if (strcmp(names[i].name, name) != 0 || (!knows_all && !names[i].everywhere)) continue;
+        if (strcmp(names[i].name, name) != 0) continue;
         shape->activation = names[i].activation;
         shape->squared = names[i].squared;
         return S24_OK;
     }
     return s24_ctx_fail(config->ctx, S24_ERROR_UNSUPPORTED,
-                        "%s: %s is '%s'; gelu, gelu_new, gelu_pytorch_tanh%s was expected",
-                        config->file, arch->key_activation, s24i_show(name).text,
-                        knows_all ? ", relu, relu2 or silu" : " or relu");
+                        "%s: %s is '%s'; gelu, gelu_new, gelu_pytorch_tanh, relu, relu2 or silu "
+                        "was expected",
+                        config->file, arch->key_activation, s24i_show(name).text);
 }
 
 /* A key that the architecture may not have, which leaves *out as it is. */
@@ -135,16 +140,11 @@ static s24_status read_heads(s24i_shape *shape, const s24i_config *config,
 static s24_status read_tables(s24i_shape *shape, const s24i_config *config,
                               const s24i_architecture *arch)
 {
-    enum {
-        BUCKETS = 32,
-        MOST_BUCKETS = 1 << 12
-    }; /* transformers counts 32, whatever a table has */
-    int64_t padding = 1, buckets = BUCKETS;
-    TRY(read_int(&buckets, config, arch->key_buckets, S24I_OPTIONAL, 1, MOST_BUCKETS));
-    REQUIRE(config->ctx, buckets == BUCKETS, S24_ERROR_UNSUPPORTED,
-            "%s: %s is %lld; only %d is supported", config->file, arch->key_buckets,
-            (long long)buckets, BUCKETS);
-    if (arch->relative) shape->buckets = BUCKETS;
+    enum { MOST_BUCKETS = 1 << 12 };
+    int64_t padding = 1;
+    if (arch->relative) shape->buckets = S24I_BUCKETS;
+    TRY(read_int(&shape->buckets, config, arch->key_buckets, S24I_OPTIONAL, S24I_BUCKETS,
+                 MOST_BUCKETS));
     shape->embedding = shape->width;
     TRY(read_int(&shape->embedding, config, arch->key_embedding, S24I_OPTIONAL, 1, MOST_WIDTH));
     REQUIRE(config->ctx, arch->project || shape->embedding == shape->width, S24_ERROR_UNSUPPORTED,
@@ -169,6 +169,18 @@ static int is_set(const s24i_config *config, const char *key, int on)
     const s24i_json_type type = s24i_json_typeof(value);
     if (type <= S24I_JSON_NULL) return 0;
     return on == (type == S24I_JSON_BOOL ? s24i_json_is_true(value) : s24i_json_number(value) != 0);
+}
+
+/* What scores of attention are multiplied by. */
+static s24_status read_scale(s24i_shape *shape, const s24i_config *config,
+                             const s24i_architecture *arch)
+{
+    int scaled = 1;
+    if (arch->key_scaled) TRY(s24i_config_bool(&scaled, config, arch->key_scaled, S24I_OPTIONAL));
+    if (!scaled) shape->score_scale = 1.0f;
+    if (!arch->key_scaled_by_block) return S24_OK;
+    return s24i_config_bool(&shape->scaled_by_block, config, arch->key_scaled_by_block,
+                            S24I_OPTIONAL);
 }
 
 /* What a row's models have not, or always have. */
@@ -206,6 +218,7 @@ static s24_status read_shape(s24i_shape *shape, const s24i_config *config,
     TRY(read_float(&shape->dropout, config, arch->key_dropout, 0.0, 1.0));
     TRY(read_float(&shape->attention_dropout, config, arch->key_attention_dropout, 0.0, 1.0));
     TRY(read_activation(shape, config, arch));
+    TRY(read_scale(shape, config, arch));
     TRY(read_image(shape, config, arch));
     TRY(read_grid(shape, config, arch));
     TRY(s24i_rope_read(shape, config, arch));

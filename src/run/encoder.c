@@ -38,7 +38,7 @@ static s24_status check_head(const s24_encoder *encoder, s24_ctx *ctx, const cha
     const s24_model *model = encoder->model;
     REQUIRE(ctx, !model->device, S24_ERROR_UNSUPPORTED,
             "%s: heads that classify texts run on the CPU alone", folder);
-    REQUIRE(ctx, model->classifies, S24_ERROR_UNSUPPORTED,
+    REQUIRE(ctx, model->reading.whom, S24_ERROR_UNSUPPORTED,
             "%s: architectures in config.json names no model of type '%s' for sequence or token "
             "classification whose head is known",
             folder, model->architecture->model_type);
@@ -91,7 +91,7 @@ static s24_status load_model(s24_encoder *encoder, s24_ctx *ctx, const char *fol
 }
 
 /* A model whose tokens see all others wants one at each end; one whose tokens see the earlier ones,
-   one at either, so that no text is empty. */
+   one at either, so that no text is empty, but where a head reads the last. */
 static s24_status check_tokenizer(const s24_encoder *encoder, s24_ctx *ctx, const char *folder,
                                   int64_t vocabulary)
 {
@@ -103,7 +103,7 @@ static s24_status check_tokenizer(const s24_encoder *encoder, s24_ctx *ctx, cons
         "%s: a tokenizer that puts no tokens like [CLS] and [SEP] around a text is not supported "
         "in an encoder",
         folder);
-    REQUIRE(ctx, ends, S24_ERROR_UNSUPPORTED,
+    REQUIRE(ctx, ends || encoder->head, S24_ERROR_UNSUPPORTED,
             "%s: a tokenizer that puts no token before a text or after it is not supported in an "
             "encoder",
             folder);

@@ -82,7 +82,7 @@ int64_t s24_encoder_classes(const s24_encoder *encoder)
 
 int s24_encoder_classifies_tokens(const s24_encoder *encoder)
 {
-    return encoder && encoder->head && encoder->model->classifies == S24I_CLASSIFIES_TOKENS;
+    return encoder && encoder->head && encoder->model->reading.whom == S24I_CLASSIFIES_TOKENS;
 }
 
 int s24_encoder_multi_label(const s24_encoder *encoder)
@@ -108,7 +108,7 @@ static s24_status check_encoder(s24_ctx *ctx, const s24_encoder *encoder, s24i_c
         [S24I_CLASSIFIES_TEXTS] = "texts", [S24I_CLASSIFIES_TOKENS] = "tokens"};
     REQUIRE(ctx, encoder && encoder->head, S24_ERROR_ARGUMENT, "%s",
             encoder ? "the encoder was opened without the option head" : "encoder is NULL");
-    const s24i_classifies has = encoder->model->classifies;
+    const s24i_classifies has = encoder->model->reading.whom;
     REQUIRE(ctx, has == whom, S24_ERROR_UNSUPPORTED,
             "the model's head classifies %s; one that classifies %s was expected", names[has],
             names[whom]);
@@ -133,8 +133,9 @@ static s24_status check_pairs(s24_ctx *ctx, const s24_encoder *encoder, const s2
     const s24_tokenizer *t = encoder->tokenizer;
     TRY(check_texts(ctx, "texts", pairs->texts, pairs->same_text ? 1 : pairs->count));
     if (!pairs->pairs) return S24_OK;
-    REQUIRE(ctx, t->cls >= 0 && t->sep >= 0 && t->middle >= 0, S24_ERROR_UNSUPPORTED,
-            "two texts need a tokenizer that puts tokens like [CLS] and [SEP] around them");
+    REQUIRE(ctx, s24i_tokenizer_pairs(t), S24_ERROR_UNSUPPORTED,
+            "two texts need a tokenizer that puts tokens like [CLS] and [SEP] around them, or none "
+            "at all");
     REQUIRE(ctx, encoder->max_tokens >= LEAST, S24_ERROR_ARGUMENT,
             "max_tokens is %lld; at least %d are expected for a pair",
             (long long)encoder->max_tokens, LEAST);

@@ -56,8 +56,11 @@ static void tokenize(void *arg, int64_t begin, int64_t end, int thread)
 static s24_status tokenize_window(const window *w, s24_ctx *ctx)
 {
     s24_ctx_parallel_for(ctx, w->count, tokenize, (void *)(uintptr_t)w);
-    for (int64_t i = 0; i < w->count; i++)
+    for (int64_t i = 0; i < w->count; i++) {
         if (w->encoder->lengths[i] < 0) return s24i_tokenizer_no_memory(ctx);
+        REQUIRE(ctx, w->encoder->lengths[i] > 0, S24_ERROR_ARGUMENT, "text %lld has no token",
+                (long long)(w->first + i));
+    }
     return S24_OK;
 }
 

@@ -121,7 +121,7 @@ static void weights(const scratch *s, const job *j, const tile *t)
                          .ld = s->tokens_ld,
                          .rows = t->rows,
                          .n = t->seen,
-                         .scale = 1.0f / sqrtf((float)h->d),
+                         .scale = h->scale,
                          .inverse = s->inverse};
     vec->product(&scores);
     give_mask(&soft, s, &j->forward, t);
@@ -184,7 +184,7 @@ static void scores_back(const scratch *s, const job *j, int64_t token, const til
         float *p = s->p + r * s->tokens_ld, *dp = s->dp + r * s->tokens_ld;
         const int64_t site = (token + r) * h->heads + t->head;
         if (h->drop) vec->dropout(dp, t->seen, h->drop, site);
-        vec->softmax_back(dp, p, 1.0f / sqrtf((float)h->d), t->seen);
+        vec->softmax_back(dp, p, h->scale, t->seen);
         if (h->drop) vec->dropout(p, t->seen, h->drop, site);
     }
     add_distances(s, j, t);
@@ -274,10 +274,10 @@ static void back_turns(void *arg, int64_t begin, int64_t end, int thread)
 /* Sums of all turns to the gradients of the model's table. */
 static void table_back(const s24i_heads *h, int64_t turns)
 {
-    const float root = sqrtf((float)h->d);
+    const float root = 1.0f / h->scale;
     for (int64_t head = 0; head < h->heads; head++)
         for (int64_t i = 0; i <= 2 * h->distance_zero; i++) {
-            const int64_t bucket = s24i_bucket(i - h->distance_zero, h->buckets);
+            const int64_t bucket = s24i_bucket(i - h->distance_zero);
             float sum = 0.0f;
             for (int64_t turn = 0; turn < turns; turn++)
                 sum += turn_sums(h, turn)[head * h->distances_head + i];
@@ -318,6 +318,7 @@ static s24i_attention forward_of(const s24i_machine *m, const s24i_heads *h, con
                             .tiles = h->step->tiles,
                             .heads = h->heads,
                             .d = h->d,
+                            .scale = h->scale,
                             .kv_heads = h->kv_heads,
                             .causal = h->causal,
                             .window = h->window,

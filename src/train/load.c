@@ -8,6 +8,7 @@
 
 #include "io/checkpoint/checkpoint.h"
 #include "io/convert/quantization.h"
+#include "model/parts.h"
 #include "train/draw.h"
 
 enum { PLACES_A_BLOCK = 20, PLACES_ELSE = 16, ALIGN = 16 };
@@ -437,6 +438,8 @@ static s24_status check_parts(const s24_transformer *t, s24_ctx *ctx,
             "%s/config.json: a model of type '%s' is not trained; %s are", folder,
             t->arch->model_type, s24i_architecture_names(trains).text);
     TRY(s24i_steps_require(ctx, t->arch, s24i_train_steps(on_device),
+                           on_device ? "training on a device" : "training"));
+    TRY(s24i_parts_require(ctx, t->arch, &t->shape, on_device ? 0 : 1u << S24I_PART_SCALE,
                            on_device ? "training on a device" : "training"));
     REQUIRE(ctx, !on_device || !s24i_projects(&t->shape), S24_ERROR_UNSUPPORTED,
             "%s: embeddings of %lld elements that a layer widens to %lld are not trained on a "

@@ -122,6 +122,7 @@ typedef struct s24i_norm_back {
 typedef struct s24i_heads {
     const s24i_train_batch *step;
     int64_t heads, kv_heads, d;
+    float scale; /* of scores; on a device 1/√d */
     int causal;
     int64_t window;      /* then: of how many tokens, itself the last, one attends to; 0: all */
     int64_t near;        /* of how many on each side, itself one of them; 0: all */
@@ -131,7 +132,6 @@ typedef struct s24i_heads {
     const float *distances;
     int64_t distances_head, distance_zero;
     float *drelative; /* [buckets, heads] */
-    int64_t buckets;
     const s24i_dropout *drop;
     const void *context; /* attention's output, for the pass backward, */
     float *lse;          /* what a device leaves for it: [heads, T], */

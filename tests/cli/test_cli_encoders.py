@@ -73,9 +73,7 @@ class Encoders(Scratch):
         """Keys that make another function of the same weights."""
         for name, key, value, sentence in (
                 ("roberta", "is_decoder", True, "is_decoder is on, which is not supported"),
-                ("electra", "add_cross_attention", True, "add_cross_attention is on"),
-                ("mpnet", "relative_attention_num_buckets", 64,
-                 "relative_attention_num_buckets is 64; only 32 is supported")):
+                ("electra", "add_cross_attention", True, "add_cross_attention is on")):
             path = self.folder / name / "config.json"
             text = path.read_text()
             path.write_text(json.dumps({**json.loads(text), key: value}))

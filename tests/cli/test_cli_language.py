@@ -84,13 +84,15 @@ class Strides(Scratch):
         """Keys that make another function of the same weights."""
         path = self.folder / "gpt2/config.json"
         text = path.read_text()
-        for key, value, sentence in (
-                ("scale_attn_weights", False, "scale_attn_weights is off, which is not supported"),
-                ("scale_attn_by_inverse_layer_idx", True, "scale_attn_by_inverse_layer_idx is on")):
-            path.write_text(json.dumps({**json.loads(text), key: value}))
-            self.assertIn(sentence, self.lm("gpt2", "text", exit=5)["error"])
-        path.write_text(json.dumps({**json.loads(text), "scale_attn_weights": True}))
-        self.lm("gpt2", "text")
+        path.write_text(json.dumps({**json.loads(text), "add_cross_attention": True}))
+        self.assertIn("add_cross_attention is on, which is not supported",
+                      self.lm("gpt2", "text", exit=5)["error"])
+        losses = []
+        for more in ({}, {"scale_attn_weights": True}, {"scale_attn_weights": False}):
+            path.write_text(json.dumps({**json.loads(text), **more}))
+            losses.append(self.lm("gpt2", "text")["perplexity"])
+        self.assertEqual(losses[0], losses[1])
+        self.assertNotEqual(losses[0], losses[2])
         path.write_text(text)
 
     def test_help_tells_the_strides_apart(self):

@@ -172,7 +172,7 @@ static const struct {
     {{.config = "{\"model_type\": \"bert\", \"vocab_size\": 11}"},
      S24_ERROR_FORMAT,
      "max_position_embeddings"},
-    {{.config = CONFIG("silu", "")}, S24_ERROR_UNSUPPORTED, "hidden_act is 'silu'"},
+    {{.config = CONFIG("mish", "")}, S24_ERROR_UNSUPPORTED, "hidden_act is 'mish'"},
     {{.config = CONFIG("gelu", ", \"position_embedding_type\": \"relative_key\"")},
      S24_ERROR_UNSUPPORTED,
      "relative_key"},

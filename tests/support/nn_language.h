@@ -31,6 +31,10 @@ typedef struct lm_spec {
     /* Of a llama: one layer for queries, keys and values and one for gate and up, as Phi 3; no gate
        as Arcee; biases everywhere, norms that take the mean, c_fc and c_proj as Starcoder 2. */
     int joint, plain, star;
+    /* Of a tied llama: the architecture that config.json names, rows of its last layer, and whether
+       a square layer with a bias stands before it, which then has one too. */
+    const char *architecture;
+    int classes, square;
 } lm_spec;
 
 /* Models of the golden vectors, with prompts and what comes after them. */
@@ -173,6 +177,13 @@ static inline void lm_llama(lm_writer *w, const lm_spec *spec)
     lm_add(w, "model.norm.weight", W, 0);
     if (biases) lm_add(w, "model.norm.bias", W, 0);
     if (!spec->tied) lm_add(w, "lm_head.weight", LM_VOCABULARY, W);
+    if (spec->square) {
+        lm_add(w, "dense.weight", W, W);
+        lm_add(w, "dense.bias", W, 0);
+        lm_add(w, "classifier.bias", spec->classes, 0);
+    }
+    if (spec->classes)
+        lm_add(w, spec->square ? "classifier.weight" : "score.weight", spec->classes, W);
 }
 
 static inline void lm_config(const lm_spec *spec, const char *path)
@@ -181,12 +192,13 @@ static inline void lm_config(const lm_spec *spec, const char *path)
     assert_non_null(f);
     if (spec->llama)
         fprintf(f,
-                "{\"model_type\": \"%s\", \"architectures\": [\"LlamaForCausalLM\"], "
+                "{\"model_type\": \"%s\", \"architectures\": [\"%s\"], "
                 "\"vocab_size\": %d, \"max_position_embeddings\": %d, \"hidden_size\": %d, "
                 "\"num_hidden_layers\": %d, \"num_attention_heads\": 6, "
                 "\"num_key_value_heads\": 3, \"intermediate_size\": 72, \"rms_norm_eps\": 1e-5, "
                 "\"head_dim\": %d%s",
-                spec->model_type ? spec->model_type : "llama", LM_VOCABULARY,
+                spec->model_type ? spec->model_type : "llama",
+                spec->architecture ? spec->architecture : "LlamaForCausalLM", LM_VOCABULARY,
                 spec->positions ? spec->positions : LM_POSITIONS, LM_WIDTH, LM_LAYERS,
                 spec->head ? spec->head : 8, spec->more ? spec->more : "");
     else if (spec->opt)
@@ -198,8 +210,9 @@ static inline void lm_config(const lm_spec *spec, const char *path)
     else
         fprintf(f,
                 "{\"model_type\": \"gpt2\", \"vocab_size\": %d, \"n_positions\": %d, "
-                "\"n_embd\": %d, \"n_layer\": %d, \"n_head\": %d",
-                LM_VOCABULARY, LM_POSITIONS, LM_WIDTH, LM_LAYERS, spec->heads ? spec->heads : 4);
+                "\"n_embd\": %d, \"n_layer\": %d, \"n_head\": %d%s",
+                LM_VOCABULARY, LM_POSITIONS, LM_WIDTH, LM_LAYERS, spec->heads ? spec->heads : 4,
+                spec->more ? spec->more : "");
     if (spec->activation)
         fprintf(f, ", \"%s\": \"%s\"", spec->llama ? "hidden_act" : "activation_function",
                 spec->activation);
@@ -244,7 +257,7 @@ static inline void lm_round(mini_tensor *t, int stored)
 
 /* Rows whose layers or norms are others than Llama's. */
 #define LM_OTHERS                                                                                  \
-    {.opt = 1},                                                                                    \
+    {.more = ", \"scale_attn_by_inverse_layer_idx\": true"}, {.opt = 1},                           \
         {.llama = 1, .model_type = "phi3", .joint = 1, .more = ", \"sliding_window\": 13"},        \
         {.llama = 1, .model_type = "smollm3", .more = ", \"no_rope_layers\": [1, 0]"},             \
         {.llama = 1, .model_type = "arcee", .plain = 1},                                           \

@@ -13,7 +13,7 @@
 
 enum { TEXTS = 3, TOKENS = 1 + 131 + 97, HEADS = 4, KV = 2, D = 6, LD = (HEADS + 2 * KV) * D };
 
-enum { BUCKETS = 8, NEAR = 21, DISTANCES = 2 * 131 + 2 * S24I_VEC_PAD };
+enum { BUCKETS = S24I_BUCKETS, NEAR = 21, DISTANCES = 2 * 131 + 2 * S24I_VEC_PAD };
 
 /* What tells the cases apart. */
 typedef struct attends {
@@ -43,7 +43,7 @@ static double dot(const float *a, const float *b)
 /* Where the table has what scores of a distance grow by. */
 static int64_t place_of(int64_t by, int64_t head)
 {
-    return s24i_bucket(by, BUCKETS) * HEADS + head;
+    return s24i_bucket(by) * HEADS + head;
 }
 
 /* One query of one head, whose text is first … end − 1. */
@@ -114,7 +114,6 @@ static void give_distances(s24i_heads *heads, data *x, attends how)
     if (!how.table) return;
     heads->distances_head = count;
     heads->drelative = x->dtable;
-    heads->buckets = BUCKETS;
 }
 
 static void check(data *x, const char *level, int threads, attends how)
@@ -135,8 +134,12 @@ static void check(data *x, const char *level, int threads, attends how)
                                    .offsets = starts,
                                    .tiles = tiles,
                                    .mask = how.masked ? x->mask : NULL};
-    s24i_heads heads = {
-        .step = &step, .heads = HEADS, .kv_heads = KV, .d = D, .causal = how.causal};
+    s24i_heads heads = {.step = &step,
+                        .heads = HEADS,
+                        .kv_heads = KV,
+                        .d = D,
+                        .causal = how.causal,
+                        .scale = 1.0f / sqrtf((float)D)};
     fill(x, how);
     give_distances(&heads, x, how);
     heads.work_bytes = m.ops->attention_bytes(&m, &heads, TOKENS, 131);

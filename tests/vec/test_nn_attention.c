@@ -77,6 +77,7 @@ static void check_attention(s24_ctx *ctx, int64_t heads, int64_t d, int masked, 
                                 .tiles = tiles,
                                 .heads = heads,
                                 .d = d,
+                                .scale = 1.0f / sqrtf((float)d),
                                 .scratch = memory,
                                 .scratch_elems = scratch};
     s24i_attention_run(ctx, &job);

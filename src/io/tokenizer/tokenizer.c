@@ -173,23 +173,31 @@ static void cut_pair(int64_t kept[2], int64_t room)
     kept[longer] = room / 2 + room % 2;
 }
 
+/* Tokens next to a text, or between two, are a pair's at both ends, or nowhere. */
+int s24i_tokenizer_pairs(const s24_tokenizer *tokenizer)
+{
+    const int ends = (tokenizer->cls >= 0) + (tokenizer->sep >= 0);
+    return ends == 2 ? tokenizer->middle >= 0 : ends == 0;
+}
+
 int64_t s24i_tokenizer_encode_pair(s24_token *tokens, int64_t max_tokens,
                                    const s24_tokenizer *tokenizer, const s24_text texts[2])
 {
+    const int bare = tokenizer->cls < 0;
     int64_t kept[2], count = 0;
     for (int i = 0; i < 2; i++) {
         const s24i_run counting = {.room = INT64_MAX, .type = i};
         kept[i] = s24i_tokenizer_run(tokenizer, &counting, &texts[i], 1);
         if (kept[i] < 0) return -1;
     }
-    cut_pair(kept, max_tokens - 2 - tokenizer->middle);
-    tokens[count++] = (s24_token){tokenizer->cls, 0, 0, 0};
+    cut_pair(kept, bare ? max_tokens : max_tokens - 2 - tokenizer->middle);
+    if (!bare) tokens[count++] = (s24_token){tokenizer->cls, 0, 0, 0};
     for (int i = 0; i < 2; i++) {
         const int32_t type = tokenizer->alike ? 0 : i;
         const s24i_run run = {.tokens = tokens + count, .room = kept[i], .type = type};
         if (s24i_tokenizer_run(tokenizer, &run, &texts[i], 1) < 0) return -1;
         count += kept[i];
-        for (int s = 0; s < (i ? 1 : tokenizer->middle); s++)
+        for (int s = 0; !bare && s < (i ? 1 : tokenizer->middle); s++)
             tokens[count++] = (s24_token){tokenizer->sep, type, 0, 0};
     }
     return count;
@@ -207,9 +215,10 @@ s24_status s24_tokenizer_encode(s24_token *tokens, int64_t *count, int64_t max_t
             : !tokenizer ? "tokenizer"
                          : "text");
     const int ends = (tokenizer->cls >= 0) + (tokenizer->sep >= 0);
-    const int64_t least = ends + (pair ? tokenizer->middle : 0);
-    REQUIRE(ctx, !pair || (ends == 2 && tokenizer->middle >= 0), S24_ERROR_UNSUPPORTED,
-            "two texts need a tokenizer that puts tokens like [CLS] and [SEP] around them");
+    const int64_t least = ends + (pair && ends ? tokenizer->middle : 0);
+    REQUIRE(ctx, !pair || s24i_tokenizer_pairs(tokenizer), S24_ERROR_UNSUPPORTED,
+            "two texts need a tokenizer that puts tokens like [CLS] and [SEP] around them, or none "
+            "at all");
     REQUIRE(ctx, max_tokens >= least, S24_ERROR_ARGUMENT,
             "max_tokens is %lld, at least %lld are expected for [CLS] and each [SEP]",
             (long long)max_tokens, (long long)least);

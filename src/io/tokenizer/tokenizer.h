@@ -270,8 +270,10 @@ int64_t s24i_tokenizer_run(const s24_tokenizer *tokenizer, const s24i_run *run,
 int64_t s24i_tokenizer_encode(s24_token *tokens, int64_t max_tokens, const s24_tokenizer *tokenizer,
                               const s24_text *parts, int part_count);
 
-/* [CLS] text [SEP] pair [SEP] of a tokenizer with both, cut to max_tokens, which leave room for
-   what stands around. Returns their number, or −1 as above. */
+/* Can two texts be given as a pair? */
+int s24i_tokenizer_pairs(const s24_tokenizer *tokenizer);
+/* [CLS] text [SEP] pair [SEP] of a tokenizer with both, text pair of one with neither, cut to
+   max_tokens, which leave room for what stands around. Returns their number, or −1 as above. */
 int64_t s24i_tokenizer_encode_pair(s24_token *tokens, int64_t max_tokens,
                                    const s24_tokenizer *tokenizer, const s24_text texts[2]);
 

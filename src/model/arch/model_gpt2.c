@@ -3,7 +3,7 @@
    n]; the words' embeddings are the head too. */
 #include "model/model.h"
 
-static const char *const off[] = {"scale_attn_by_inverse_layer_idx", "add_cross_attention", NULL};
+static const char *const off[] = {"add_cross_attention", NULL};
 
 const s24i_architecture s24i_gpt2 = {
     .model_type = "gpt2",
@@ -30,8 +30,10 @@ const s24i_architecture s24i_gpt2 = {
     .output_norm = "h.%d.ln_2",
     .final_norm = "ln_f",
     .lm_head = "lm_head",
+    .text_head = {.last = "score", .token_last = "classifier", .reads = S24I_READS_LAST},
     .off = off,
-    .key_on = "scale_attn_weights",
+    .key_scaled = "scale_attn_weights",
+    .key_scaled_by_block = "scale_attn_by_inverse_layer_idx",
     .pre_norm = 1,
     .causal = 1,
     .joint = 1,

@@ -32,7 +32,9 @@
 #define LLAMA_NAMED                                                                                \
     ATTENDS_AS_LLAMA, .key_eps = "rms_norm_eps", .usual_eps = 1e-6f, .rms = 1
 
-#define CONTINUES_TEXT .lm_head = "lm_head", .causal = 1
+#define CONTINUES_TEXT                                                                             \
+    .lm_head = "lm_head", .causal = 1,                                                             \
+    .text_head = {.last = "score", .token_last = "score", .reads = S24I_READS_LAST}
 
 #define ATTENTION_SLOTS                                                                            \
     [S24I_QUERY] = "layers.%d.self_attn.q_proj",                                                   \
@@ -113,4 +115,12 @@ const s24i_architecture s24i_starcoder2 = {
     .slots = {ATTENTION_SLOTS, [S24I_INTERMEDIATE] = "layers.%d.mlp.c_fc",
               [S24I_OUTPUT] = "layers.%d.mlp.c_proj"}};
 
-const s24i_architecture s24i_eurobert = {.model_type = "eurobert", LLAMA_NAMED, GATED};
+const s24i_architecture s24i_eurobert = {.model_type = "eurobert",
+                                         LLAMA_NAMED,
+                                         GATED,
+                                         .text_head = {.square = "dense",
+                                                       .bend = S24I_BEND_GELU,
+                                                       .last = "classifier",
+                                                       .token_last = "classifier",
+                                                       .key_pooling = "classifier_pooling",
+                                                       .reads = S24I_READS_EACH}};

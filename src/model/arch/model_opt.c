@@ -34,6 +34,7 @@ const s24i_architecture s24i_opt = {
     .output_norm = "decoder.layers.%d.final_layer_norm",
     .final_norm = "decoder.final_layer_norm",
     .lm_head = "lm_head",
+    .text_head = {.last = "score", .token_last = "score", .reads = S24I_READS_LAST},
     .off = off,
     .key_on = "do_layer_norm_before",
     .pre_norm = 1,

@@ -9,10 +9,10 @@
 #include "vec/vec.h"
 
 /*
- * context[t, h·d …] = softmax(q·kᵀ/√d + mask)·v for every token t and head h of d elements, within
- * t's text. q, k and v are [tokens, heads·d] with rows ld apart, k's and v's kv_ld. A token whose
- * mask is 0 is attended by none; in a text of such tokens only, every token attends to all alike.
- * Head h of the queries reads head h / (heads / kv_heads) of the keys and values.
+ * context[t, h·d …] = softmax(q·kᵀ·scale + mask)·v for every token t and head h of d elements,
+ * within t's text. q, k and v are [tokens, heads·d], rows ld apart, k's and v's kv_ld. A token
+ * whose mask is 0 is attended by none; in a text of such tokens only, every token attends to all
+ * alike. Head h of the queries reads head h / (heads / kv_heads) of the keys and values.
  */
 typedef struct s24i_attention {
     const s24i_vec *vec;
@@ -24,6 +24,7 @@ typedef struct s24i_attention {
     const s24_batch *batch;
     const int64_t *tiles; /* [texts + 1]: tiles of queries before each text */
     int64_t heads, d;
+    float scale;      /* 1/√d in most models */
     int64_t kv_heads; /* 0: heads */
     int causal;       /* 1: no token attends to a later one */
     int64_t window;   /* then: of how many tokens, itself the last, it attends to; 0: all */

@@ -3,7 +3,7 @@
  * Attention of a text that has few new tokens. Each key and value is read once for all heads of
  * queries that share it, where it stands; the scores of a token go through memory once:
  *
- *     s[heads, tokens] = q·k        p = exp(s/√d + mask − max)        out[heads, d] = Σ p·v / Σp
+ *     s[heads, tokens] = q·k        p = exp(s·scale + mask − max)       out[heads, d] = Σ p·v / Σp
  *
  * Keys and values in bytes meet queries and weights in f32; their scales multiply the scores and
  * the weights. A query's result does not depend on what is computed with it.
@@ -68,7 +68,7 @@ static void run_token(const s24i_attention *job, const few *f, s24i_attend *a, i
                                   .ld = f->ld,
                                   .rows = a->queries,
                                   .n = seen,
-                                  .scale = 1.0f / sqrtf((float)job->d),
+                                  .scale = job->scale,
                                   .mask = job->batch->mask ? f->mask + past : NULL,
                                   .inverse = f->inverse};
     a->tokens = seen;

@@ -50,30 +50,80 @@ static const float *read_by_last(const class_job *job, float *room, const float 
     return room;
 }
 
+/* The last of a text's tokens that is no padding, or else its first. */
+static int64_t last_of(const class_job *job, int64_t text)
+{
+    const s24_batch *batch = job->batch;
+    const int64_t first = batch->offsets[text], padding = job->session->model->reading.padding;
+    int64_t t = batch->offsets[text + 1] - 1;
+    while (padding >= 0 && t > first && batch->ids[t] == padding)
+        t--;
+    return t;
+}
+
+/* logits of what the last layer reads. */
+static void run_last(const class_job *job, float *logits, const float *x)
+{
+    const s24_model *model = job->session->model;
+    const int64_t width = model->shape.width;
+    for (int64_t c = 0; c < model->shape.classes; c++)
+        logits[c] = job->session->vec->dot(x, model->class_weight + c * width, width) +
+                    model->class_bias[c];
+}
+
+/* The last layer of a mean is the mean of the last layer's results. */
+static const float *mean_of_each(const class_job *job, float *room, int64_t text)
+{
+    const s24_batch *batch = job->batch;
+    const s24i_vec *vec = job->session->vec;
+    const int64_t width = job->session->model->shape.width;
+    float *sum = room + width;
+    int64_t count = 0;
+    memset(sum, 0, (size_t)width * sizeof *sum);
+    for (int64_t t = batch->offsets[text]; t < batch->offsets[text + 1]; t++) {
+        if (batch->mask && !batch->mask[t]) continue;
+        vec->axpy(sum, 1.0f, read_by_last(job, room, job->hidden + t * width), width);
+        count++;
+    }
+    if (count) vec->scale(sum, 1.0f / (float)count, width);
+    return sum;
+}
+
+static const float *read_of_text(const class_job *job, float *room, int64_t text)
+{
+    const int64_t width = job->session->model->shape.width, first = job->batch->offsets[text];
+    switch (job->session->model->reading.reads) {
+    case S24I_READS_MEAN:
+        mean_of(room + width, job, text);
+        return read_by_last(job, room, room + width);
+    case S24I_READS_EACH:
+        return mean_of_each(job, room, text);
+    case S24I_READS_LAST:
+        return read_by_last(job, room, job->hidden + last_of(job, text) * width);
+    case S24I_READS_FIRST:
+        break;
+    }
+    return read_by_last(job, room, job->hidden + first * width);
+}
+
 static void class_range(void *arg, int64_t first, int64_t end, int thread)
 {
     const class_job *job = arg;
     const s24_model *model = job->session->model;
     const int64_t width = model->shape.width, classes = model->shape.classes;
+    const int of_tokens = model->reading.whom == S24I_CLASSIFIES_TOKENS;
     float *room = job->session->class_rows + thread * 2 * width;
-    for (int64_t i = first; i < end; i++) {
-        const int64_t token =
-            model->classifies == S24I_CLASSIFIES_TOKENS ? i : job->batch->offsets[i];
-        const float *x = job->hidden + token * width;
-        if (model->class_mean) mean_of(room + width, job, i);
-        x = read_by_last(job, room, model->class_mean ? room + width : x);
-        for (int64_t c = 0; c < classes; c++)
-            job->logits[i * classes + c] =
-                job->session->vec->dot(x, model->class_weight + c * width, width) +
-                model->class_bias[c];
-    }
+    for (int64_t i = first; i < end; i++)
+        run_last(job, job->logits + i * classes,
+                 of_tokens ? read_by_last(job, room, job->hidden + i * width)
+                           : read_of_text(job, room, i));
 }
 
 void s24i_session_classify(const s24_session *session, s24_ctx *ctx, const s24_batch *batch,
                            const float *hidden, float *logits)
 {
     class_job job = {session, batch, hidden, logits};
-    const int tokens = session->model->classifies == S24I_CLASSIFIES_TOKENS;
+    const int tokens = session->model->reading.whom == S24I_CLASSIFIES_TOKENS;
     s24_ctx_parallel_for(ctx, tokens ? batch->offsets[batch->texts] : batch->texts, class_range,
                          &job);
 }

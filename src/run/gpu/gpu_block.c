@@ -12,6 +12,7 @@
  *  - where norms are folded into products (gpu_fold.c) only a norm that no product reads is run;
  *  - dense products of few tokens take in norms, gates and the sums (gpu_join.c).
  */
+#include "model/parts.h"
 #include "run/gpu/gpu_state.h"
 
 int s24i_gpu_queries(const s24i_gpu_session *gpu, int64_t tokens)
@@ -344,6 +345,7 @@ s24_status s24i_gpu_check(s24_ctx *ctx, const s24_model_opts *opts,
     for (int kind = 0; kind < S24I_STEP_KINDS; kind++)
         has |= kernels[kind] ? 1u << kind : 0;
     TRY(s24i_steps_require(ctx, architecture, has, "a device"));
+    TRY(s24i_parts_require(ctx, architecture, shape, 0, "a device"));
     REQUIRE(ctx, !s24i_projects(shape), S24_ERROR_UNSUPPORTED,
             "embeddings of %lld elements that a layer widens to %lld; a device takes those as wide "
             "as the blocks",

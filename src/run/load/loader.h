@@ -13,10 +13,9 @@ typedef struct s24i_loader {
     s24i_shape shape;
     s24_model_opts opts;
     s24_dtype dtype;
-    int headless;               /* there is to be no head of a language model */
-    int next_token;             /* there is one */
-    s24i_classifies classifies; /* texts or tokens, by a head that is read */
-    int class_mean;
+    int headless;              /* there is to be no head of a language model */
+    int next_token;            /* there is one */
+    s24i_text_reading reading; /* of a head that classifies texts or tokens */
     int without_weights; /* blocks get theirs later, and there is no head of a language model */
     s24i_walk walk;
     float *patches, *project;  /* weights that are built last, until then */

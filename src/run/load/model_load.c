@@ -111,8 +111,10 @@ static void take_nothing(const s24i_loader *l, const s24i_wanted *w)
 }
 
 /* Is it a norm, or a bias, that may not be there? */
-static int is_filled(s24i_role role)
+static int is_filled(const s24i_loader *l, const s24i_wanted *w)
 {
+    const s24i_role role = w->role;
+    if (role == S24I_ROLE_HEAD) return w->is_bias && w->pattern != l->arch->lm_head;
     return role == S24I_ROLE_EMBEDDING_NORM || role == S24I_ROLE_ATTENTION_NORM ||
            role == S24I_ROLE_OUTPUT_NORM || role == S24I_ROLE_FINAL_NORM ||
            role == S24I_ROLE_SQUARE || role == S24I_ROLE_CLASS_NORM;
@@ -129,7 +131,7 @@ static s24_status take(void *user, const s24i_wanted *w, const s24_tensor *tenso
         if (w->slot == S24I_QUERY) s24i_join_in_place(l, &m->blocks[w->block], w->block);
         return s24i_source_slot(l, (int)w->slot, tensor);
     }
-    if (!tensor && is_filled(w->role)) take_nothing(l, w);
+    if (!tensor && is_filled(l, w)) take_nothing(l, w);
     if (!tensor || (tensor->data && tensor->data == l->mapped)) return S24_OK;
     if (w->role == S24I_ROLE_PATCHES && !w->is_bias)
         return take_later(l, &l->patches, tensor, count);
@@ -157,8 +159,8 @@ static s24_status block_done(void *user, int64_t b)
 /* The last layer of a classifier, NULL: there is none. */
 static const char *class_head(const s24i_loader *l)
 {
-    if (l->classifies == S24I_CLASSIFIES_TOKENS) return l->arch->text_head.token_last;
-    return l->classifies ? l->arch->text_head.last : l->arch->class_head;
+    if (l->reading.whom == S24I_CLASSIFIES_TOKENS) return l->arch->text_head.token_last;
+    return l->reading.whom ? l->arch->text_head.last : l->arch->class_head;
 }
 
 /* The classes are the rows of that. */
@@ -175,9 +177,9 @@ static void find_heads(s24i_loader *l)
     if (s24i_walk_weight(&l->walk, a->qa_head))
         l->walk.heads[0] = (s24i_wanted_head){a->qa_head, 2, 0};
     if (l->next_token) l->walk.heads[0] = (s24i_wanted_head){a->lm_head, l->shape.vocabulary, 1};
-    l->walk.classifies = l->classifies;
+    l->walk.classifies = l->reading.whom;
     if (s24i_walk_weight(&l->walk, class_head(l)))
-        l->walk.heads[1] = (s24i_wanted_head){class_head(l), l->shape.classes, 0};
+        l->walk.heads[1] = (s24i_wanted_head){class_head(l), l->shape.classes, l->arch->causal};
 }
 
 static int any(const s24i_architecture *arch)
@@ -203,10 +205,12 @@ static s24_status prepare(s24i_loader *l)
                           .shape = &l->shape,
                           .checks = 1,
                           .user = l};
-    if (!l->headless) TRY(s24i_next_token_read(&l->next_token, l->ctx, l->arch, l->checkpoint));
     /* Heads of texts are the CPU's; others on a device read states. */
     if (!l->headless && !l->opts.device && !l->without_weights)
-        TRY(s24i_text_head_read(&l->classifies, &l->class_mean, l->ctx, l->arch, l->checkpoint));
+        TRY(s24i_text_head_read(&l->reading, l->ctx, l->arch, l->checkpoint));
+    /* A decoder that classifies has words that may be said to be tied to a head that it lost. */
+    if (!l->headless && !l->reading.whom)
+        TRY(s24i_next_token_read(&l->next_token, l->ctx, l->arch, l->checkpoint));
     read_classes(l);
     find_heads(l);
     if (l->opts.device) TRY(s24i_gpu_check(l->ctx, &l->opts, l->arch, &l->shape));
@@ -249,7 +253,7 @@ static s24_status map_words(s24i_map *map, const void **words, s24i_loader *l)
 /* Words of integers that are the head's too stay what they are. */
 static int shares_words(const s24i_loader *l)
 {
-    if (!l->arch->lm_head || l->widens || s24i_walk_weight(&l->walk, l->arch->lm_head)) return 0;
+    if (!l->next_token || l->widens || s24i_walk_weight(&l->walk, l->arch->lm_head)) return 0;
     return find_words(l)->packed == S24_PACKED_DENSE;
 }
 
@@ -315,8 +319,8 @@ static s24_status create(s24_model **out, s24i_loader *l)
     const s24i_rooms rooms = {.words = words == NULL && !shares_words(l),
                               .qa_head = s24i_walk_weight(&l->walk, l->arch->qa_head) != NULL,
                               .class_head = l->walk.heads[1].rows > 0,
-                              .square = s24i_has_square(l->arch, l->classifies),
-                              .class_norm = s24i_has_class_norm(l->arch, l->classifies),
+                              .square = s24i_has_square(l->arch, l->reading.whom),
+                              .class_norm = s24i_has_class_norm(l->arch, l->reading.whom),
                               .lm_bias = has_lm_bias(l)};
     const s24_status status = s24i_model_create(out, l->ctx, l->arch, &l->shape, rooms);
     if (status != S24_OK) {
@@ -330,8 +334,7 @@ static s24_status create(s24_model **out, s24i_loader *l)
         model->words = words;
     model->words_map = words_map;
     model->device = l->opts.device;
-    model->classifies = l->classifies;
-    model->class_mean = l->class_mean;
+    model->reading = l->reading;
     model->all_sparse = l->opts.all_sparse;
     model->narrow_asked = l->opts.layer_dtypes != NULL;
     model->scheme = l->opts.quantize;

@@ -244,6 +244,11 @@ int64_t s24_model_kv_heads(const s24_model *model)
     return model->shape.kv_heads;
 }
 
+int s24_model_classifies_tokens(const s24_model *model)
+{
+    return model->reading.whom == S24I_CLASSIFIES_TOKENS;
+}
+
 void s24_model_describe(s24_model_info *info, const s24_model *model)
 {
     const s24i_shape *shape = &model->shape;
