@@ -274,6 +274,120 @@ def qwen3(draw):
         transformers.Qwen3ForCausalLM
 
 
+def kinds(draw, layers):
+    """What each block attends to, or None for the usual order."""
+    return draw.choice([None, [draw.choice(["full_attention", "sliding_attention"])
+                               for _ in range(layers)]])
+
+
+def windows(draw, sizes):
+    return {"sliding_window": draw.choice([4, 17, 64]),
+            "layer_types": kinds(draw, sizes["num_hidden_layers"])}
+
+
+def gemma(draw):
+    return transformers.GemmaConfig(**decoder(draw)), transformers.GemmaForCausalLM
+
+
+def gemma_since_2(draw):
+    sizes = decoder(draw)
+    heads = sizes["num_attention_heads"]
+    sizes["hidden_size"] = heads * draw.integer(3, 40)
+    sizes["num_hidden_layers"] = draw.integer(1, 8)
+    sizes["hidden_activation"] = sizes.pop("hidden_act")
+    return {**sizes, **windows(draw, sizes), "attention_bias": draw.choice([False, False, True]),
+            "query_pre_attn_scalar": draw.choice([16, 256, 7]),
+            "attn_logit_softcapping": draw.choice([None, 50.0, 2.0]),
+            "final_logit_softcapping": draw.choice([None, 30.0, 1.5])}
+
+
+def gemma2(draw):
+    return transformers.Gemma2Config(**gemma_since_2(draw)), transformers.Gemma2ForCausalLM
+
+
+def gemma3(draw):
+    sizes = gemma_since_2(draw)
+    rope_of = {"full_attention": sizes.pop("rope_parameters"),
+               "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0}}
+    both = draw.choice([False, False, True])
+    if both:
+        sizes["attn_logit_softcapping"] = None
+        sizes["use_bidirectional_attention"] = True
+    return transformers.Gemma3TextConfig(**sizes, rope_parameters=rope_of), \
+        transformers.Gemma3TextModel if both else transformers.Gemma3ForCausalLM
+
+
+def granite(draw):
+    sizes = headed_by_width(draw)
+    return transformers.GraniteConfig(
+        **sizes, attention_bias=draw.flag(), mlp_bias=draw.flag(),
+        embedding_multiplier=draw.choice([1.0, 12.0]), logits_scaling=draw.choice([1.0, 8.0]),
+        residual_multiplier=draw.choice([1.0, 0.22]),
+        attention_multiplier=draw.choice([0.0078125, 0.3])), transformers.GraniteForCausalLM
+
+
+def olmo2(draw):
+    return transformers.Olmo2Config(**headed_by_width(draw), attention_bias=draw.flag()), \
+        transformers.Olmo2ForCausalLM
+
+
+def partial(draw, sizes):
+    """Positions that turn a part of each head."""
+    sizes["rope_parameters"] = {"rope_type": "default", "rope_theta": 10000.0,
+                                "partial_rotary_factor": draw.choice([0.25, 0.5, 1.0])}
+    return sizes
+
+
+def normed_by_mean(draw):
+    sizes = partial(draw, headed_by_width(draw))
+    sizes["layer_norm_eps"] = sizes.pop("rms_norm_eps")
+    return sizes
+
+
+def phi(draw):
+    return transformers.PhiConfig(**normed_by_mean(draw)), transformers.PhiForCausalLM
+
+
+def stablelm(draw):
+    return transformers.StableLmConfig(
+        **normed_by_mean(draw), use_qkv_bias=draw.flag(),
+        use_parallel_residual=draw.choice([False, False, True])), transformers.StableLmForCausalLM
+
+
+def gpt_neox(draw):
+    sizes = normed_by_mean(draw)
+    del sizes["num_key_value_heads"]
+    return transformers.GPTNeoXConfig(
+        **sizes, attention_bias=draw.flag(),
+        use_parallel_residual=draw.choice([True, True, False])), transformers.GPTNeoXForCausalLM
+
+
+def glm(draw):
+    return transformers.GlmConfig(**partial(draw, decoder(draw)), pad_token_id=0,
+                                  attention_bias=draw.flag()), transformers.GlmForCausalLM
+
+
+def glm4(draw):
+    return transformers.Glm4Config(**partial(draw, decoder(draw)), pad_token_id=0,
+                                   attention_bias=draw.flag()), transformers.Glm4ForCausalLM
+
+
+def cohere_sizes(draw):
+    sizes = headed_by_width(draw)
+    sizes["layer_norm_eps"] = sizes.pop("rms_norm_eps")
+    return {**sizes, "logit_scale": draw.choice([0.0625, 1.0]), "attention_bias": draw.flag()}
+
+
+def cohere(draw):
+    return transformers.CohereConfig(**cohere_sizes(draw)), transformers.CohereForCausalLM
+
+
+def cohere2(draw):
+    sizes = cohere_sizes(draw)
+    return transformers.Cohere2Config(**sizes, **windows(draw, sizes)), \
+        transformers.Cohere2ForCausalLM
+
+
 def classes(row, head):
     """The row's configurations with a head that classifies texts or tokens, in place of its own."""
     def draw_classes(draw):
@@ -289,7 +403,8 @@ def classes(row, head):
 
 ROWS = [bert, roberta, xlm_roberta, camembert, electra, distilbert, mpnet, modernbert, gpt2, llama,
         mistral, qwen2, qwen3, nomic_bert, vit, data2vec_text, ernie, eurobert, opt, ministral,
-        phi3, seed_oss, arcee, starcoder2, smollm3,
+        phi3, seed_oss, arcee, starcoder2, smollm3, gemma, gemma2, gemma3, granite, olmo2, phi,
+        stablelm, gpt_neox, glm, glm4, cohere, cohere2,
         *(classes(row, head) for row, head in (
             (llama, "LlamaForSequenceClassification"), (qwen2, "Qwen2ForSequenceClassification"),
             (qwen3, "Qwen3ForTokenClassification"), (gpt2, "GPT2ForSequenceClassification"),

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "io/checkpoint/config.h"
 #include "model/model.h"
 
 #define S24I_MODEL(symbol) extern const s24i_architecture s24i_##symbol;
@@ -21,6 +22,19 @@ const s24i_architecture *s24i_architecture_find(const char *model_type)
     for (const s24i_architecture *const *row = architectures; *row; row++)
         if (strcmp((*row)->model_type, model_type) == 0) return *row;
     return NULL;
+}
+
+s24_status s24i_architecture_vary(const s24i_architecture **row, s24_ctx *ctx, const char *folder)
+{
+    s24i_config config;
+    int varies = 0;
+    if (!(*row)->key_variant) return S24_OK;
+    TRY(s24i_config_load(&config, ctx, folder, "config.json", S24I_REQUIRED));
+    const s24_status status =
+        s24i_config_bool(&varies, &config, (*row)->key_variant, S24I_OPTIONAL);
+    s24i_config_free(&config);
+    if (varies) *row = (*row)->variant;
+    return status;
 }
 
 const s24i_architecture *s24i_architecture_at(int index)

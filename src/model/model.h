@@ -92,6 +92,8 @@ typedef struct s24i_architecture {
     /* Norms without .weight, .bias: one before the first block where norms follow the sums, one
        after the last where they precede the layers. */
     const char *embedding_norm, *attention_norm, *output_norm, *final_norm;
+    /* Of what attention and the output layer give, before it is added to the residual. */
+    const char *after_attention_norm, *after_output_norm;
     const char *query_norm, *key_norm; /* of every head, before positions turn it */
     const char *qa_head, *lm_head, *class_head;
     s24i_text_head text_head; /* last NULL: none is known */
@@ -113,26 +115,57 @@ typedef struct s24i_architecture {
     /* Of attention's scores: whether they are divided by the root of a head's width at all, and
        block b's by b + 1. */
     const char *key_scaled, *key_scaled_by_block;
+    /* Or the number that multiplies them, or the one by whose root they are divided. */
+    const char *key_score_factor, *key_score_root;
+    float usual_score_factor, usual_score_root;
+    /* What multiplies words' embeddings and what is added to the residual; what divides or
+       multiplies logits. */
+    const char *key_embedding_factor, *key_residual, *key_logits_divisor, *key_logits_factor;
+    float usual_logits_factor;
+    /* cap · tanh(x / cap) of scores and logits; null: as they are. */
+    const char *key_scores_cap, *key_logits_cap;
+    float usual_scores_cap, usual_logits_cap;
+    /* Of windows: block b has one unless b + 1 is a multiple. */
+    const char *key_pattern;
+    int64_t usual_pattern;
+    float usual_turned; /* the share of a head that positions turn; 0: 1 */
+    /* The row of models whose key_variant is true. */
+    const char *key_variant;
+    const struct s24i_architecture *variant;
     int64_t position_rows_before; /* the first position's, which config.json does not count */
 
     /* Keys that would make another model of it: not there, null, false or 0; ends with NULL. */
     const char *const *off;
     const char *key_on; /* one whose false or 0 would */
 
-    int pre_norm;     /* x + f(norm(x)) instead of norm(x + f(x)) */
-    int rms;          /* norms divide by the root mean square: no mean, no .bias */
-    int causal;       /* no token attends to a later one */
-    int rotary;       /* positions turn queries and keys */
-    int joint;        /* query, key and value are one tensor, slots[S24I_QUERY] */
-    int joint_gate;   /* gate and intermediate are one tensor, slots[S24I_INTERMEDIATE] */
-    int bare_norms;   /* norms take the mean, but have no .bias */
-    int first_bare;   /* the first block has no norm before its attention */
-    int transposed;   /* weights are stored [k, n] */
-    int narrow_sums;  /* drawn weights whose products are added to the residual are narrower by
+    int pre_norm;       /* x + f(norm(x)) instead of norm(x + f(x)) */
+    int rms;            /* norms divide by the root mean square: no mean, no .bias */
+    int causal;         /* no token attends to a later one */
+    int rotary;         /* positions turn queries and keys */
+    int joint;          /* query, key and value are one tensor, slots[S24I_QUERY] */
+    int joint_gate;     /* gate and intermediate are one tensor, slots[S24I_INTERMEDIATE] */
+    int bare_norms;     /* norms take the mean, but have no .bias */
+    int first_bare;     /* the first block has no norm before its attention */
+    int transposed;     /* weights are stored [k, n] */
+    int narrow_sums;    /* drawn weights whose products are added to the residual are narrower by
                          √(2·layers), as GPT-2's paper says */
-    int biases;       /* linear layers have them; 0: those that the checkpoint has */
-    int state_normed; /* the last hidden state is the final norm's */
+    int biases;         /* linear layers have them; 0: those that the checkpoint has */
+    int state_normed;   /* the last hidden state is the final norm's */
+    int embedding_root; /* words' embeddings are multiplied by the root of their width */
+    int grown_norms;    /* norms multiply by 1 + their weight */
+    int gelu_is_tanh;   /* the activation's name gelu stands for gelu_pytorch_tanh */
+    int side_by_side;   /* both halves of a block read its input */
+    int adjacent;       /* positions turn neighbours against each other, not halves of a head */
+    int wide_norms;     /* query_norm and key_norm are of all heads together */
+    int head_by_head; /* rows of the joint layer: query, key and value of a head, then the next's */
+    int windows_turned; /* positions turn blocks with a window alone */
 } s24i_architecture;
+
+/* Is what a layer gives the residual changed before it is added? */
+static inline int s24i_adds_aside(const s24i_architecture *architecture)
+{
+    return architecture->after_attention_norm || architecture->key_residual;
+}
 
 typedef struct s24i_shape {
     int64_t vocabulary, positions, types, width, layers, heads, intermediate;
@@ -145,10 +178,14 @@ typedef struct s24i_shape {
     float score_scale;   /* of attention; 0: one by the root of head_width */
     int scaled_by_block; /* and in block b by b + 1 */
     s24i_rope rope;
-    uint64_t unturned[4];           /* bits of blocks that positions do not turn */
-    int64_t sliding, sliding_first; /* see s24i_block_sliding */
-    int64_t near, near_every;       /* see s24i_block_near */
-    s24i_rope near_rope;            /* of blocks that attend near; theta 0: as of the others */
+    uint64_t unturned[4]; /* bits of blocks that positions do not turn */
+    uint64_t windowed[4]; /* bits of blocks that have a window: */
+    int64_t sliding;      /* see s24i_block_sliding */
+    int64_t near;         /* see s24i_block_near */
+    s24i_rope near_rope;  /* of blocks that have a window; theta 0: as of the others */
+    int64_t turned;       /* elements of a head that positions turn, its first; 0: all */
+    float embedding_factor, residual_factor, logits_factor; /* 0: 1 */
+    float scores_cap, logits_cap;                           /* 0: none */
     int64_t buckets;        /* rows of the table of distances; 0: scores do not grow by them */
     int64_t embedding;      /* columns of the tables of words, positions and types */
     int64_t skipped;        /* rows before the first position's */
@@ -174,6 +211,18 @@ static inline int s24i_block_turns(const s24i_shape *shape, int64_t block)
     return !(shape->unturned[block / 64 % 4] >> block % 64 & 1);
 }
 
+/* Elements of a head that positions turn. */
+static inline int64_t s24i_turned(const s24i_shape *shape)
+{
+    return shape->turned ? shape->turned : shape->head_width;
+}
+
+/* Has the block a window? */
+static inline int s24i_block_windowed(const s24i_shape *shape, int64_t block)
+{
+    return (int)(shape->windowed[block / 64 % 4] >> block % 64 & 1);
+}
+
 /* What scores of the block's attention are multiplied by. */
 static inline float s24i_block_scale(const s24i_shape *shape, int64_t block)
 {
@@ -185,14 +234,14 @@ static inline float s24i_block_scale(const s24i_shape *shape, int64_t block)
 /* How many tokens a token of that block attends to, itself and those before it; 0: all. */
 static inline int64_t s24i_block_sliding(const s24i_shape *shape, int64_t block)
 {
-    return block >= shape->sliding_first ? shape->sliding : 0;
+    return s24i_block_windowed(shape, block) ? shape->sliding : 0;
 }
 
 /* To how many tokens a token of that block attends on each side of it, itself one of them; 0: to
    all. */
 static inline int64_t s24i_block_near(const s24i_shape *shape, int64_t block)
 {
-    return shape->near && block % shape->near_every ? shape->near : 0;
+    return s24i_block_windowed(shape, block) ? shape->near : 0;
 }
 
 /* Numbers of an image, where the model reads images. */
@@ -217,6 +266,14 @@ static inline int64_t s24i_embedding_width(const s24i_shape *shape)
 static inline int64_t s24i_qkv_outputs(const s24i_shape *shape)
 {
     return (shape->heads + 2 * shape->kv_heads) * shape->head_width;
+}
+
+/* Elements of a norm of queries' or keys' heads: of one, or of all together. */
+static inline int64_t s24i_head_norm(const s24i_architecture *architecture, const s24i_shape *shape,
+                                     int of_keys)
+{
+    const int64_t heads = of_keys ? shape->kv_heads : shape->heads;
+    return (architecture->wide_norms ? heads : 1) * shape->head_width;
 }
 
 /* Linear layers of a block. */
@@ -260,7 +317,7 @@ typedef struct s24i_block {
     /* Query's, key's and value's stand end to end, by place; so do gate's and intermediate's. NULL:
        none of those that stand end to end has any. */
     const float *bias[S24I_ALL_SLOTS];
-    s24i_layer_norm attention_norm, output_norm;
+    s24i_layer_norm attention_norm, output_norm, after_attention_norm, after_output_norm;
     s24i_layer_norm query_norm, key_norm; /* of a head; no gamma: there is none */
     const float *rel_h, *rel_w;           /* [2·side − 1, head], NULL: none */
     float input_most[S24I_ALL_SLOTS];     /* of a layer's inputs in calibration; 0: unknown */
@@ -343,6 +400,9 @@ static inline int s24i_is_gated(const s24i_architecture *architecture)
 /* The row of a model_type, NULL if there is none. */
 const s24i_architecture *s24i_architecture_find(const char *model_type);
 
+/* The row's variant in its place where the folder's config.json says so. */
+s24_status s24i_architecture_vary(const s24i_architecture **row, s24_ctx *ctx, const char *folder);
+
 /* The rows by index; NULL after the last. */
 const s24i_architecture *s24i_architecture_at(int index);
 
@@ -351,7 +411,7 @@ int64_t s24i_slot_outputs(const s24i_shape *shape, s24i_slot slot);
 
 /* "bert, vit and sam_vision_model": the model types of the rows that `takes` wants. */
 typedef struct s24i_names {
-    char text[256];
+    char text[512];
 } s24i_names;
 s24i_names s24i_architecture_names(int (*takes)(const s24i_architecture *architecture));
 

@@ -30,6 +30,7 @@ static s24_status read_activation(s24i_shape *shape, const s24i_config *config,
                  {"swiglu", S24_ACTIVATION_SILU, 0}}; /* of a gate, as its gate */
     const char *name = arch->activation ? arch->activation : "gelu";
     TRY(s24i_config_string(&name, config, arch->key_activation, S24I_OPTIONAL));
+    if (arch->gelu_is_tanh && !strcmp(name, "gelu")) name = "gelu_pytorch_tanh";
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         if (strcmp(names[i].name, name) != 0) continue;
         shape->activation = names[i].activation;
@@ -171,18 +172,6 @@ static int is_set(const s24i_config *config, const char *key, int on)
     return on == (type == S24I_JSON_BOOL ? s24i_json_is_true(value) : s24i_json_number(value) != 0);
 }
 
-/* What scores of attention are multiplied by. */
-static s24_status read_scale(s24i_shape *shape, const s24i_config *config,
-                             const s24i_architecture *arch)
-{
-    int scaled = 1;
-    if (arch->key_scaled) TRY(s24i_config_bool(&scaled, config, arch->key_scaled, S24I_OPTIONAL));
-    if (!scaled) shape->score_scale = 1.0f;
-    if (!arch->key_scaled_by_block) return S24_OK;
-    return s24i_config_bool(&shape->scaled_by_block, config, arch->key_scaled_by_block,
-                            S24I_OPTIONAL);
-}
-
 /* What a row's models have not, or always have. */
 static s24_status check_switches(const s24i_config *config, const s24i_architecture *arch)
 {
@@ -218,12 +207,11 @@ static s24_status read_shape(s24i_shape *shape, const s24i_config *config,
     TRY(read_float(&shape->dropout, config, arch->key_dropout, 0.0, 1.0));
     TRY(read_float(&shape->attention_dropout, config, arch->key_attention_dropout, 0.0, 1.0));
     TRY(read_activation(shape, config, arch));
-    TRY(read_scale(shape, config, arch));
+    TRY(s24i_factors_read(shape, config, arch));
     TRY(read_image(shape, config, arch));
     TRY(read_grid(shape, config, arch));
     TRY(s24i_rope_read(shape, config, arch));
-    TRY(s24i_sliding_read(shape, config, arch));
-    TRY(s24i_near_read(shape, config, arch));
+    TRY(s24i_windows_read(shape, config, arch));
     TRY(read_tables(shape, config, arch));
     if (!arch->key_position_type) return S24_OK;
     TRY(s24i_config_string(&positions, config, arch->key_position_type, S24I_OPTIONAL));

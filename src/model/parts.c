@@ -2,14 +2,31 @@
 #include "model/parts.h"
 
 static const char *const names[S24I_PARTS] = {
-    [S24I_PART_SCALE] = "scale of attention's scores other than by their heads' width"};
+    [S24I_PART_SCALE] = "scale of attention's scores other than by their heads' width",
+    [S24I_PART_TURNED] = "positions that turn a part of each head",
+    [S24I_PART_ADJACENT] = "positions that turn neighbours in a head",
+    [S24I_PART_FACTORS] = "factor of embeddings or logits",
+    [S24I_PART_CAPS] = "cap of scores or logits",
+    [S24I_PART_GROWN_NORMS] = "norm that multiplies by 1 and its weight",
+    [S24I_PART_SIDE_BY_SIDE] = "block whose halves stand side by side",
+    [S24I_PART_WIDE_NORMS] = "norm of all heads together",
+    [S24I_PART_HEAD_BY_HEAD] = "joint layer that is ordered head by head",
+    [S24I_PART_TWO_TURNS] = "windows that turn by other angles than the other blocks"};
 
 unsigned s24i_parts_of(const s24i_architecture *architecture, const s24i_shape *shape)
 {
-    const int has[S24I_PARTS] = {[S24I_PART_SCALE] =
-                                     shape->score_scale > 0.0f || shape->scaled_by_block};
+    const int has[S24I_PARTS] = {
+        [S24I_PART_SCALE] = shape->score_scale > 0.0f || shape->scaled_by_block,
+        [S24I_PART_TURNED] = architecture->rotary && s24i_turned(shape) != shape->head_width,
+        [S24I_PART_ADJACENT] = architecture->adjacent,
+        [S24I_PART_FACTORS] = shape->embedding_factor > 0.0f || shape->logits_factor > 0.0f,
+        [S24I_PART_CAPS] = shape->scores_cap > 0.0f || shape->logits_cap > 0.0f,
+        [S24I_PART_GROWN_NORMS] = architecture->grown_norms,
+        [S24I_PART_SIDE_BY_SIDE] = architecture->side_by_side,
+        [S24I_PART_WIDE_NORMS] = architecture->wide_norms,
+        [S24I_PART_HEAD_BY_HEAD] = architecture->head_by_head,
+        [S24I_PART_TWO_TURNS] = architecture->causal && shape->near_rope.theta > 0.0f};
     unsigned parts = 0;
-    (void)architecture;
     for (int i = 0; i < S24I_PARTS; i++)
         if (has[i]) parts |= 1u << i;
     return parts;

@@ -7,7 +7,16 @@
 #include "model/model.h"
 
 typedef enum s24i_part {
-    S24I_PART_SCALE, /* scores of attention are multiplied by another number than 1/√d */
+    S24I_PART_SCALE,        /* scores of attention are multiplied by another number than 1/√d */
+    S24I_PART_TURNED,       /* positions turn a part of each head */
+    S24I_PART_ADJACENT,     /* they turn neighbours against each other */
+    S24I_PART_FACTORS,      /* words' embeddings or logits are multiplied */
+    S24I_PART_CAPS,         /* scores or logits are capped */
+    S24I_PART_GROWN_NORMS,  /* norms multiply by 1 + their weight */
+    S24I_PART_SIDE_BY_SIDE, /* both halves of a block read its input */
+    S24I_PART_WIDE_NORMS,   /* norms of queries and keys are of all heads together */
+    S24I_PART_HEAD_BY_HEAD, /* a head's query, key and value stand side by side */
+    S24I_PART_TWO_TURNS,    /* blocks with a window that causal ones have turn by other angles */
     S24I_PARTS
 } s24i_part;
 

@@ -79,4 +79,15 @@ static inline void s24i_rotate(float *a, float *b, const float *cosine, const fl
     }
 }
 
+/* The same of neighbours, n pairs of them. */
+static inline void s24i_rotate_adjacent(float *pairs, const float *cosine, const float *sine,
+                                        int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        const float x = pairs[2 * i], y = pairs[2 * i + 1];
+        pairs[2 * i] = x * cosine[i] - y * sine[i];
+        pairs[2 * i + 1] = y * cosine[i] + x * sine[i];
+    }
+}
+
 #endif

@@ -33,6 +33,33 @@ static s24i_step_kind attends(const s24i_architecture *a)
     return a->key_near ? S24I_STEP_ATTEND_NEAR : S24I_STEP_ATTEND;
 }
 
+/* A layer whose result joins the residual, at once or by way of a norm or a factor. */
+static void put_added(s24i_steps *steps, const s24i_architecture *a, s24i_slot slot)
+{
+    const int is_output = slot == S24I_OUTPUT;
+    const s24i_step_place from = is_output ? S24I_AT_OUTER : S24I_AT_CONTEXT;
+    if (!s24i_adds_aside(a)) {
+        put_product(steps, slot, from, S24I_AT_SUMS);
+        return;
+    }
+    put_product(steps, slot, from, S24I_AT_NORMED);
+    if (a->after_attention_norm)
+        put(steps, (s24i_block_step){.kind = S24I_STEP_NORM,
+                                     .from = S24I_AT_NORMED,
+                                     .to = S24I_AT_NORMED,
+                                     .norm = is_output ? S24I_AFTER_OUTPUT_NORM
+                                                       : S24I_AFTER_ATTENTION_NORM});
+    put(steps,
+        (s24i_block_step){.kind = S24I_STEP_ADD, .from = S24I_AT_NORMED, .to = S24I_AT_SUMS});
+}
+
+/* The feed-forward layers up to the last. */
+static void put_outer(s24i_steps *steps, const s24i_architecture *a, s24i_step_place input)
+{
+    put_product(steps, S24I_INTERMEDIATE, input, S24I_AT_OUTER);
+    if (s24i_is_gated(a)) put_in_place(steps, S24I_STEP_GATE, S24I_AT_OUTER);
+}
+
 s24i_steps s24i_steps_of(const s24i_architecture *a)
 {
     s24i_steps steps = {.count = 0};
@@ -43,12 +70,19 @@ s24i_steps s24i_steps_of(const s24i_architecture *a)
     if (a->rotary) put_in_place(&steps, S24I_STEP_ROTATE, S24I_AT_QKV);
     steps.attend = steps.count;
     put(&steps, (s24i_block_step){.kind = attends(a), .from = S24I_AT_QKV, .to = S24I_AT_CONTEXT});
-    put_product(&steps, S24I_ATTENTION, S24I_AT_CONTEXT, S24I_AT_SUMS);
-    put_norm(&steps, a->pre_norm ? S24I_OUTPUT_NORM : S24I_ATTENTION_NORM, input);
-    put_product(&steps, S24I_INTERMEDIATE, input, S24I_AT_OUTER);
-    if (s24i_is_gated(a)) put_in_place(&steps, S24I_STEP_GATE, S24I_AT_OUTER);
-    put_product(&steps, S24I_OUTPUT, S24I_AT_OUTER, S24I_AT_SUMS);
-    if (!a->pre_norm) put_norm(&steps, S24I_OUTPUT_NORM, input);
+    if (a->side_by_side) {
+        put_norm(&steps, S24I_OUTPUT_NORM, input);
+        put_outer(&steps, a, input);
+        put_added(&steps, a, S24I_ATTENTION);
+        put_added(&steps, a, S24I_OUTPUT);
+        return steps;
+    }
+    put_added(&steps, a, S24I_ATTENTION);
+    if (a->output_norm)
+        put_norm(&steps, a->pre_norm ? S24I_OUTPUT_NORM : S24I_ATTENTION_NORM, input);
+    put_outer(&steps, a, input);
+    put_added(&steps, a, S24I_OUTPUT);
+    if (!a->pre_norm && a->output_norm) put_norm(&steps, S24I_OUTPUT_NORM, input);
     return steps;
 }
 
@@ -69,6 +103,7 @@ const char *s24i_step_name(s24i_step_kind kind)
                                         [S24I_STEP_ATTEND] = "attend",
                                         [S24I_STEP_ATTEND_NEAR] = "attend near",
                                         [S24I_STEP_ATTEND_DISTANCE] = "attend by distance",
+                                        [S24I_STEP_ADD] = "add",
                                         [S24I_STEP_GATE] = "gate"};
     return names[kind];
 }

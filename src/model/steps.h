@@ -9,6 +9,9 @@
  *   norms before the layers:   norm ─ QUERY KEY VALUE ─ head norm ─ rotate ─ attend ─
  *                              ATTENTION (+x) ─ norm ─ GATE INTERMEDIATE ─ gate ─ OUTPUT (+),
  *                              a norm after the last
+ *   norms of what is added:    … attend ─ ATTENTION ─ norm ─ add (+x) …
+ *   side by side:              norm ─ QUERY KEY VALUE ─ rotate ─ attend ─ norm of x ─
+ *                              INTERMEDIATE, ATTENTION (+x) ─ OUTPUT (+)
  */
 #ifndef S24_MODEL_STEPS_H
 #define S24_MODEL_STEPS_H
@@ -23,6 +26,7 @@ typedef enum s24i_step_kind {
     S24I_STEP_ATTEND,          /* CONTEXT = attention of QKV, the one step where tokens meet */
     S24I_STEP_ATTEND_NEAR,     /* the same, which in some blocks sees tokens near alone */
     S24I_STEP_ATTEND_DISTANCE, /* the same, with scores that grow by the tokens' distance */
+    S24I_STEP_ADD,             /* to += residual_factor · from */
     S24I_STEP_GATE,            /* OUTER = activation(gate) · intermediate, both in OUTER before */
     S24I_STEP_KINDS
 } s24i_step_kind;
@@ -30,24 +34,25 @@ typedef enum s24i_step_kind {
 /* Where a step reads and writes, [tokens, …] each. */
 typedef enum s24i_step_place {
     S24I_AT_SUMS,    /* width: the residual stream, a block's input and output */
-    S24I_AT_NORMED,  /* width: a norm of the sums, where norms stand before the layers */
+    S24I_AT_NORMED,  /* width: a norm of the sums, where norms stand before the layers; or what is
+                        to be added to them */
     S24I_AT_QKV,     /* queries, keys and values */
     S24I_AT_CONTEXT, /* what the attention gives: heads · head_width */
     S24I_AT_OUTER    /* intermediate, twice as wide before its gate */
 } s24i_step_place;
 
-enum { S24I_ATTENTION_NORM, S24I_OUTPUT_NORM };
+enum { S24I_ATTENTION_NORM, S24I_OUTPUT_NORM, S24I_AFTER_ATTENTION_NORM, S24I_AFTER_OUTPUT_NORM };
 
 typedef struct s24i_block_step {
     s24i_step_kind kind;
     s24i_step_place from, to;
     /* Of a product: its first layer; QUERY for all three, INTERMEDIATE for the gate's too. */
     s24i_slot slot;
-    int norm; /* of a norm: which of the block's two */
+    int norm; /* of a norm: which of the block's */
     int adds; /* of a product: to += */
 } s24i_block_step;
 
-enum { S24I_MOST_STEPS = 12 };
+enum { S24I_MOST_STEPS = 16 };
 
 typedef struct s24i_steps {
     s24i_block_step step[S24I_MOST_STEPS];

@@ -8,6 +8,8 @@
 #include <math.h>
 #include <string.h>
 
+enum { MOST_BLOCKS = 256 }; /* of which bits are kept */
+
 /* ---- rotary positions ------------------------------------------------------------------------ */
 
 static s24_status read_float(float *out, const s24i_config *config, const char *key, s24i_need need,
@@ -78,20 +80,23 @@ static void fill_yarn(s24i_rope *rope, int64_t positions)
     if (rope->louder == 0.0f) rope->louder = (float)yarn_louder(rope->factor, 1);
 }
 
-/* A part of a head alone that turns would be another model. */
-static s24_status check_whole(const s24i_config *config)
+/* The share of a head that turns; where nothing says it, what there was. */
+static s24_status read_share(s24i_shape *shape, const s24i_config *config)
 {
-    double share = 1;
-    TRY(s24i_config_double(&share, config, "partial_rotary_factor|rotary_emb_fraction",
+    const double head = (double)shape->head_width;
+    double share = (double)s24i_turned(shape) / head;
+    TRY(s24i_config_double(&share, config, "partial_rotary_factor|rotary_pct|rotary_emb_fraction",
                            S24I_OPTIONAL, 0, 1));
-    REQUIRE(config->ctx, share == 1, S24_ERROR_UNSUPPORTED,
-            "%s: partial_rotary_factor is %g; only 1, whole heads, is supported", config->file,
-            share);
+    shape->turned = (int64_t)(head * share + 1e-6);
+    REQUIRE(config->ctx, shape->turned > 0 && shape->turned % 2 == 0, S24_ERROR_UNSUPPORTED,
+            "%s: positions turn %lld of a head's %lld elements; an even number of 2 at least was "
+            "expected",
+            config->file, (long long)shape->turned, (long long)shape->head_width);
     return S24_OK;
 }
 
 /* What rope_parameters or rope_scaling says. */
-static s24_status read_scaling(s24i_rope *out, const s24i_config *rope)
+static s24_status read_scaling(s24i_rope *out, s24i_shape *shape, const s24i_config *rope)
 {
     static const struct {
         const char *name;
@@ -103,7 +108,7 @@ static s24_status read_scaling(s24i_rope *out, const s24i_config *rope)
                  {"yarn", read_yarn}};
     const char *type = "default";
     TRY(read_float(&out->theta, rope, "rope_theta", S24I_OPTIONAL, 1e12));
-    TRY(check_whole(rope));
+    TRY(read_share(shape, rope));
     TRY(s24i_config_string(&type, rope, "type", S24I_OPTIONAL));
     TRY(s24i_config_string(&type, rope, "rope_type", S24I_OPTIONAL));
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
@@ -119,23 +124,23 @@ static s24_status read_kinds(s24i_shape *shape, const s24i_config *rope,
                              const s24i_architecture *arch)
 {
     s24i_config kind;
-    if (!arch->key_near) return read_scaling(&shape->rope, rope);
+    if (!arch->key_near_theta) return read_scaling(&shape->rope, shape, rope);
     TRY(s24i_config_child(&kind, rope, "full_attention", S24I_OPTIONAL));
-    TRY(read_scaling(&shape->rope, kind.json ? &kind : rope));
+    TRY(read_scaling(&shape->rope, shape, kind.json ? &kind : rope));
     TRY(s24i_config_child(&kind, rope, "sliding_attention", S24I_OPTIONAL));
-    return kind.json ? read_scaling(&shape->near_rope, &kind) : S24_OK;
+    return kind.json ? read_scaling(&shape->near_rope, shape, &kind) : S24_OK;
 }
 
-static void leave_unturned(s24i_shape *shape, int64_t block)
+static void set_block(uint64_t bits[4], int64_t block)
 {
-    shape->unturned[block / 64] |= (uint64_t)1 << block % 64;
+    bits[block / 64] |= (uint64_t)1 << block % 64;
 }
 
 /* Which blocks positions turn: a number for each, 0 where they do not, or all but every so many. */
 static s24_status read_turned(s24i_shape *shape, const s24i_config *config,
                               const s24i_architecture *arch)
 {
-    enum { EVERY = 4, MOST_BLOCKS = 64 * sizeof shape->unturned / sizeof *shape->unturned };
+    enum { EVERY = 4 };
     const s24i_json *item;
     int64_t every = EVERY, block = 0;
     s24i_config list;
@@ -146,7 +151,7 @@ static s24_status read_turned(s24i_shape *shape, const s24i_config *config,
     TRY(s24i_config_int(&every, config, arch->key_turns_every, S24I_OPTIONAL, 1, 1 << 24));
     TRY(s24i_config_child(&list, config, arch->key_turns, S24I_OPTIONAL));
     for (int64_t b = every - 1; !list.json && b < shape->layers; b += every)
-        leave_unturned(shape, b);
+        set_block(shape->unturned, b);
     if (!list.json) return S24_OK;
     s24i_json_walk walk = s24i_json_begin(list.json);
     for (; (item = s24i_json_next(&walk, NULL)) != NULL; block++) {
@@ -154,7 +159,7 @@ static s24_status read_turned(s24i_shape *shape, const s24i_config *config,
         REQUIRE(config->ctx, is_integer && block < shape->layers, S24_ERROR_FORMAT,
                 "%s: element %lld of %s is no integer of one of %lld blocks", config->file,
                 (long long)block, arch->key_turns, (long long)shape->layers);
-        if (!s24i_json_integer(item)) leave_unturned(shape, block);
+        if (!s24i_json_integer(item)) set_block(shape->unturned, block);
     }
     REQUIRE(config->ctx, block == shape->layers, S24_ERROR_FORMAT,
             "%s: %s has %lld elements; one for each of %lld blocks was expected", config->file,
@@ -173,7 +178,9 @@ s24_status s24i_rope_read(s24i_shape *shape, const s24i_config *config,
         shape->near_rope.theta = 10000.0f;
         TRY(read_float(&shape->near_rope.theta, config, arch->key_near_theta, S24I_OPTIONAL, 1e12));
     }
-    TRY(check_whole(config));
+    if (arch->usual_turned > 0.0f)
+        shape->turned = (int64_t)((float)shape->head_width * arch->usual_turned);
+    TRY(read_share(shape, config));
     TRY(read_turned(shape, config, arch));
     for (int i = 0; i < 2; i++) {
         s24i_config rope;
@@ -185,93 +192,94 @@ s24_status s24i_rope_read(s24i_shape *shape, const s24i_config *config,
     return S24_OK;
 }
 
-/* ---- sliding windows ------------------------------------------------------------------------- */
+/* ---- windows --------------------------------------------------------------------------------- */
 
-/* A list of each block's kind, where there is one, tells the first block with a window. */
+static int has_windows(const s24i_shape *shape)
+{
+    return shape->sliding || shape->near;
+}
+
+/* A list of each block's kind, where there is one, says which blocks have a window. */
 static s24_status read_types(s24i_shape *shape, const s24i_config *config)
 {
     s24i_config types;
     const s24i_json *item;
-    int64_t slides = 0;
+    int64_t block = 0;
     TRY(s24i_config_child(&types, config, "layer_types", S24I_OPTIONAL));
     if (!types.json) return S24_OK;
     s24i_json_walk walk = s24i_json_begin(types.json);
-    shape->sliding_first = shape->layers;
-    for (int64_t b = 0; (item = s24i_json_next(&walk, NULL)) != NULL; b++) {
+    memset(shape->windowed, 0, sizeof shape->windowed);
+    for (; (item = s24i_json_next(&walk, NULL)) != NULL; block++) {
         const char *type = s24i_json_string(item);
-        const int sliding = type && strcmp(type, "sliding_attention") == 0;
-        REQUIRE(config->ctx, sliding || (type && strcmp(type, "full_attention") == 0),
+        const int slides = type && strcmp(type, "sliding_attention") == 0;
+        REQUIRE(config->ctx, slides || (type && strcmp(type, "full_attention") == 0),
                 S24_ERROR_UNSUPPORTED,
                 "%s: element %lld of layer_types is '%s'; only full_attention and "
                 "sliding_attention are supported",
-                config->file, (long long)b, type ? s24i_show(type).text : "no string");
-        REQUIRE(config->ctx, sliding || !slides, S24_ERROR_UNSUPPORTED,
-                "%s: block %lld of layer_types has no window, but one before it has; windows are "
-                "supported from a block on",
-                config->file, (long long)b);
-        REQUIRE(config->ctx, !sliding || shape->sliding, S24_ERROR_FORMAT,
+                config->file, (long long)block, type ? s24i_show(type).text : "no string");
+        REQUIRE(config->ctx, !slides || has_windows(shape), S24_ERROR_FORMAT,
                 "%s: block %lld of layer_types is sliding_attention, but there is no window",
-                config->file, (long long)b);
-        if (sliding && !slides++) shape->sliding_first = b;
+                config->file, (long long)block);
+        if (slides && block < shape->layers) set_block(shape->windowed, block);
     }
+    REQUIRE(config->ctx, block >= shape->layers, S24_ERROR_FORMAT,
+            "%s: layer_types has %lld elements; one for each of %lld blocks was expected",
+            config->file, (long long)block, (long long)shape->layers);
     return S24_OK;
 }
 
-/* A key that is null says that there is none. */
-s24_status s24i_sliding_read(s24i_shape *shape, const s24i_config *config,
+/* How many tokens a window has; a key that is null says that there is none. */
+static s24_status read_width(s24i_shape *shape, const s24i_config *config,
                              const s24i_architecture *arch)
 {
-    enum { USUAL_FIRST = 28, MOST = 1 << 24 };
+    enum { USUAL_NEAR = 128, MOST = 1 << 24 };
     int slides = !arch->key_slides;
-    if (!arch->key_sliding) return S24_OK;
+    int64_t both = arch->usual_sliding ? arch->usual_sliding : USUAL_NEAR;
+    if (arch->key_near) { /* which counts both sides: half of them and the token itself are left */
+        TRY(s24i_config_int(&both, config, arch->key_near, S24I_OPTIONAL, 2, MOST));
+        shape->near = both / 2 + 1;
+        return S24_OK;
+    }
     if (arch->key_slides) TRY(s24i_config_bool(&slides, config, arch->key_slides, S24I_OPTIONAL));
     if (slides && !s24i_json_get(config->json, arch->key_sliding))
         shape->sliding = arch->usual_sliding;
-    if (slides)
-        TRY(s24i_config_int(&shape->sliding, config, arch->key_sliding, S24I_OPTIONAL, 1, MOST));
-    if (arch->key_sliding_first) {
-        shape->sliding_first = USUAL_FIRST;
-        TRY(s24i_config_int(&shape->sliding_first, config, arch->key_sliding_first, S24I_OPTIONAL,
-                            0, MOST));
-    }
+    return slides
+               ? s24i_config_int(&shape->sliding, config, arch->key_sliding, S24I_OPTIONAL, 1, MOST)
+               : S24_OK;
+}
+
+/* Which blocks have one where no list says so: all from one on, all but every so many, or all but
+   the first of so many. */
+static s24_status read_order(s24i_shape *shape, const s24i_config *config,
+                             const s24i_architecture *arch)
+{
+    enum { USUAL_FIRST = 28, USUAL_EVERY = 3, MOST = 1 << 24 };
+    int64_t first = arch->key_sliding_first ? USUAL_FIRST : 0, every = USUAL_EVERY;
+    int64_t pattern = arch->usual_pattern;
+    if (arch->key_sliding_first)
+        TRY(s24i_config_int(&first, config, arch->key_sliding_first, S24I_OPTIONAL, 0, MOST));
+    if (arch->key_near_every)
+        TRY(s24i_config_int(&every, config, arch->key_near_every, S24I_OPTIONAL, 1, MOST));
+    if (arch->key_pattern)
+        TRY(s24i_config_int(&pattern, config, arch->key_pattern, S24I_OPTIONAL, 1, MOST));
+    for (int64_t b = first; has_windows(shape) && b < shape->layers; b++)
+        if (pattern ? (b + 1) % pattern : !arch->key_near_every || b % every)
+            set_block(shape->windowed, b);
+    return S24_OK;
+}
+
+s24_status s24i_windows_read(s24i_shape *shape, const s24i_config *config,
+                             const s24i_architecture *arch)
+{
+    if (!arch->key_sliding && !arch->key_near) return S24_OK;
+    TRY(read_width(shape, config, arch));
+    REQUIRE(config->ctx, !has_windows(shape) || shape->layers <= MOST_BLOCKS, S24_ERROR_UNSUPPORTED,
+            "%s: %lld blocks with windows; at most %d are supported", config->file,
+            (long long)shape->layers, MOST_BLOCKS);
+    TRY(read_order(shape, config, arch));
     TRY(read_types(shape, config));
-    if (shape->sliding >= shape->positions || shape->sliding_first >= shape->layers)
-        shape->sliding = 0;
+    for (int i = 0; arch->windows_turned && i < 4; i++)
+        shape->unturned[i] = ~shape->windowed[i];
+    if (shape->sliding >= shape->positions) shape->sliding = 0;
     return S24_OK;
-}
-
-/* ---- tokens near ----------------------------------------------------------------------------- */
-
-/* A list of each block's kind, where there is one, must be what the shape says. */
-static s24_status check_kinds(const s24i_shape *shape, const s24i_config *config)
-{
-    s24i_config types;
-    const s24i_json *item;
-    TRY(s24i_config_child(&types, config, "layer_types", S24I_OPTIONAL));
-    if (!types.json) return S24_OK;
-    s24i_json_walk walk = s24i_json_begin(types.json);
-    for (int64_t b = 0; (item = s24i_json_next(&walk, NULL)) != NULL; b++) {
-        const char *type = s24i_json_string(item);
-        const char *wanted = b % shape->near_every ? "sliding_attention" : "full_attention";
-        REQUIRE(config->ctx, type && !strcmp(type, wanted), S24_ERROR_UNSUPPORTED,
-                "%s: element %lld of layer_types is '%s'; %s was expected where one block of %lld "
-                "attends to all",
-                config->file, (long long)b, type ? s24i_show(type).text : "no string", wanted,
-                (long long)shape->near_every);
-    }
-    return S24_OK;
-}
-
-/* The key counts both sides; what is left of it is half of it and the token itself. */
-s24_status s24i_near_read(s24i_shape *shape, const s24i_config *config,
-                          const s24i_architecture *arch)
-{
-    enum { USUAL = 128, USUAL_EVERY = 3, MOST = 1 << 24 };
-    int64_t both = USUAL;
-    if (!arch->key_near) return S24_OK;
-    shape->near_every = USUAL_EVERY;
-    TRY(s24i_config_int(&both, config, arch->key_near, S24I_OPTIONAL, 2, MOST));
-    TRY(s24i_config_int(&shape->near_every, config, arch->key_near_every, S24I_OPTIONAL, 1, MOST));
-    shape->near = both / 2 + 1;
-    return check_kinds(shape, config);
 }

@@ -9,11 +9,12 @@
 /* shape->rope. UNSUPPORTED for a scaling that is not known, by its name. */
 s24_status s24i_rope_read(s24i_shape *shape, const s24i_config *config,
                           const s24i_architecture *arch);
-/* shape->sliding and sliding_first. UNSUPPORTED for blocks without a window after some with one. */
-s24_status s24i_sliding_read(s24i_shape *shape, const s24i_config *config,
+/* shape->windowed with sliding, or with near. */
+s24_status s24i_windows_read(s24i_shape *shape, const s24i_config *config,
                              const s24i_architecture *arch);
-/* shape->near, near_every and near_rope. UNSUPPORTED for kinds of blocks in another order. */
-s24_status s24i_near_read(s24i_shape *shape, const s24i_config *config,
-                          const s24i_architecture *arch);
+/* Numbers that scores, embeddings, sums and logits are multiplied or capped by (factors_config.c).
+   */
+s24_status s24i_factors_read(s24i_shape *shape, const s24i_config *config,
+                             const s24i_architecture *arch);
 
 #endif

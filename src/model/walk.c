@@ -117,7 +117,8 @@ static s24_status take_norm(const s24i_walk *walk, s24i_role role, const char *p
     beta.suffix = ".bias";
     beta.old_suffix = ".beta";
     if (role == S24I_ROLE_QUERY_NORM || role == S24I_ROLE_KEY_NORM)
-        gamma.rows = beta.rows = walk->shape->head_width;
+        gamma.rows = beta.rows =
+            s24i_head_norm(walk->arch, walk->shape, role == S24I_ROLE_KEY_NORM);
     gamma.optional = walk->arch->first_bare && role == S24I_ROLE_ATTENTION_NORM && block == 0;
     beta.optional = walk->arch->bare_norms;
     if (role == S24I_ROLE_EMBEDDING_NORM)
@@ -214,6 +215,16 @@ static s24_status take_relative(const s24i_walk *walk, int64_t block)
     return take(walk, &w);
 }
 
+static s24_status take_norms(const s24i_walk *walk, int64_t b)
+{
+    const s24i_architecture *a = walk->arch;
+    if (a->attention_norm) TRY(take_norm(walk, S24I_ROLE_ATTENTION_NORM, a->attention_norm, b));
+    if (a->output_norm) TRY(take_norm(walk, S24I_ROLE_OUTPUT_NORM, a->output_norm, b));
+    if (!a->after_attention_norm) return S24_OK;
+    TRY(take_norm(walk, S24I_ROLE_AFTER_ATTENTION_NORM, a->after_attention_norm, b));
+    return take_norm(walk, S24I_ROLE_AFTER_OUTPUT_NORM, a->after_output_norm, b);
+}
+
 static s24_status take_block(const s24i_walk *walk, int64_t b)
 {
     const s24i_architecture *a = walk->arch;
@@ -232,8 +243,7 @@ static s24_status take_block(const s24i_walk *walk, int64_t b)
     TRY(take_stack(walk, &attention, b, wide));
     TRY(take_stack(walk, a->slots[S24I_GATE] ? &gated : &up, b, s->width));
     TRY(take_stack(walk, &down, b, s->intermediate));
-    TRY(take_norm(walk, S24I_ROLE_ATTENTION_NORM, a->attention_norm, b));
-    TRY(take_norm(walk, S24I_ROLE_OUTPUT_NORM, a->output_norm, b));
+    TRY(take_norms(walk, b));
     if (a->query_norm) TRY(take_norm(walk, S24I_ROLE_QUERY_NORM, a->query_norm, b));
     if (a->key_norm) TRY(take_norm(walk, S24I_ROLE_KEY_NORM, a->key_norm, b));
     if (s->grid) TRY(take_relative(walk, b));

@@ -22,6 +22,8 @@ typedef enum s24i_role {
     S24I_ROLE_LAYER,          /* of a block, by slot: weight, bias */
     S24I_ROLE_ATTENTION_NORM,
     S24I_ROLE_OUTPUT_NORM,
+    S24I_ROLE_AFTER_ATTENTION_NORM,
+    S24I_ROLE_AFTER_OUTPUT_NORM,
     S24I_ROLE_QUERY_NORM, /* of a head: weight */
     S24I_ROLE_KEY_NORM,
     S24I_ROLE_REL_H, /* tables of relative positions */

@@ -291,6 +291,9 @@ static s24_status write_all(permuter *p, const char *out_path)
 static s24_status make_tables(permuter *p)
 {
     const int64_t layers = p->model->shape.layers;
+    REQUIRE(p->ctx, !p->model->architecture->head_by_head, S24_ERROR_UNSUPPORTED,
+            "a joint layer of %s, whose rows are ordered head by head, is not permuted",
+            p->model->architecture->model_type);
     TRY(s24i_zeroed(&p->tensors, p->ctx, (size_t)(layers * S24I_ALL_SLOTS) * sizeof *p->tensors));
     TRY(s24i_zeroed(&p->norms, p->ctx, (size_t)(layers * SITES) * sizeof *p->norms));
     TRY(s24i_zeroed(&p->orders, p->ctx, (size_t)(layers * SITES) * sizeof *p->orders));

@@ -45,7 +45,8 @@ static s24_dtype choose_between(const s24_session *session)
     const s24_model *model = session->model;
     if (model->dtype == S24_F32 || model->shape.grid) return S24_F32;
     if (!s24i_attention_takes_bf16(session->vec, model->shape.head_width)) return S24_F32;
-    if (model->architecture->query_norm && model->shape.head_width > S24I_MOST_NORMED_HEAD)
+    if (model->architecture->query_norm &&
+        s24i_head_norm(model->architecture, &model->shape, 0) > S24I_MOST_NORMED_HEAD)
         return S24_F32;
     for (int64_t b = 0; b < model->shape.layers; b++)
         for (int i = 0; i < S24I_PRODUCTS; i++)
@@ -109,8 +110,8 @@ static s24_status fill_lanes(s24_session *session, s24_ctx *ctx)
     const int64_t outer = s24i_max(all, threads > 1 ? rows * threads : 0);
     TRY(s24i_alloc_elems(&whole->outer, ctx, outer * outer_cols, part, "activations"));
     TRY(s24i_alloc_elems(&whole->work, ctx, (int64_t)bytes, 1, "work memory"));
-    const int has_normed =
-        model->architecture->pre_norm || model->lm_head.n || s24i_projects(shape);
+    const int has_normed = model->architecture->pre_norm || model->lm_head.n ||
+                           s24i_projects(shape) || s24i_adds_aside(model->architecture);
     const int64_t normed = has_normed ? normed_columns(model) : 0;
     TRY(s24i_alloc_elems(&whole->normed, ctx, outer * normed, sizeof(float), "norms' results"));
     whole->work_bytes = bytes;
@@ -139,7 +140,7 @@ static s24_status fill_head(s24_session *session, s24_ctx *ctx)
 static s24_status fill_angles(float **angles, s24_ctx *ctx, const s24i_shape *shape,
                               const s24i_rope *rope, int64_t longest)
 {
-    const int64_t d = shape->head_width;
+    const int64_t d = s24i_turned(shape);
     TRY(s24i_alloc_elems(angles, ctx, longest * d, sizeof **angles, "rotary positions"));
     s24i_rotary_fill(*angles, rope, d, longest);
     return S24_OK;

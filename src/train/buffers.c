@@ -70,7 +70,7 @@ static void plan_positions(plan *p, s24_transformer *t)
 {
     const s24i_shape *s = &t->shape;
     s24i_buffers *at = &t->at;
-    const int64_t longest = turned_positions(t), angles = longest * s->head_width;
+    const int64_t longest = turned_positions(t), angles = longest * s24i_turned(s);
     const int64_t count = s24i_distances(longest, &at->distance_zero);
     at->distances_head = t->relative ? count : 0;
     if (t->arch->rotary) at->angles = floats(p, angles);
@@ -151,7 +151,7 @@ static void plan_all(plan *p, s24_transformer *t)
 
 static s24_status fill_angles(s24_transformer *t, s24_ctx *ctx, float *to, const s24i_rope *rope)
 {
-    const int64_t d = t->shape.head_width, positions = turned_positions(t);
+    const int64_t d = s24i_turned(&t->shape), positions = turned_positions(t);
     const int64_t count = positions * d;
     float *angles;
     TRY(s24i_alloc_elems(&angles, ctx, count, sizeof *angles, "rotary positions"));

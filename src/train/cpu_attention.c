@@ -357,23 +357,34 @@ void s24i_cpu_attention(s24i_machine *m, void *context, const void *rows, const 
 
 /* ---- rotary positions ------------------------------------------------------------------------ */
 
-/* Element i of a head turns with element i + d/2, as transformers pairs them. */
+/* Element i of what turns of a head turns with the one in the other half, or next to it. */
+static void rotate_head(float *a, const s24i_heads *h, const float *cosine, int back)
+{
+    const int64_t half = h->turned / 2;
+    const float *sine = cosine + half;
+    float *b = a + half;
+    for (int64_t i = 0; h->adjacent && i < half; i++) {
+        const float x = a[2 * i], y = a[2 * i + 1], s = back ? -sine[i] : sine[i];
+        a[2 * i] = x * cosine[i] - y * s;
+        a[2 * i + 1] = y * cosine[i] + x * s;
+    }
+    if (h->adjacent) return;
+    if (back) /* the other half turns first */
+        s24i_rotate(b, a, cosine, sine, half);
+    else
+        s24i_rotate(a, b, cosine, sine, half);
+}
+
 static void rotate_range(void *arg, int64_t begin, int64_t end, int thread)
 {
     const job *j = arg;
     const s24i_heads *h = j->h;
-    const int64_t half = h->d / 2, ld = (h->heads + 2 * h->kv_heads) * h->d;
+    const int64_t ld = (h->heads + 2 * h->kv_heads) * h->d;
     (void)thread;
-    for (int64_t t = begin; t < end; t++) {
-        const float *cosine = h->angles + h->step->positions[t] * h->d, *sine = cosine + half;
-        for (int64_t head = 0; head < h->heads + h->kv_heads; head++) {
-            float *a = j->dqkv + t * ld + head * h->d, *b = a + half;
-            if (j->back) /* the other half turns first */
-                s24i_rotate(b, a, cosine, sine, half);
-            else
-                s24i_rotate(a, b, cosine, sine, half);
-        }
-    }
+    for (int64_t t = begin; t < end; t++)
+        for (int64_t head = 0; head < h->heads + h->kv_heads; head++)
+            rotate_head(j->dqkv + t * ld + head * h->d, h,
+                        h->angles + h->step->positions[t] * h->turned, j->back);
 }
 
 void s24i_cpu_rotate(s24i_machine *m, void *qkv, const s24i_heads *heads, int back)

@@ -422,6 +422,7 @@ static s24_status find_architecture(s24_transformer *t, s24_ctx *ctx,
     REQUIRE(ctx, t->arch, S24_ERROR_UNSUPPORTED,
             "%s/config.json: model_type '%s' is not supported; %s are", folder,
             s24i_show(type).text, s24i_architecture_names(trains).text);
+    TRY(s24i_architecture_vary(&t->arch, ctx, folder));
     t->steps = s24i_steps_of(t->arch);
     TRY(s24i_quantization_require_none(ctx, checkpoint));
     TRY(s24i_shape_read(&t->shape, ctx, t->arch, folder));
@@ -439,7 +440,9 @@ static s24_status check_parts(const s24_transformer *t, s24_ctx *ctx,
             t->arch->model_type, s24i_architecture_names(trains).text);
     TRY(s24i_steps_require(ctx, t->arch, s24i_train_steps(on_device),
                            on_device ? "training on a device" : "training"));
-    TRY(s24i_parts_require(ctx, t->arch, &t->shape, on_device ? 0 : 1u << S24I_PART_SCALE,
+    const unsigned parts =
+        1u << S24I_PART_SCALE | 1u << S24I_PART_TURNED | 1u << S24I_PART_ADJACENT;
+    TRY(s24i_parts_require(ctx, t->arch, &t->shape, on_device ? 0 : parts,
                            on_device ? "training on a device" : "training"));
     REQUIRE(ctx, !on_device || !s24i_projects(&t->shape), S24_ERROR_UNSUPPORTED,
             "%s: embeddings of %lld elements that a layer widens to %lld are not trained on a "

@@ -126,7 +126,9 @@ typedef struct s24i_heads {
     int causal;
     int64_t window;      /* then: of how many tokens, itself the last, one attends to; 0: all */
     int64_t near;        /* of how many on each side, itself one of them; 0: all */
-    const float *angles; /* [positions, d]: cos and sin by half; NULL: no rotary positions */
+    const float *angles; /* [positions, turned]: cos and sin by half; NULL: no rotary positions */
+    int64_t turned;      /* elements of a head that they turn; on a device d */
+    int adjacent;        /* 1: neighbours against each other; on a device halves */
     /* What scores grow by, as model/distances.h lays it out, of heads so far apart, 0: one for all;
        and the gradients of the model's table that it was made of. On the CPU alone. NULL: none. */
     const float *distances;

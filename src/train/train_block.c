@@ -81,6 +81,8 @@ s24i_heads s24i_heads_of(const s24_transformer *t, int64_t b)
                         .causal = t->arch->causal,
                         .window = s24i_block_sliding(s, b),
                         .near = near,
+                        .turned = s24i_turned(s),
+                        .adjacent = t->arch->adjacent,
                         .angles = near && at->near_angles ? at->near_angles : at->angles,
                         .distances = near || t->relative ? at->distances : NULL,
                         .distances_head = at->distances_head,

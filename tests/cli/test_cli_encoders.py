@@ -64,8 +64,7 @@ class Encoders(Scratch):
         self.assertEqual((self.folder / "old.npy").read_bytes(),
                          (self.folder / "new.npy").read_bytes())
         for key, value, sentence in (("prenorm", True, "prenorm is on"),
-                                     ("moe_every_n_layers", 2, "moe_every_n_layers is on"),
-                                     ("rotary_emb_fraction", 0.5, "partial_rotary_factor")):
+                                     ("moe_every_n_layers", 2, "moe_every_n_layers is on")):
             path.write_text(json.dumps({**old, key: value}))
             self.assertIn(sentence, self.json(*arguments, "bad.npy", exit=5)["error"])
 

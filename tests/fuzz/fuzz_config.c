@@ -41,16 +41,17 @@ static void read_text(const s24i_config *config)
 {
     enum { LAYERS = 3, POSITIONS = 512, WIDTH = 64 };
     for (int i = 0; s24i_architecture_at(i); i++) {
-        s24i_shape shape = {.layers = LAYERS, .positions = POSITIONS};
+        s24i_shape shape = {.layers = LAYERS, .positions = POSITIONS, .head_width = WIDTH};
         const s24i_architecture *arch = s24i_architecture_at(i);
         if (s24i_rope_read(&shape, config, arch) != S24_OK)
             CHECK(*s24_ctx_error(config->ctx));
         else
             for (int p = 0; arch->rotary && p < WIDTH / 2; p++)
                 CHECK(isfinite(s24i_rope_turn(&shape.rope, p, WIDTH)));
-        if (s24i_sliding_read(&shape, config, arch) != S24_OK) CHECK(*s24_ctx_error(config->ctx));
+        if (s24i_windows_read(&shape, config, arch) != S24_OK) CHECK(*s24_ctx_error(config->ctx));
         for (int b = 0; b < LAYERS; b++)
             CHECK(s24i_block_sliding(&shape, b) >= 0);
+        CHECK(s24i_turned(&shape) > 0 && s24i_turned(&shape) <= WIDTH);
     }
 }
 

@@ -33,7 +33,28 @@ static void test_rows(void **state)
     static const char nomic[] = "product 0>2 0, rotate 2>2, attend 2>3, product 3>0+ 3, "
                                 "norm 0>0 0, product 0>4 4, gate 4>4, product 4>0+ 5, "
                                 "norm 0>0 1, ";
+    static const char aside[] = "norm 0>1 0, product 1>2 0, rotate 2>2, attend 2>3, "
+                                "product 3>1 3, norm 1>1 2, add 1>0, norm 0>1 1, product 1>4 4, "
+                                "gate 4>4, product 4>1 5, norm 1>1 3, add 1>0, ";
+    static const char gemma3[] = "norm 0>1 0, product 1>2 0, head norm 2>2, rotate 2>2, "
+                                 "attend 2>3, product 3>1 3, norm 1>1 2, add 1>0, norm 0>1 1, "
+                                 "product 1>4 4, gate 4>4, product 4>1 5, norm 1>1 3, add 1>0, ";
+    static const char granite[] = "norm 0>1 0, product 1>2 0, rotate 2>2, attend 2>3, "
+                                  "product 3>1 3, add 1>0, norm 0>1 1, product 1>4 4, gate 4>4, "
+                                  "product 4>1 5, add 1>0, ";
+    static const char olmo2[] = "product 0>2 0, head norm 2>2, rotate 2>2, attend 2>3, "
+                                "product 3>1 3, norm 1>1 2, add 1>0, product 0>4 4, gate 4>4, "
+                                "product 4>1 5, norm 1>1 3, add 1>0, ";
+    static const char side[] = "norm 0>1 0, product 1>2 0, rotate 2>2, attend 2>3, norm 0>1 1, "
+                               "product 1>4 4, product 3>0+ 3, product 4>0+ 5, ";
+    static const char gated_side[] = "norm 0>1 0, product 1>2 0, rotate 2>2, attend 2>3, "
+                                     "norm 0>1 1, product 1>4 4, gate 4>4, product 3>0+ 3, "
+                                     "product 4>0+ 5, ";
     static const row rows[] = {
+        {"gemma", llama},       {"gemma2", aside},       {"gemma3_text", gemma3},
+        {"granite", granite},   {"olmo2", olmo2},        {"phi", side},
+        {"gpt_neox", side},     {"stablelm", llama},     {"glm", llama},
+        {"glm4", aside},        {"cohere", gated_side},  {"cohere2", gated_side},
         {"roberta", after},     {"xlm-roberta", after},  {"camembert", after},
         {"electra", after},     {"distilbert", after},   {"mpnet", mpnet},
         {"modernbert", modern}, {"nomic_bert", nomic},   {"bert", after},

@@ -14,11 +14,11 @@ static s24_status read_from(s24i_shape *shape, const char *model_type, const cha
 {
     const s24i_architecture *arch = s24i_architecture_find(model_type);
     s24i_config config;
-    *shape = (s24i_shape){.layers = LAYERS, .positions = POSITIONS};
+    *shape = (s24i_shape){.layers = LAYERS, .positions = POSITIONS, .head_width = HEAD};
     assert_non_null(arch);
     assert_int_equal(s24i_config_parse(&config, ctx, "config.json", text, strlen(text)), S24_OK);
     s24_status status = s24i_rope_read(shape, &config, arch);
-    if (status == S24_OK) status = s24i_sliding_read(shape, &config, arch);
+    if (status == S24_OK) status = s24i_windows_read(shape, &config, arch);
     s24i_config_free(&config);
     return status;
 }
@@ -135,6 +135,25 @@ static void turned_blocks(void **state)
 
 /* ---- windows --------------------------------------------------------------------------------- */
 
+/* How much of a head turns, by the row or by what config.json says. */
+static void shares(void **state)
+{
+    static const struct {
+        const char *model_type, *text;
+        int64_t turned;
+    } cases[] = {{"llama", "{}", HEAD},
+                 {"llama", "{\"partial_rotary_factor\": 0.5}", HEAD / 2},
+                 {"phi", "{}", HEAD / 2},
+                 {"stablelm", "{}", HEAD / 4},
+                 {"gpt_neox", "{\"rotary_pct\": 0.5}", HEAD / 2},
+                 {"glm", "{\"rope_parameters\": {\"partial_rotary_factor\": 0.75}}", 12}};
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const s24i_shape shape = shape_of(cases[i].model_type, cases[i].text);
+        assert_int_equal(s24i_turned(&shape), cases[i].turned);
+    }
+}
+
 static void windows(void **state)
 {
     static const struct {
@@ -157,6 +176,14 @@ static void windows(void **state)
          "\"layer_types\": [\"full_attention\", \"sliding_attention\", \"sliding_attention\", "
          "\"sliding_attention\"]}",
          {0, 16, 16, 16}},
+        {"qwen3",
+         "{\"sliding_window\": 16, \"use_sliding_window\": true, \"layer_types\": "
+         "[\"sliding_attention\", \"full_attention\", \"sliding_attention\", "
+         "\"full_attention\"]}",
+         {16, 0, 16, 0}},
+        {"gemma2", "{\"sliding_window\": 16}", {16, 0, 16, 0}},
+        {"gemma3_text", "{\"sliding_window\": 16}", {16, 16, 16, 16}},
+        {"gemma3_text", "{\"sliding_window\": 16, \"sliding_window_pattern\": 3}", {16, 16, 0, 16}},
     };
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -165,10 +192,10 @@ static void windows(void **state)
             assert_int_equal(s24i_block_sliding(&shape, b), cases[i].of[b]);
     }
     /* Without the key a window of transformers' default. */
-    s24i_shape shape = {.layers = 1, .positions = 8192};
+    s24i_shape shape = {.layers = 1, .positions = 8192, .head_width = HEAD};
     s24i_config config;
     assert_int_equal(s24i_config_parse(&config, ctx, "config.json", "{}", 2), S24_OK);
-    assert_int_equal(s24i_sliding_read(&shape, &config, s24i_architecture_find("mistral")), S24_OK);
+    assert_int_equal(s24i_windows_read(&shape, &config, s24i_architecture_find("mistral")), S24_OK);
     s24i_config_free(&config);
     assert_int_equal(shape.sliding, 4096);
 }
@@ -195,15 +222,14 @@ static void refusals(void **state)
         {"smollm3", "{\"no_rope_layers\": [1, 0]}", "no_rope_layers has 2 elements; one for each"},
         {"smollm3", "{\"no_rope_layers\": [1, 0, 1, 1, 1]}", "element 4 of no_rope_layers"},
         {"smollm3", "{\"no_rope_layers\": [true]}", "element 0 of no_rope_layers"},
-        {"llama", "{\"partial_rotary_factor\": 0.5}",
-         "partial_rotary_factor is 0.5; only 1, whole heads, is supported"},
-        {"llama", "{\"rope_parameters\": {\"partial_rotary_factor\": 0.25}}",
-         "partial_rotary_factor is 0.25"},
+        {"llama", "{\"partial_rotary_factor\": 0.2}",
+         "positions turn 3 of a head's 16 elements; an even number of 2 at least was expected"},
+        {"llama", "{\"rope_parameters\": {\"partial_rotary_factor\": 0}}",
+         "positions turn 0 of a head's 16"},
+        {"llama", "{\"partial_rotary_factor\": 1.5}", "is 1.5, expected 0 to 1"},
         {"mistral", "{\"sliding_window\": 0}", "\"sliding_window\" is 0, expected 1"},
-        {"qwen3",
-         "{\"use_sliding_window\": true, \"layer_types\": [\"sliding_attention\", "
-         "\"full_attention\"]}",
-         "block 1 of layer_types has no window, but one before it has"},
+        {"qwen3", "{\"layer_types\": [\"full_attention\", \"full_attention\"]}",
+         "layer_types has 2 elements; one for each of 4 blocks was expected"},
         {"qwen3", "{\"layer_types\": [\"full_attention\", \"chunked_attention\"]}",
          "element 1 of layer_types is 'chunked_attention'; only full_attention and"},
         {"qwen3", "{\"layer_types\": [7]}", "element 0 of layer_types is 'no string'"},
@@ -236,8 +262,8 @@ static int teardown(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(turns), cmocka_unit_test(yarn),
-                                       cmocka_unit_test(turned_blocks), cmocka_unit_test(windows),
-                                       cmocka_unit_test(refusals)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(turns),         cmocka_unit_test(yarn),
+                                       cmocka_unit_test(turned_blocks), cmocka_unit_test(shares),
+                                       cmocka_unit_test(windows),       cmocka_unit_test(refusals)};
     return cmocka_run_group_tests(tests, setup, teardown);
 }

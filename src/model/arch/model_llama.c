@@ -5,59 +5,7 @@
    that read the same, Arcee and Starcoder 2 have no gate, norms of the latter take the mean, some
    blocks of SmolLM 3 are not turned by positions, and EuroBERT's tokens attend to later ones
    too. */
-#include "model/model.h"
-
-// clang-format off
-#define ATTENDS_AS_LLAMA                                                                           \
-    .prefix = "model.",                                                                            \
-    .key_vocabulary = "vocab_size",                                                                \
-    .key_positions = "max_position_embeddings",                                                    \
-    .key_width = "hidden_size",                                                                    \
-    .key_layers = "num_hidden_layers",                                                             \
-    .key_heads = "num_attention_heads",                                                            \
-    .key_kv_heads = "num_key_value_heads",                                                         \
-    .key_head_width = "head_dim",                                                                  \
-    .key_intermediate = "intermediate_size",                                                       \
-    .key_activation = "hidden_act",                                                                \
-    .key_theta = "rope_theta",                                                                     \
-    .key_attention_dropout = "attention_dropout",                                                  \
-    .words = "embed_tokens.weight",                                                                \
-    .attention_norm = "layers.%d.input_layernorm",                                                 \
-    .output_norm = "layers.%d.post_attention_layernorm",                                           \
-    .final_norm = "norm",                                                                          \
-    .pre_norm = 1,                                                                                 \
-    .rotary = 1,                                                                                   \
-    .state_normed = 1
-
-#define LLAMA_NAMED                                                                                \
-    ATTENDS_AS_LLAMA, .key_eps = "rms_norm_eps", .usual_eps = 1e-6f, .rms = 1
-
-#define CONTINUES_TEXT                                                                             \
-    .lm_head = "lm_head", .causal = 1,                                                             \
-    .text_head = {.last = "score", .token_last = "score", .reads = S24I_READS_LAST}
-
-#define ATTENTION_SLOTS                                                                            \
-    [S24I_QUERY] = "layers.%d.self_attn.q_proj",                                                   \
-    [S24I_KEY] = "layers.%d.self_attn.k_proj",                                                     \
-    [S24I_VALUE] = "layers.%d.self_attn.v_proj",                                                   \
-    [S24I_ATTENTION] = "layers.%d.self_attn.o_proj"
-
-#define GATED                                                                                      \
-    .activation = "silu",                                                                          \
-    .slots = {ATTENTION_SLOTS,                                                                     \
-              [S24I_INTERMEDIATE] = "layers.%d.mlp.up_proj",                                       \
-              [S24I_OUTPUT] = "layers.%d.mlp.down_proj",                                           \
-              [S24I_GATE] = "layers.%d.mlp.gate_proj"}
-
-#define LLAMA_SHAPED LLAMA_NAMED, CONTINUES_TEXT, GATED
-
-#define WINDOW .key_sliding = "sliding_window", .usual_sliding = 4096
-
-#define QWEN_WINDOW                                                                                \
-    WINDOW,                                                                                        \
-    .key_slides = "use_sliding_window",                                                            \
-    .key_sliding_first = "max_window_layers"
-// clang-format on
+#include "model/arch/llama_names.h"
 
 const s24i_architecture s24i_llama = {.model_type = "llama", LLAMA_SHAPED};
 

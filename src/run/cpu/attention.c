@@ -186,6 +186,7 @@ static void run_f32(const scratch *s, const s24i_attention *job, steps *t, int64
     float *context = (float *)job->context + offset;
     if (!padded) t->mix.c = context, t->mix.ldc = width;
     job->vec->product(&t->scores);
+    if (job->cap > 0.0f) s24i_attention_cap(job, &t->softmax);
     if (job->distances) mask_rows(s, job, t, from);
     softmax(job, t);
     for (int64_t r = 0; job->drop && r < t->mix.m; r++)
@@ -204,6 +205,7 @@ static void run_bf16(const scratch *s, const s24i_attention *job, steps *t, int6
     t->scores.k /= 2;
     t->mix.k = (t->mix.k + 1) / 2;
     job->vec->pair_product(&t->scores);
+    if (job->cap > 0.0f) s24i_attention_cap(job, &t->softmax);
     if (job->distances) mask_rows(s, job, t, from);
     softmax(job, t);
     job->vec->pair_product(&t->mix);
@@ -234,7 +236,7 @@ static void run_tile(const scratch *s, const s24i_attention *job, int64_t text, 
     const int64_t seen = before + s24i_attention_keys_seen(job, tokens, tile * TILE + rows - 1);
     const int64_t from = s24i_attention_first_key(job, before + tile * TILE + 1);
     const int64_t pair = job->dtype == S24_BF16 ? 2 : 1; /* rows of values are pairs of tokens */
-    const int64_t query = token * job->ld + head * job->d;
+    const int64_t query = s24i_attention_query(job, token, head);
     const int64_t offset = token * job->heads * job->d + head * job->d;
     steps t = {.scores = {.c = s->scores,
                           .ldc = s->tokens_ld,

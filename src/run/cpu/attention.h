@@ -4,6 +4,7 @@
 #define S24_RUN_CPU_ATTENTION_H
 
 #include <float.h>
+#include <math.h>
 
 #include "sparse24/nn.h"
 #include "vec/vec.h"
@@ -19,13 +20,15 @@ typedef struct s24i_attention {
     s24_dtype dtype; /* of q, k, v and context: f32, or bf16 where s24i_attention_takes_bf16 */
     const void *q, *k, *v;
     int64_t ld, kv_ld; /* kv_ld 0: ld */
-    int64_t kv_head;   /* elements from a head of k and v to the next; 0: d */
+    int64_t head;      /* elements from a head of q to the next; 0: d */
+    int64_t kv_head;   /* likewise of k and v */
     void *context;     /* [tokens, heads·d] */
     const s24_batch *batch;
     const int64_t *tiles; /* [texts + 1]: tiles of queries before each text */
     int64_t heads, d;
     float scale;      /* 1/√d in most models */
-    int64_t kv_heads; /* 0: heads */
+    float cap;        /* scores s become cap · tanh(s / cap); 0: nothing of the kind */
+    int64_t kv_heads; /* 0: heads; where head is not d, as many */
     int causal;       /* 1: no token attends to a later one */
     int64_t window;   /* then: of how many tokens, itself the last, it attends to; 0: all */
     /* What scores grow by, from a token to one `by` tokens later distances[by]; NULL: nothing. A
@@ -69,6 +72,24 @@ static inline int64_t s24i_attention_keys(const s24i_attention *job, int64_t tex
 {
     const int64_t first = job->key_rows ? job->key_rows[text] : job->batch->offsets[text];
     return first * s24i_attention_kv_ld(job) + head * (job->kv_head ? job->kv_head : job->d);
+}
+
+/* Where a token's query of a head is. */
+static inline int64_t s24i_attention_query(const s24i_attention *job, int64_t token, int64_t head)
+{
+    return token * job->ld + head * (job->head ? job->head : job->d);
+}
+
+/* Scores q·k as softmax takes them where they are capped, and then without a scale. */
+static inline void s24i_attention_cap(const s24i_attention *job, s24i_softmax *softmax)
+{
+    const float inner = softmax->scale / job->cap;
+    for (int64_t r = 0; r < softmax->rows; r++)
+        for (int64_t i = 0; i < softmax->n; i++) {
+            float *s = softmax->s + r * softmax->ld + i;
+            *s = job->cap * tanhf(*s * inner);
+        }
+    softmax->scale = 1.0f;
 }
 
 /* Tokens of a text that stood before the batch's. */

@@ -36,7 +36,7 @@ static few cut(float *memory, int64_t tokens, int64_t d)
 
 /* What run_token does, of keys and values in bytes. */
 static void run_token_bytes(const s24i_attention *job, const few *f, s24i_attend *a, int64_t keys,
-                            const s24i_softmax *softmax)
+                            s24i_softmax *softmax)
 {
     const s24i_vec *vec = job->vec;
     const int is_i8 = job->bytes == S24_I8;
@@ -48,6 +48,7 @@ static void run_token_bytes(const s24i_attention *job, const few *f, s24i_attend
     for (int64_t r = 0; r < a->queries; r++)
         vec->multiply(f->scores + r * f->ld, f->scores + r * f->ld, job->key_scales + row,
                       a->tokens);
+    if (job->cap > 0.0f) s24i_attention_cap(job, softmax);
     vec->softmax(softmax);
     for (int64_t r = 0; r < a->queries; r++)
         vec->multiply(f->scores + r * f->ld, f->scores + r * f->ld, job->value_scales + row,
@@ -64,13 +65,13 @@ static void run_token(const s24i_attention *job, const few *f, s24i_attend *a, i
     const s24i_vec *vec = job->vec;
     const int pairs = job->dtype == S24_BF16;
     const size_t part = s24_dtype_bytes(job->dtype);
-    const s24i_softmax softmax = {.s = f->scores,
-                                  .ld = f->ld,
-                                  .rows = a->queries,
-                                  .n = seen,
-                                  .scale = job->scale,
-                                  .mask = job->batch->mask ? f->mask + past : NULL,
-                                  .inverse = f->inverse};
+    s24i_softmax softmax = {.s = f->scores,
+                            .ld = f->ld,
+                            .rows = a->queries,
+                            .n = seen,
+                            .scale = job->scale,
+                            .mask = job->batch->mask ? f->mask + past : NULL,
+                            .inverse = f->inverse};
     a->tokens = seen;
     if (job->bytes) {
         run_token_bytes(job, f, a, keys, &softmax);
@@ -78,6 +79,7 @@ static void run_token(const s24i_attention *job, const few *f, s24i_attend *a, i
     }
     a->rows = (const char *)job->k + (size_t)keys * part;
     (pairs ? vec->pair_dots : vec->dots)(a);
+    if (job->cap > 0.0f) s24i_attention_cap(job, &softmax);
     (pairs ? vec->pair_softmax : vec->softmax)(&softmax);
     a->rows = (const char *)job->v + (size_t)keys * part;
     (pairs ? vec->pair_mix : vec->mix)(a);
@@ -108,7 +110,8 @@ void s24i_attention_few(const s24i_attention *job, int64_t text, int64_t head, i
                      .scale = f.inverse};
     if (job->batch->mask) s24i_attention_mask(f.mask, f.ld, job->batch->mask + first, all);
     for (int64_t t = first; t < end; t++) {
-        a.q = (const char *)job->q + (size_t)(t * job->ld + head * d) * s24_dtype_bytes(job->dtype);
+        a.q = (const char *)job->q +
+              (size_t)s24i_attention_query(job, t, head) * s24_dtype_bytes(job->dtype);
         const int64_t seen = job->causal ? before + t - first + 1 : all;
         const int64_t past = job->window ? s24i_max(0, seen - job->window) : 0;
         run_token(job, &f, &a, keys + past * a.ld, past, seen - past);

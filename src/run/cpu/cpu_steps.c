@@ -41,12 +41,41 @@ static void run_norm(const s24i_chunk *c, const s24i_block_step *step)
 {
     const s24_dense from = place_of(c, step->from), to = place_of(c, step->to);
     const s24i_block *b = c->block;
-    norm_job job = {session_of(c)->vec,
-                    step->norm == S24I_ATTENTION_NORM ? &b->attention_norm : &b->output_norm,
-                    to.data};
+    const s24i_layer_norm *const norms[] = {[S24I_ATTENTION_NORM] = &b->attention_norm,
+                                            [S24I_OUTPUT_NORM] = &b->output_norm,
+                                            [S24I_AFTER_ATTENTION_NORM] = &b->after_attention_norm,
+                                            [S24I_AFTER_OUTPUT_NORM] = &b->after_output_norm};
+    norm_job job = {session_of(c)->vec, norms[step->norm], to.data};
     if (to.data != from.data)
         memcpy(to.data, from.data, (size_t)(from.rows * from.cols) * sizeof(float));
     if (job.norm->gamma) s24_ctx_parallel_for(c->lane->ctx, to.rows, norm_range, &job);
+}
+
+/* ---- sums ------------------------------------------------------------------------------------ */
+
+typedef struct add_job {
+    const s24i_vec *vec;
+    float *to;
+    const float *from;
+    float factor;
+    int64_t cols;
+} add_job;
+
+static void add_range(void *arg, int64_t first, int64_t end, int thread)
+{
+    const add_job *j = arg;
+    (void)thread;
+    j->vec->axpy(j->to + first * j->cols, j->factor, j->from + first * j->cols,
+                 (end - first) * j->cols);
+}
+
+/* What is added to the residual after it was made. */
+static void run_add(const s24i_chunk *c, const s24i_block_step *step)
+{
+    const s24_dense from = place_of(c, step->from), to = place_of(c, step->to);
+    const float factor = session_of(c)->model->shape.residual_factor;
+    add_job job = {session_of(c)->vec, to.data, from.data, factor > 0.0f ? factor : 1.0f, to.cols};
+    s24_ctx_parallel_for(c->lane->ctx, to.rows, add_range, &job);
 }
 
 /* ---- products -------------------------------------------------------------------------------- */
@@ -57,10 +86,10 @@ static void *after(void *data, s24_dtype dtype, int64_t elems)
 }
 
 /* Where queries, keys and values of a pass's first token stand: side by side if they are one
-   product, else each in a matrix of its own. */
+   product, else each in a matrix of its own; and how far apart their heads are. */
 typedef struct qkv_places {
     void *at[3];
-    int64_t ld[3];
+    int64_t ld[3], head;
 } qkv_places;
 
 static qkv_places qkv_of(const s24i_pass *pass, const s24i_block *block)
@@ -68,12 +97,13 @@ static qkv_places qkv_of(const s24i_pass *pass, const s24i_block *block)
     const s24_session *session = pass->session;
     const s24i_shape *shape = &session->model->shape;
     const int64_t tokens = pass->batch->offsets[pass->batch->texts];
-    const int joined = block->qkv_count == 1;
-    qkv_places places;
+    const int joined = block->qkv_count == 1, mixed = session->model->architecture->head_by_head;
+    qkv_places places = {.head = (mixed ? 3 : 1) * shape->head_width};
     for (int i = 0; i < 3; i++) {
         int64_t before = 0;
         for (int j = 0; j < 3; j++)
-            if (block->place[j] < block->place[i]) before += s24i_slot_outputs(shape, (s24i_slot)j);
+            if (block->place[j] < block->place[i])
+                before += mixed ? shape->head_width : s24i_slot_outputs(shape, (s24i_slot)j);
         places.at[i] = after(session->qkv, session->between, joined ? before : before * tokens);
         places.ld[i] = joined ? s24i_qkv_outputs(shape) : s24i_slot_outputs(shape, (s24i_slot)i);
     }
@@ -229,7 +259,7 @@ static s24_status run_product(const s24i_chunk *c, const s24i_block_step *step, 
 typedef struct heads_job {
     const s24i_chunk *chunk;
     void *at;
-    int64_t ld, heads;
+    int64_t ld, heads, apart;    /* elements from a token, and from a head, to the next */
     const s24i_layer_norm *norm; /* where they are normalised */
 } heads_job;
 
@@ -262,11 +292,15 @@ static void norm_heads_range(void *arg, int64_t begin, int64_t end, int thread)
 
 static void run_heads(const s24i_chunk *c, void (*range)(void *, int64_t, int64_t, int))
 {
-    const s24i_shape *shape = &session_of(c)->model->shape;
+    const s24_model *model = session_of(c)->model;
+    const s24i_shape *shape = &model->shape;
     const qkv_places at = qkv_of(c->pass, c->block);
-    heads_job queries = {c, at.at[S24I_QUERY], at.ld[S24I_QUERY], shape->heads,
-                         &c->block->query_norm};
-    heads_job keys = {c, at.at[S24I_KEY], at.ld[S24I_KEY], shape->kv_heads, &c->block->key_norm};
+    heads_job queries = {c,       at.at[S24I_QUERY],    at.ld[S24I_QUERY], shape->heads,
+                         at.head, &c->block->query_norm};
+    heads_job keys = {c,       at.at[S24I_KEY],    at.ld[S24I_KEY], shape->kv_heads,
+                      at.head, &c->block->key_norm};
+    if (range == norm_heads_range && model->architecture->wide_norms)
+        queries.heads = keys.heads = 1;
     s24_ctx_parallel_for(c->lane->ctx, c->rows, range, &queries);
     s24_ctx_parallel_for(c->lane->ctx, c->rows, range, &keys);
 }
@@ -285,14 +319,28 @@ static void rotate_bf16(const s24i_vec *vec, uint16_t *head, const float *angles
     }
 }
 
+static void rotate_adjacent_bf16(const s24i_vec *vec, uint16_t *head, const float *angles,
+                                 int64_t half)
+{
+    enum { PIECE = 64 };
+    float wide[2 * PIECE];
+    for (int64_t i = 0; i < half; i += PIECE) {
+        const int64_t n = s24i_min(PIECE, half - i);
+        widen(wide, head + 2 * i, 2 * n);
+        s24i_rotate_adjacent(wide, angles + i, angles + half + i, n);
+        vec->narrow(head + 2 * i, wide, 2 * n);
+    }
+}
+
 /* What the positions of the chunk's block turn by. */
 static const float *angles_of(const s24i_chunk *c)
 {
     const s24_session *session = session_of(c);
-    if (session->cache) return session->cache->angles;
+    const s24_cache *cache = session->cache;
+    const float *near = cache ? cache->near_angles : session->near_angles;
     const int64_t block = c->block - session->model->blocks;
-    const int is_near = s24i_block_near(&session->model->shape, block) > 0;
-    return is_near && session->near_angles ? session->near_angles : session->angles;
+    if (near && s24i_block_windowed(&session->model->shape, block)) return near;
+    return cache ? cache->angles : session->angles;
 }
 
 static void rotate_range(void *arg, int64_t begin, int64_t end, int thread)
@@ -301,7 +349,8 @@ static void rotate_range(void *arg, int64_t begin, int64_t end, int thread)
     const s24i_chunk *c = j->chunk;
     const s24_session *session = session_of(c);
     const s24_batch *batch = c->pass->batch;
-    const int64_t d = session->model->shape.head_width, half = d / 2;
+    const int64_t d = s24i_turned(&session->model->shape), half = d / 2;
+    const int adjacent = session->model->architecture->adjacent;
     const float *of_positions = angles_of(c);
     int64_t text = begin < end ? s24i_batch_text(batch, c->first + begin) : 0;
     (void)thread;
@@ -311,9 +360,11 @@ static void rotate_range(void *arg, int64_t begin, int64_t end, int thread)
         const int64_t position = s24i_cache_before(session->cache, text) + t - batch->offsets[text];
         const float *angles = of_positions + position * d;
         for (int64_t h = 0; h < j->heads; h++) {
-            void *head = after(j->at, session->between, t * j->ld + h * d);
+            void *head = after(j->at, session->between, t * j->ld + h * j->apart);
             if (session->between == S24_BF16)
-                rotate_bf16(session->vec, head, angles, half);
+                (adjacent ? rotate_adjacent_bf16 : rotate_bf16)(session->vec, head, angles, half);
+            else if (adjacent)
+                s24i_rotate_adjacent(head, angles, angles + half, half);
             else
                 s24i_rotate(head, (float *)head + half, angles, angles + half, half);
         }
@@ -342,6 +393,9 @@ s24_status s24i_chunk_run(const s24i_chunk *c, int first, int end)
             if (s24i_block_turns(&session_of(c)->model->shape,
                                  c->block - session_of(c)->model->blocks))
                 run_heads(c, rotate_range);
+            break;
+        case S24I_STEP_ADD:
+            run_add(c, step);
             break;
         case S24I_STEP_GATE:
             run_gate(c);
@@ -384,8 +438,10 @@ static void attend_grid(const s24i_pass *pass, const s24i_block *block)
 static void attend_cached(const s24i_pass *pass, s24i_attention *job, int64_t layer)
 {
     s24_cache *cache = pass->session->cache;
-    const s24i_cache_rows keys = {pass->batch, job->k, job->dtype, job->kv_ld, layer, 0};
-    const s24i_cache_rows values = {pass->batch, job->v, job->dtype, job->kv_ld, layer, 1};
+    const s24i_cache_rows keys = {pass->batch, job->k,       job->dtype, job->kv_ld,
+                                  layer,       job->kv_head, 0};
+    const s24i_cache_rows values = {pass->batch, job->v,       job->dtype, job->kv_ld,
+                                    layer,       job->kv_head, 1};
     s24i_cache_put(cache, pass->ctx, &keys);
     s24i_cache_put(cache, pass->ctx, &values);
     job->k = s24i_cache_at(cache, layer, 0);
@@ -430,6 +486,8 @@ void s24i_pass_attend(const s24i_pass *pass, const s24i_block *block)
                                 .v = at.at[S24I_VALUE],
                                 .ld = at.ld[S24I_QUERY],
                                 .kv_ld = at.ld[S24I_KEY],
+                                .head = at.head,
+                                .kv_head = at.head,
                                 .context = session->context,
                                 .batch = pass->batch,
                                 .tiles = session->tiles,
@@ -437,6 +495,7 @@ void s24i_pass_attend(const s24i_pass *pass, const s24i_block *block)
                                 .kv_heads = shape->kv_heads,
                                 .d = shape->head_width,
                                 .scale = s24i_block_scale(shape, block - session->model->blocks),
+                                .cap = shape->scores_cap,
                                 .causal = session->model->architecture->causal,
                                 .window = s24i_block_sliding(shape, block - session->model->blocks),
                                 .scratch = session->scratch,

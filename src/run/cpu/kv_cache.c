@@ -36,6 +36,15 @@ static int64_t scale_count(const s24_cache *cache)
     return cache->scaled ? s24i_cache_elems(cache) / cache->d : 0;
 }
 
+static s24_status fill_angles(float **angles, const s24_cache *cache, s24_ctx *ctx,
+                              const s24i_rope *rope)
+{
+    const int64_t d = s24i_turned(&cache->model->shape);
+    TRY(s24i_alloc_elems(angles, ctx, cache->room * d, sizeof **angles, "rotary positions"));
+    s24i_rotary_fill(*angles, rope, d, cache->room);
+    return S24_OK;
+}
+
 static s24_status fill_here(s24_cache *cache, s24_ctx *ctx)
 {
     const s24i_shape *shape = &cache->model->shape;
@@ -49,9 +58,10 @@ static s24_status fill_here(s24_cache *cache, s24_ctx *ctx)
     TRY(s24i_alloc_elems(&cache->scratch, ctx, cache->scratch_elems * cache->threads, sizeof(float),
                          "attention's scratch"));
     if (!cache->model->architecture->rotary) return S24_OK;
-    TRY(s24i_alloc_elems(&cache->angles, ctx, cache->room * d, sizeof(float), "rotary positions"));
-    s24i_rotary_fill(cache->angles, &shape->rope, d, cache->room);
-    return S24_OK;
+    TRY(fill_angles(&cache->angles, cache, ctx, &shape->rope));
+    return shape->near_rope.theta > 0.0f
+               ? fill_angles(&cache->near_angles, cache, ctx, &shape->near_rope)
+               : S24_OK;
 }
 
 static s24_status fill(s24_cache *cache, s24_ctx *ctx)
@@ -112,6 +122,7 @@ void s24_cache_destroy(s24_cache *cache)
         s24_ctx_free(ctx, cache->memory);
         s24_ctx_free(ctx, cache->scales);
         s24_ctx_free(ctx, cache->angles);
+        s24_ctx_free(ctx, cache->near_angles);
         s24_ctx_free(ctx, cache->scratch);
     }
     s24_ctx_free(ctx, cache->counts);
@@ -316,11 +327,11 @@ static void put_range(void *arg, int64_t begin, int64_t end, int thread)
         const char *from = (const char *)j->rows->from + (size_t)(t * j->rows->ld) * part;
         for (int64_t h = 0; h < cache->heads; h++)
             if (cache->scaled)
-                put_bytes(cache, rows + row + h * cache->room, from + (size_t)h * bytes,
-                          j->rows->dtype);
+                put_bytes(cache, rows + row + h * cache->room,
+                          from + (size_t)(h * j->rows->head) * part, j->rows->dtype);
             else
-                memcpy(first + (size_t)(row + h * cache->room) * bytes, from + (size_t)h * bytes,
-                       bytes);
+                memcpy(first + (size_t)(row + h * cache->room) * bytes,
+                       from + (size_t)(h * j->rows->head) * part, bytes);
     }
 }
 

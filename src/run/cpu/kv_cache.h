@@ -26,7 +26,8 @@ struct s24_cache {
        elements where that text's first head begins, and how many tokens were there before. */
     int64_t *places, *rows, *before;
     const int64_t *asked; /* the same as the caller has said them; NULL: each its own number */
-    float *angles;        /* [room, head_width], of rotary positions; else NULL */
+    float *angles;        /* [room, turned], of rotary positions; else NULL */
+    float *near_angles;   /* likewise of blocks with a window that turn otherwise */
     float *scratch;       /* of attention, a thread's; on a device all of its work memory */
     int64_t scratch_elems;
 };
@@ -67,6 +68,7 @@ typedef struct s24i_cache_rows {
     const void *from;
     s24_dtype dtype; /* of the pass: the cache's, but where that has bytes */
     int64_t ld, layer;
+    int64_t head; /* elements from a head to the next */
     int is_value;
 } s24i_cache_rows;
 void s24i_cache_put(s24_cache *cache, s24_ctx *ctx, const s24i_cache_rows *rows);

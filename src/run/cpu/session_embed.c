@@ -45,6 +45,8 @@ static void embed_range(void *arg, int64_t first, int64_t end, int thread)
         const int64_t type = batch->types ? batch->types[t] : 0;
         float *row = job->hidden + (t - job->first) * width;
         put_word(row, model, batch->ids[t]);
+        if (model->shape.embedding_factor > 0.0f)
+            vec->scale(row, model->shape.embedding_factor, width);
         if (model->position_rows)
             vec->add(row, row, model->position_rows + position * width, width);
         if (model->type_rows) vec->add(row, row, model->type_rows + type * width, width);

@@ -36,6 +36,26 @@ s24_status s24i_language_check(s24_ctx *ctx, const s24_model *model, const s24_b
     return S24_OK;
 }
 
+/* Logits whose model multiplies or caps them. */
+typedef struct finish_job {
+    const s24_session *session;
+    float *logits;
+} finish_job;
+
+static void finish_range(void *arg, int64_t begin, int64_t end, int thread)
+{
+    const finish_job *j = arg;
+    const s24i_shape *shape = &j->session->model->shape;
+    const int64_t n = j->session->model->lm_head.n;
+    const float cap = shape->logits_cap;
+    float *x = j->logits + begin * n;
+    (void)thread;
+    if (shape->logits_factor > 0.0f)
+        j->session->vec->scale(x, shape->logits_factor, (end - begin) * n);
+    for (int64_t i = 0; cap > 0.0f && i < (end - begin) * n; i++)
+        x[i] = cap * tanhf(x[i] / cap);
+}
+
 /* to[rows, vocabulary] = the logits of some tokens, head.rows at most. */
 static s24_status make_logits(const language *l, float *to, const int64_t *tokens, int64_t rows)
 {
@@ -49,7 +69,11 @@ static s24_status make_logits(const language *l, float *to, const int64_t *token
     for (int64_t i = 0; i < rows; i++)
         memcpy(lane.normed + i * width, l->states + tokens[i] * width,
                (size_t)width * sizeof(float));
-    return s24i_lane_linear(&lane, &model->lm_head, &y, &x, 0);
+    TRY(s24i_lane_linear(&lane, &model->lm_head, &y, &x, 0));
+    finish_job job = {l->session, to};
+    if (model->shape.logits_factor > 0.0f || model->shape.logits_cap > 0.0f)
+        s24_ctx_parallel_for(l->ctx, rows, finish_range, &job);
+    return S24_OK;
 }
 
 static s24_status run_logits(const language *l)

@@ -28,6 +28,10 @@ static const float *of_block(const s24i_block *block, const s24i_wanted *w)
         return of_norm(&block->attention_norm, w);
     case S24I_ROLE_OUTPUT_NORM:
         return of_norm(&block->output_norm, w);
+    case S24I_ROLE_AFTER_ATTENTION_NORM:
+        return of_norm(&block->after_attention_norm, w);
+    case S24I_ROLE_AFTER_OUTPUT_NORM:
+        return of_norm(&block->after_output_norm, w);
     case S24I_ROLE_QUERY_NORM:
         return of_norm(&block->query_norm, w);
     case S24I_ROLE_KEY_NORM:
@@ -120,6 +124,15 @@ static int is_filled(const s24i_loader *l, const s24i_wanted *w)
            role == S24I_ROLE_SQUARE || role == S24I_ROLE_CLASS_NORM;
 }
 
+static int is_gamma(const s24i_wanted *w)
+{
+    const s24i_role role = w->role;
+    return !w->is_bias && (role == S24I_ROLE_ATTENTION_NORM || role == S24I_ROLE_OUTPUT_NORM ||
+                           role == S24I_ROLE_AFTER_ATTENTION_NORM ||
+                           role == S24I_ROLE_AFTER_OUTPUT_NORM || role == S24I_ROLE_QUERY_NORM ||
+                           role == S24I_ROLE_KEY_NORM || role == S24I_ROLE_FINAL_NORM);
+}
+
 static s24_status take(void *user, const s24i_wanted *w, const s24_tensor *tensor)
 {
     s24i_loader *l = user;
@@ -142,7 +155,11 @@ static s24_status take(void *user, const s24i_wanted *w, const s24_tensor *tenso
         return S24_OK;
     }
     if (w->role == S24I_ROLE_WORDS && !m->words) return S24_OK;
-    return s24i_tensor_widen(l->ctx, s24i_writable(floats_of(m, w)), tensor);
+    float *to = s24i_writable(floats_of(m, w));
+    TRY(s24i_tensor_widen(l->ctx, to, tensor));
+    for (int64_t i = 0; l->arch->grown_norms && is_gamma(w) && i < count; i++)
+        to[i] += 1.0f;
+    return S24_OK;
 }
 
 static s24_status block_done(void *user, int64_t b)
@@ -198,6 +215,7 @@ static s24_status prepare(s24i_loader *l)
             "%s/config.json: model_type '%s' is not supported; %s are", folder,
             s24i_show(type).text, s24i_architecture_names(any).text);
     TRY(s24i_quantization_require_none(l->ctx, l->checkpoint));
+    TRY(s24i_architecture_vary(&l->arch, l->ctx, folder));
     TRY(s24i_shape_read(&l->shape, l->ctx, l->arch, folder));
     l->walk = (s24i_walk){.ctx = l->ctx,
                           .checkpoint = l->checkpoint,

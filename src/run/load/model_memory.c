@@ -125,11 +125,16 @@ static void carve_block(carver *c, s24_model *model, int64_t number)
     carve_biases(c, block, shape);
     for (int i = 0; i < 3; i++)
         block->place[i] = i;
-    carve_norm(c, &block->attention_norm, model, shape->width);
-    carve_norm(c, &block->output_norm, model, shape->width);
+    if (model->architecture->attention_norm)
+        carve_norm(c, &block->attention_norm, model, shape->width);
+    if (model->architecture->output_norm) carve_norm(c, &block->output_norm, model, shape->width);
+    if (model->architecture->after_attention_norm) {
+        carve_norm(c, &block->after_attention_norm, model, shape->width);
+        carve_norm(c, &block->after_output_norm, model, shape->width);
+    }
     if (model->architecture->query_norm) {
-        carve_norm(c, &block->query_norm, model, shape->head_width);
-        carve_norm(c, &block->key_norm, model, shape->head_width);
+        carve_norm(c, &block->query_norm, model, s24i_head_norm(model->architecture, shape, 0));
+        carve_norm(c, &block->key_norm, model, s24i_head_norm(model->architecture, shape, 1));
     }
     if (!shape->grid) return;
     const int64_t rows = 2 * s24i_attended_side(shape, number) - 1;

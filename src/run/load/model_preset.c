@@ -46,7 +46,7 @@ static const struct {
       .head_width = (wide) / (many),                                                               \
       .intermediate = inner,                                                                       \
       .near = by,                                                                                  \
-      .near_every = (by) ? 3 : 0,                                                                  \
+      .windowed = {(by) ? 0x6DB6DB6DB6DB6DB6 : 0},                                                 \
       .rope = {.theta = 160000.0f},                                                                \
       .near_rope = {.theta = (by) ? 10000.0f : 0.0f},                                              \
       .buckets = far,                                                                              \
