@@ -141,8 +141,32 @@ def any_words(draw):
                 prepend_scheme=draw.choice(["always", "first", "never"]),
                 split=draw.random() < 0.5),
             lambda: pre_tokenizers.Split(draw.choice([" ", "e", "--"]), behaviour,
+                                         draw.random() < 0.3),
+            lambda: pre_tokenizers.Split(tokenizers.Regex(draw.choice(PATTERNS)), behaviour,
                                          draw.random() < 0.3)]
     return pre_tokenizers.Sequence([draw.choice(rows)() for _ in range(draw.randint(1, 2))])
+
+
+PATTERNS = [
+    # Mistral's tekken, GPT-4o, DeepSeek (three in turn), CLIP, BLOOM, and what tries the matcher.
+    r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|"
+    r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|"
+    r"\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+    r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+"
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?|"
+    r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*"
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|"
+    r"\s+(?!\S)|\s+",
+    r"[!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+|"
+    r" ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+    "[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+",
+    r"\p{N}{1,3}",
+    r"<\|startoftext\|>|<\|endoftext\|>|'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|"
+    r"[^\s\p{L}\p{N}]+",
+    r" ?[^(\s|[.,!?…。，、।۔،])]+",
+    r"\w+|[^\w\s]+", r"(?:ab|e)*?[a-f]{2,3}", r"(?>\d+)(?=\.)|\S++|\s", r"[^\P{L}a-z]+|(?i:THE)",
+    r"(?:\p{Lu}\p{Ll}*){1,2}|.", r"\s*",
+]
 
 
 def add_tokens(draw, made):
@@ -188,6 +212,18 @@ def words_level(draw):
         vocab_size=500, show_progress=False, special_tokens=["<unk>"]))
 
 
+def patterns(draw):
+    """At byte level after one of the patterns, as most of today's language models."""
+    made = tokenizers.Tokenizer(models.BPE())
+    split = pre_tokenizers.Split(tokenizers.Regex(draw.choice(PATTERNS)),
+                                 *draw.choice([("isolated", False), ("removed", True)]))
+    made.normalizer = draw.choice([None, normalizers.Replace(tokenizers.Regex(r"\s+"), " ")])
+    made.pre_tokenizer = pre_tokenizers.Sequence(
+        [split, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
+    yield made, trainers.BpeTrainer(vocab_size=600, show_progress=False, special_tokens=["<s>"],
+                                    initial_alphabet=pre_tokenizers.ByteLevel.alphabet())
+
+
 def words_bytes(draw):
     made = tokenizers.Tokenizer(models.BPE())
     if draw.random() < 0.8:
@@ -205,7 +241,7 @@ def words_bytes(draw):
 
 
 KINDS = [wordpiece, gpt2, roberta, llama3, qwen, unigram, words_pieces, words_bpe, words_unigram,
-         words_level, words_bytes]
+         words_level, words_bytes, patterns]
 
 
 def make(kind, draw, text, path):

@@ -12,6 +12,9 @@
 #define SIXTEEN FOUR "," FOUR "," FOUR "," FOUR
 #define OPEN    "{\"type\":\"Sequence\",\"pretokenizers\":["
 #define NINE(x) x x x x x x x x x
+#define REGEX(pattern)                                                                             \
+    "{\"pre_tokenizer\":{\"type\":\"Split\",\"behavior\":\"Isolated\",\"pattern\":{\"Regex\":"     \
+    "\"" pattern "\"}}," BYTE_MODEL "}"
 #define SIXTY_FIVE                                                                                 \
     "0123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890"
 #define M(more) "{\"model\":{\"type\":\"BPE\"," more "}}"
@@ -41,9 +44,23 @@ static void test_refused(void **state)
          "WhitespaceSplit"},
         {"{\"pre_tokenizer\":{\"type\":\"Metaspace\",\"prepend_scheme\":\"last\"}," LLAMA_MODEL "}",
          S24_ERROR_UNSUPPORTED, "prepend_scheme last"},
-        {"{\"pre_tokenizer\":{\"type\":\"Split\",\"behavior\":\"Isolated\",\"pattern\":{\"Regex\":"
-         "\"x\"}}," BYTE_MODEL "}",
-         S24_ERROR_UNSUPPORTED, "the pattern \"x\""},
+        {REGEX("(?<=x)a"), S24_ERROR_UNSUPPORTED,
+         "the pattern \"(?<=x)a\" is not supported: a group of that kind, before \"?<=x)a\""},
+        {REGEX("a^"), S24_ERROR_UNSUPPORTED, "an anchor"},
+        {REGEX("(a"), S24_ERROR_UNSUPPORTED, "a group without an end"},
+        {REGEX("a)"), S24_ERROR_UNSUPPORTED, "a ) without a group"},
+        {REGEX("(a?)+"), S24_ERROR_UNSUPPORTED, "a repeated group that may be empty"},
+        {REGEX("(ab){3,99}"), S24_ERROR_UNSUPPORTED, "a group that is repeated so often"},
+        {REGEX("a{2,1}"), S24_ERROR_UNSUPPORTED, "a brace that is no repetition"},
+        {REGEX("a{2}?"), S24_ERROR_UNSUPPORTED, "{n}?"},
+        {REGEX("[a-z&&[b]]"), S24_ERROR_UNSUPPORTED, "an intersection of classes"},
+        {REGEX("[[:alpha:]]"), S24_ERROR_UNSUPPORTED, "POSIX name"},
+        {REGEX("[z-a]"), S24_ERROR_UNSUPPORTED, "a range without an end"},
+        {REGEX("[a"), S24_ERROR_UNSUPPORTED, "a class without an end"},
+        {REGEX("[]"), S24_ERROR_UNSUPPORTED, "an empty class"},
+        {REGEX("\\\\p{Han}"), S24_ERROR_UNSUPPORTED, "no general category"},
+        {REGEX("\\\\b"), S24_ERROR_UNSUPPORTED, "an escape that is not known"},
+        {REGEX("\\\\x{110000}"), S24_ERROR_UNSUPPORTED, "a code point that is none"},
         {"{\"pre_tokenizer\":{\"type\":\"Split\",\"behavior\":\"Apart\",\"pattern\":{\"String\":"
          "\"x\"}}," BYTE_MODEL "}",
          S24_ERROR_FORMAT, "the behavior of a pre_tokenizer is \"Apart\""},

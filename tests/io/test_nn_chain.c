@@ -28,6 +28,9 @@
 #define ADDED                                                                                      \
     "\"added_tokens\":[{\"id\":3,\"content\":\"ab\",\"single_word\":true},{\"id\":14,\"content\":" \
     "\"A B\",\"normalized\":true,\"lstrip\":true}]"
+#define PATTERN(regex)                                                                             \
+    "\"pre_tokenizer\":{\"type\":\"Split\",\"behavior\":\"Isolated\",\"pattern\":{\"Regex\":"      \
+    "\"" regex "\"}}"
 #define UNIGRAM                                                                                    \
     "\"model\":{\"type\":\"Unigram\",\"unk_id\":0,\"vocab\":[[\"?\",0],[\"a\",-1],[\"ab\",-1.5],"  \
     "[\"fi\",-2]]}"
@@ -67,6 +70,8 @@ static const struct {
      "3:0-2 0:3-6 3:7-9 1:10-11 14:11-16"},
     {WORDS "," SUFFIXED, "ab a aab c", "5:0-2 3:3-4 1:5-6 5:6-8 0:9-10"},
     {PREFIXED, "a a \u00e9  ab", "3:0-1 3:2-3 2:4-4 4:4-5 5:4-5 2:6-6 3:7-8 1:8-9"},
+    {PATTERN("[^\\\\s,]+(?=,)|\\\\p{L}\\\\d{1,2}?|b") "," LEVEL, "ab, a12 b",
+     "3:0-2 0:2-4 0:4-6 0:6-8 2:8-9"},
     {NORM1("NFKC") "," UNIGRAM, "\ufb01ab", "3:0-1 2:1-3"},
     {NORM1("NFKC") "," UNIGRAM, "", ""},
 };

@@ -15,6 +15,7 @@
 #include "io/checkpoint/config.h"
 #include "io/tokenizer/bpe.h"
 #include "io/tokenizer/glyphs.h"
+#include "io/tokenizer/regex.h"
 #include "io/tokenizer/unigram.h"
 
 /* Characters begin … end − 1 of a word; matched: the pattern's, else what is between. */
@@ -50,6 +51,7 @@ struct s24i_chain_step {
     int invert;            /* what matches and what does not change places */
     int (*is)(uint32_t c); /* of steps of single characters */
     s24i_split *split;     /* of one that a fast pattern finds */
+    s24i_regex *regex;     /* of another */
     uint32_t *from, *to;   /* of strings: what is looked for, what stands in its place */
     size_t from_count, to_count;
     int option; /* each step's own */

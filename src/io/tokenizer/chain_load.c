@@ -143,6 +143,7 @@ void s24i_chain_free(s24i_chain *chain)
     for (int i = 0; i < chain->count; i++) {
         s24_ctx_free(chain->ctx, chain->steps[i].from);
         s24_ctx_free(chain->ctx, chain->steps[i].to);
+        s24_ctx_free(chain->ctx, chain->steps[i].regex);
         s24_ctx_free(chain->ctx, chain->steps[i].rules.bytes);
     }
     for (size_t i = 0; i < chain->added_count; i++)

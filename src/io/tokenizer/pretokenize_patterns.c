@@ -95,13 +95,38 @@ void s24i_find_split(const s24i_chain_step *step, s24i_cuts *out, const s24i_gly
     s24_ctx_free(out->ctx, s.bytes);
 }
 
+/* Matches from left to right. An empty one is none where another ended. */
+static void find_regex(const s24i_chain_step *step, s24i_cuts *out, const s24i_glyph *text,
+                       size_t count)
+{
+    spelled s;
+    size_t before = 0, last = SIZE_MAX;
+    if (!spell(&s, out->ctx, text, count)) {
+        out->failed = 1;
+        return;
+    }
+    for (size_t at = 0, glyph = 0; at <= s.count && s.count && !out->failed;) {
+        const size_t end = s24i_regex_match(step->regex, s.bytes, s.count, at);
+        glyph = glyph_at(&s, at);
+        if (end == SIZE_MAX || (end == at && end == last)) {
+            at += glyph < count ? s24i_utf8_length(text[glyph].c) : 1;
+            continue;
+        }
+        if (glyph > before) s24i_cuts_put(out, before, glyph, 0);
+        before = glyph_at(&s, end);
+        s24i_cuts_put(out, glyph, before, 1);
+        last = end;
+        at = end;
+    }
+    if (before < count) s24i_cuts_put(out, before, count, 0);
+    s24_ctx_free(out->ctx, s.bytes);
+}
+
 s24_status s24i_step_regex(s24i_chain_step *step, s24i_chain *chain, const s24i_config *part,
                            const char *pattern)
 {
     step->split = s24i_split_find(pattern);
-    step->find = s24i_find_split;
-    REQUIRE(chain->ctx, step->split, S24_ERROR_UNSUPPORTED,
-            "%s: the pattern \"%s\" is not supported, only GPT-2's, Llama 3's and Qwen 2's",
-            part->file, s24i_show(pattern).text);
-    return S24_OK;
+    step->find = step->split ? s24i_find_split : find_regex;
+    if (step->split) return S24_OK;
+    return s24i_regex_create(&step->regex, chain->ctx, part->file, pattern);
 }
