@@ -51,6 +51,30 @@ static void link_to(const char *name, const char *data)
     assert_int_equal(symlink(path, io_path(name)), 0);
 }
 
+/* OPT's folder: GPT-2's class, RoBERTa's names, and </s> before a text. */
+static void test_opt(void **state)
+{
+    static const struct {
+        const char *config, *tokens;
+    } rows[] = {
+        {"{\"tokenizer_class\":\"GPT2Tokenizer\",\"add_bos_token\":true,\"bos_token\":{"
+         "\"content\":\"</s>\"}}",
+         "1:0-0 4:0-2"},
+        {"{\"tokenizer_class\":\"GPT2TokenizerFast\"}", "4:0-2"},
+        {"{\"tokenizer_class\":\"RobertaTokenizer\"}", "0:0-0 4:0-2 1:0-0"},
+    };
+    (void)state;
+    mkdir(io_path("opt"), 0700);
+    io_write_text(io_path("opt/vocab.json"), "{\"<s>\":0,\"</s>\":1,\"a\":2,\"b\":3,\"ab\":4}");
+    io_write_text(io_path("opt/merges.txt"), "a b\n");
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        io_write_text(io_path("opt/tokenizer_config.json"), rows[i].config);
+        s24_tokenizer *tokenizer = load(io_path("opt"));
+        assert_string_equal(encode(tokenizer, "ab"), rows[i].tokens);
+        s24_tokenizer_destroy(tokenizer);
+    }
+}
+
 static void test_gpt2(void **state)
 {
     char golden[512], data[512];
@@ -417,17 +441,12 @@ static void test_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_gpt2),
-        cmocka_unit_test(test_llama),
-        cmocka_unit_test(test_byte_level),
-        cmocka_unit_test(test_digits),
-        cmocka_unit_test(test_form_c),
-        cmocka_unit_test(test_added_blanks),
-        cmocka_unit_test(test_trimmed_offsets),
-        cmocka_unit_test(test_blanks),
-        cmocka_unit_test(test_patterns),
-        cmocka_unit_test(test_long_words),
-        cmocka_unit_test(test_characters),
+        cmocka_unit_test(test_gpt2),         cmocka_unit_test(test_opt),
+        cmocka_unit_test(test_llama),        cmocka_unit_test(test_byte_level),
+        cmocka_unit_test(test_digits),       cmocka_unit_test(test_form_c),
+        cmocka_unit_test(test_added_blanks), cmocka_unit_test(test_trimmed_offsets),
+        cmocka_unit_test(test_blanks),       cmocka_unit_test(test_patterns),
+        cmocka_unit_test(test_long_words),   cmocka_unit_test(test_characters),
         cmocka_unit_test(test_memory),
     };
     return cmocka_run_group_tests(tests, ctx_folder_setup, ctx_folder_teardown);

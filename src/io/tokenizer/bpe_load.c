@@ -348,6 +348,31 @@ static s24_status add_specials(s24_tokenizer *t)
     return S24_OK;
 }
 
+/* A folder of GPT-2's class, as OPT's, whose vocabulary has RoBERTa's names too, says which token
+   it puts before a text. */
+static s24_status read_class(s24_tokenizer *t, const char *folder)
+{
+    s24i_config config;
+    s24_status status;
+    const char *class = "";
+    int begins = 0;
+    TRY(s24i_config_load(&config, t->ctx, folder, "tokenizer_config.json", S24I_OPTIONAL));
+    TRY_DONE(s24i_config_string(&class, &config, "tokenizer_class", S24I_OPTIONAL));
+    TRY_DONE(s24i_config_bool(&begins, &config, "add_bos_token", S24I_OPTIONAL));
+    if (strncmp(class, "GPT2", 4) != 0) goto done;
+    t->cls = t->sep = -1;
+    t->middle = 1;
+    t->alike = 0;
+    if (!begins) goto done;
+    const s24i_json *token = s24i_json_get(config.json, "bos_token");
+    const char *name = s24i_json_string(token);
+    if (!name) name = s24i_json_string(s24i_json_get(token, "content"));
+    TRY_DONE(s24i_tokenizer_find(&t->cls, t, config.file, name ? name : "<|endoftext|>"));
+done:
+    s24i_config_free(&config);
+    return status;
+}
+
 s24_status s24i_tokenizer_read_merges(s24_tokenizer *tokenizer, const char *folder,
                                       const char *name)
 {
@@ -365,6 +390,7 @@ s24_status s24i_tokenizer_read_merges(s24_tokenizer *tokenizer, const char *fold
     TRY_DONE(read_lines(tokenizer, path, s24_lines_texts(lines), s24_lines_count(lines)));
     TRY_DONE(s24i_bpe_finish(tokenizer, 0));
     TRY_DONE(add_specials(tokenizer));
+    TRY_DONE(read_class(tokenizer, folder));
 done:
     s24_lines_destroy(lines);
     s24_ctx_free(tokenizer->ctx, path);
