@@ -302,6 +302,13 @@ static void test_form_c(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         assert_string_equal(encode(tokenizer, cases[i].text), cases[i].tokens);
     s24_tokenizer_destroy(tokenizer);
+    /* A text that ends in a blank which is trimmed away. */
+    io_write_text(io_path("trimmed.json"),
+                  "{\"normalizer\":{\"type\":\"NFC\"}," BYTE_LEVEL "," BYTE_MODEL
+                  ",\"post_processor\":{\"type\":\"ByteLevel\",\"trim_offsets\":true}}");
+    tokenizer = load(io_path("trimmed.json"));
+    assert_string_equal(encode(tokenizer, "e\u0301 "), "10:0-1 3:3-3");
+    s24_tokenizer_destroy(tokenizer);
     /* Marks in an order that is not canonical, of which there is no end. */
     static char marks[2 * 20000];
     static s24_token tokens[16];

@@ -207,7 +207,10 @@ static void read_normalised(reader *r, size_t begin, size_t end)
         s24_token *token = &tokens[i];
         const int is_empty = token->begin == token->end;
         const int32_t last = token->end - !is_empty;
-        token->begin = r->index + nfc.from[token->begin].begin;
+        /* Of a token that is trimmed to nothing, where its last character ended. */
+        const int ends = is_empty && token->begin > 0;
+        token->begin =
+            r->index + (ends ? nfc.from[token->begin - 1].end : nfc.from[token->begin].begin);
         token->end = is_empty ? token->begin : r->index + nfc.from[last].end;
     }
     r->count = inner.count < 0 ? -1 : r->count + inner.count;
