@@ -132,7 +132,7 @@ static int has_own_tokens(int64_t m, int64_t threads)
 static size_t work_bytes(int64_t m, int64_t n, int64_t k, int threads)
 {
     const int64_t all = (m + GROUP - 1) / GROUP, few = (int64_t)OWN_TOKENS * threads / GROUP + 1;
-    const int64_t common = all < few ? all : few, own = own_groups(m, k, threads);
+    const int64_t common = all < few ? all : few;
     const int64_t own_x = own_bytes(m, n, k, threads) * threads, x = common * group_bytes(k);
     const size_t bytes = (size_t)((x > own_x ? x : own_x) + threads * WORKER_BYTES + PAGE);
     const s24i_linear_kernel *other = other_row();
