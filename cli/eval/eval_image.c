@@ -49,7 +49,7 @@ static int load(image_parts *p, cli_app *cli, const struct eval_options *o)
     if (code != CLI_OK) return code;
     s24_images_describe(&p->set, p->images);
     const cli_image_model reads = {p->info.model_type, p->info.image, p->info.channels,
-                                   p->info.classes};
+                                   p->info.classes, 0};
     code = cli_images_fit(cli, p->images, &reads);
     if (code != CLI_OK) return code;
     const int64_t tokens = cli->device ? DEVICE_TOKENS : EVAL_TOKENS, one = p->info.positions;

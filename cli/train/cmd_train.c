@@ -472,7 +472,7 @@ static int prepare(job *j, const s24_checkpoint *model, const s24_checkpoint *te
     if (code != CLI_OK) return code;
     s24_transformer_describe(&j->info, j->student);
     const cli_image_model reads = {j->info.model_type, j->info.image, j->info.channels,
-                                   j->info.classes};
+                                   j->info.classes, 0};
     if (j->data.images) code = cli_images_fit(j->cli, j->data.images, &reads);
     if (code != CLI_OK) return code;
     j->objective.teacher = j->teacher;
