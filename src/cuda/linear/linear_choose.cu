@@ -266,6 +266,19 @@ static bool is_too_long(const linear_option *option, const linear_row *row, int6
     return row->tokens > (option->family == LINEAR_FEW && m > 8 && most < 64 ? 64 : most);
 }
 
+/* What a tile takes for fewer tokens than it is meant for: no longer than for the least number that
+   it is not too long for, since those could be padded to that. The cost was not fitted to such
+   tiles, so they must be better by what it may be off. */
+static double padded_cost(const s24i_device *device, const s24i_device_linear *job,
+                          const linear_row *row, const linear_option *option)
+{
+    constexpr double convincing = 1.02;
+    s24i_device_linear padded = *job;
+    while (is_too_long(option, row, padded.m))
+        padded.m += 8;
+    return linear_cost(device, &padded, row, option) * (padded.m > job->m ? convincing : 1);
+}
+
 /* Hopper's own tiles take columns of tokens the quick way alone. */
 const void *linear_kernel_of(const linear_option *option, const linear_row *row,
                              const s24i_device_linear *job)
@@ -304,10 +317,8 @@ int device_linear_choose(const s24i_device *device, const s24i_device_linear *jo
         const bool few = ceil_div(job->m, row->tokens) * ceil_div(job->weight->n, row->rows) <
                          device->processors;
         const bool shares = option->cut || option->share > 1;
-        if (!can_be_used(device, job, option) || is_too_long(option, row, job->m) ||
-            (shares && !few))
-            continue;
-        double time = linear_cost(device, job, row, option);
+        if (!can_be_used(device, job, option) || (shares && !few)) continue;
+        double time = padded_cost(device, job, row, option);
         if (chosen >= 0 && time >= best) continue;
         best = time;
         chosen = i;
