@@ -226,7 +226,8 @@ S24_API s24_status s24_device_train_unfold(s24_ctx *ctx, s24_device *device,
  * FlashAttention-2 (Dao, 2023). Rows of qkv: heads·d of queries, kv_heads·d of keys, as many of
  * values; head h reads keys and values of head h / (heads / kv_heads). A token whose mask is 0 is
  * attended by none, but a token that sees only such ones attends to them all alike. causal: no
- * token sees a later one, and with a window only so many, itself the last. Weights are rounded to
+ * token sees a later one, and with a window only so many, itself the last; where later ones are
+ * seen, the window is as wide on either side (forward alone). Weights are rounded to
  * the dtype before they multiply, sums are f32. On compute capability 9.0 alone: UNSUPPORTED
  * elsewhere.
  */

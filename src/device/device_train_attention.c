@@ -42,10 +42,8 @@ static s24_status attention_check(s24_ctx *ctx, const s24_device_train_attention
             "%" PRId64 " texts of up to %" PRId64
             " tokens; expected 1 to %d texts, the longest of 1 to all %" PRId64 " tokens",
             a->texts, a->longest, MOST_BLOCKS, a->tokens);
-    REQUIRE(ctx, a->window >= 0 && a->window < INT32_MAX / 2 && (a->causal || !a->window),
-            S24_ERROR_ARGUMENT,
-            "window is %" PRId64 "; expected 0 to %d, and 0 where later tokens are seen", a->window,
-            INT32_MAX / 2 - 1);
+    REQUIRE(ctx, a->window >= 0 && a->window < INT32_MAX / 2, S24_ERROR_ARGUMENT,
+            "window is %" PRId64 "; expected 0 to %d", a->window, INT32_MAX / 2 - 1);
     REQUIRE(ctx, a->drop.rate >= 0 && a->drop.rate < 1, S24_ERROR_ARGUMENT,
             "drop.rate is %g; expected 0 to less than 1", (double)a->drop.rate);
     return S24_OK;
@@ -68,6 +66,8 @@ s24_status s24_device_train_attention_back(s24_ctx *ctx, s24_device *device,
     s24_device_train_attention_args a;
     READ_ARGS(a, args, "s24_device_train_attention_args");
     TRY(attention_check(ctx, &a));
+    REQUIRE(ctx, a.causal || !a.window, S24_ERROR_ARGUMENT,
+            "window is %" PRId64 "; expected 0 where later tokens are seen, backward", a.window);
     const s24i_train_pointer pointers[] = {
         {"lse", a.lse, 0}, {"dcontext", a.dcontext, 0}, {"dqkv", a.dqkv, 0}, {"work", a.work, 0}};
     TRY(s24i_train_pointers(ctx, pointers, sizeof pointers / sizeof *pointers));

@@ -38,10 +38,10 @@ struct train_heads {
     dropper drop;
 };
 
-/* Does the window hide a key from a query? */
+/* Does the window hide a key from a query? Where later tokens are seen, it has two sides. */
 static __device__ inline bool train_is_past(const train_heads &h, int query, int key)
 {
-    return h.window && query - key >= h.window;
+    return h.window && (query - key >= h.window || (!h.causal && key - query >= h.window));
 }
 
 /* The first key that queries from `row` on see, at a block of 128 keys, by which dropout counts. */

@@ -76,7 +76,8 @@ __global__ void __launch_bounds__(TILE::threads, TILE::blocks)
     const T *rows = static_cast<const T *>(h.qkv) + at.first * h.ld;
     const T *keys = rows + (h.heads + at.head / (h.heads / h.kv_heads)) * h.d;
     const T *values = keys + h.kv_heads * h.d;
-    const int seen = h.causal ? min(at.length, at.row + TILE::rows) : at.length;
+    const int after = h.causal ? 0 : h.window - 1; /* keys seen after the last row */
+    const int seen = h.causal || h.window ? min(at.length, at.row + TILE::rows + after) : at.length;
     const int row = at.row + threadIdx.x / 32 * 16 + lane / 4; /* the lane's first */
     const int from = train_first_key(h, at.row);
     uint32_t kept[2];
@@ -110,7 +111,8 @@ __global__ void __launch_bounds__(TILE::threads, TILE::blocks)
         products_wait<0>();
         products_pin(s);
         if (h.mask || key + TILE::n > at.length || (h.causal && key + TILE::n > at.row + 1) ||
-            train_is_past(h, at.row + TILE::rows - 1, key))
+            train_is_past(h, at.row + TILE::rows - 1, key) ||
+            train_is_past(h, at.row, key + TILE::n - 1))
             train_scores_mask(s, h, at, row, key + lane % 4 * 2);
         train_softmax(s, o, most, sum, h.log2_scale);
         if (DROP) {

@@ -80,6 +80,9 @@ static float scale_of(const s24_model *model, int64_t block, int index)
     const s24i_block *b = &model->blocks[block];
     const int normed = index < S24I_PRODUCT_ATTENTION || index == S24I_PRODUCT_INTERMEDIATE;
     const double seen = (double)b->input_most[index];
+    if (index == S24I_PRODUCT_ATTENTION &&
+        s24i_gpu_attends_as_language(model->architecture, &model->shape))
+        return 0; /* that attention writes 16 bits */
     if (!has_kernel(s24i_block_product(b, index))) return 0;
     if (inner && !has_kernel(&b->intermediate)) return 0;
     /* A norm's kernel knows each token's, which a bound would be worse than. */

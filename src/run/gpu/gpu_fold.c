@@ -25,7 +25,7 @@ static int can_fold(const s24_model *model)
 {
     const s24i_shape *s = &model->shape;
     int can = !model->architecture->pre_norm && !model->narrow && !s->image && !s->squared &&
-              s->width % 8 == 0 &&
+              !s->gated && s->width % 8 == 0 &&
               (s->activation == S24_ACTIVATION_GELU || s->activation == S24_ACTIVATION_NONE);
     for (int64_t b = 0; b < s->layers; b++)
         for (int i = 0; i < S24I_PRODUCTS; i++) {

@@ -87,7 +87,8 @@ static s24_status upload_gammas(s24i_gpu_session *gpu, s24_ctx *ctx)
     return S24_OK;
 }
 
-static s24_status upload_angles(s24i_gpu_session *gpu, s24_ctx *ctx)
+static s24_status upload_angles(float **to, const s24i_gpu_session *gpu, s24_ctx *ctx,
+                                const s24i_rope *rope)
 {
     const s24i_shape *s = &gpu->model->shape;
     const int64_t longest = s24i_min(gpu->max_tokens, s->positions), d = s->head_width;
@@ -95,9 +96,9 @@ static s24_status upload_angles(s24i_gpu_session *gpu, s24_ctx *ctx)
     float *angles;
     void *memory;
     TRY(s24_device_alloc(&memory, ctx, gpu->device, bytes, gpu->stream));
-    gpu->angles = memory;
+    *to = memory;
     TRY(s24i_alloc_elems(&angles, ctx, longest * d, sizeof *angles, "rotary positions"));
-    s24i_rotary_fill(angles, &s->rope, d, longest);
+    s24i_rotary_fill(angles, rope, d, longest);
     s24_status status = s24_device_copy(ctx, gpu->device, memory, angles, bytes, gpu->stream);
     if (status == S24_OK) status = s24_device_wait(ctx, gpu->device, gpu->stream);
     s24_ctx_free(ctx, angles);
@@ -107,10 +108,12 @@ static s24_status upload_angles(s24i_gpu_session *gpu, s24_ctx *ctx)
 s24_status s24i_gpu_language_create(s24i_gpu_session *gpu, s24_ctx *ctx)
 {
     const s24i_architecture *a = gpu->model->architecture;
-    const int64_t gated = gpu->max_tokens * gpu->model->shape.intermediate;
+    const s24i_shape *s = &gpu->model->shape;
+    const int64_t gated = gpu->max_tokens * s->intermediate;
     if (a->rms) TRY(upload_gammas(gpu, ctx));
-    if (a->rotary) TRY(upload_angles(gpu, ctx));
-    if (!gpu->model->shape.gated) return S24_OK;
+    if (a->rotary) TRY(upload_angles(&gpu->angles, gpu, ctx, &s->rope));
+    if (s->near_rope.theta != 0.0f) TRY(upload_angles(&gpu->near_angles, gpu, ctx, &s->near_rope));
+    if (!s->gated) return S24_OK;
     return s24_device_alloc(&gpu->gated, ctx, gpu->device, (size_t)(S24I_GPU_ELEMENT * gated),
                             gpu->stream);
 }
@@ -184,49 +187,46 @@ s24_status s24i_gpu_norm_heads(const s24i_gpu_session *gpu, s24_ctx *ctx, int64_
 }
 
 s24_status s24i_gpu_rotate_heads(const s24i_gpu_session *gpu, s24_ctx *ctx,
-                                 const s24i_gpu_shape *shape)
+                                 const s24i_gpu_shape *shape, int64_t block)
 {
     const s24i_shape *s = &gpu->model->shape;
-    const s24_device_train_rotate_args args = {
-        .size = sizeof args,
-        .dtype = gpu->model->dtype,
-        .tokens = shape->tokens,
-        .heads = s->heads,
-        .kv_heads = s->kv_heads,
-        .d = s->head_width,
-        .qkv = gpu->qkv,
-        .angles = shape->cache ? shape->cache->angles : gpu->angles,
-        .position = gpu->inputs + s24i_gpu_places_of(shape).positions,
-        .stream = gpu->stream};
+    const float *own =
+        gpu->near_angles && s24i_block_near(s, block) ? gpu->near_angles : gpu->angles;
+    const s24_device_train_rotate_args args = {.size = sizeof args,
+                                               .dtype = gpu->model->dtype,
+                                               .tokens = shape->tokens,
+                                               .heads = s->heads,
+                                               .kv_heads = s->kv_heads,
+                                               .d = s->head_width,
+                                               .qkv = gpu->qkv,
+                                               .angles = shape->cache ? shape->cache->angles : own,
+                                               .position = gpu->inputs +
+                                                           s24i_gpu_places_of(shape).positions,
+                                               .stream = gpu->stream};
     return s24_device_train_rotate(ctx, gpu->device, &args);
-}
-
-int s24i_gpu_attends_as_language(const s24i_architecture *architecture, const s24i_shape *shape)
-{
-    return architecture->causal || shape->kv_heads != shape->heads ||
-           shape->heads * shape->head_width != shape->width;
 }
 
 s24_status s24i_gpu_attend_causal(const s24i_gpu_session *gpu, s24_ctx *ctx,
                                   const s24i_gpu_shape *shape, int64_t block)
 {
     const s24i_shape *s = &gpu->model->shape;
-    const s24_device_train_attention_args args = {.size = sizeof args,
-                                                  .dtype = gpu->model->dtype,
-                                                  .tokens = shape->tokens,
-                                                  .texts = shape->texts,
-                                                  .longest = shape->longest,
-                                                  .heads = s->heads,
-                                                  .kv_heads = s->kv_heads,
-                                                  .d = s->head_width,
-                                                  .causal = gpu->model->architecture->causal,
-                                                  .window = s24i_block_sliding(s, block),
-                                                  .offsets = gpu->inputs +
-                                                             s24i_gpu_places_of(shape).offsets,
-                                                  .mask = s24i_gpu_mask(gpu, shape),
-                                                  .qkv = gpu->qkv,
-                                                  .context = gpu->context,
-                                                  .stream = gpu->stream};
+    const int64_t near = s24i_block_near(s, block);
+    const s24_device_train_attention_args args = {
+        .size = sizeof args,
+        .dtype = gpu->model->dtype,
+        .tokens = shape->tokens,
+        .texts = shape->texts,
+        .longest = shape->longest,
+        .heads = s->heads,
+        .kv_heads = s->kv_heads,
+        .d = s->head_width,
+        .causal = gpu->model->architecture->causal,
+        .window = near ? near : s24i_block_sliding(s, block),
+        .offsets = gpu->inputs + s24i_gpu_places_of(shape).offsets,
+        .mask = s24i_gpu_mask(gpu, shape),
+        .qkv = gpu->qkv,
+        .context = gpu->context,
+        .stream = gpu->stream};
     return s24_device_train_attention(ctx, gpu->device, &args);
 }
 

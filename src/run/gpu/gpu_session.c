@@ -110,13 +110,13 @@ void s24i_gpu_session_destroy(s24i_gpu_session *gpu)
     if (gpu->stream) (void)s24_device_wait(ctx, gpu->device, gpu->stream);
     for (int i = 0; i < S24I_GPU_GRAPHS; i++)
         s24_device_graph_destroy(gpu->device, gpu->graphs[i].graph);
-    void *const buffers[] = {gpu->hidden,      gpu->qkv,        gpu->context, gpu->outer,
-                             gpu->work,        gpu->inputs,     gpu->pixels,  gpu->class_logits,
-                             gpu->eight_scale, gpu->dense_work, gpu->eight,   gpu->moments[0],
-                             gpu->moments[1],  gpu->terms,      gpu->gammas,  gpu->stats,
-                             gpu->angles,      gpu->gated,      gpu->logits,  gpu->lm_bias,
-                             gpu->train_work,  gpu->targets,    gpu->losses,  gpu->pick_work,
-                             gpu->eight_bias,  gpu->widened};
+    void *const buffers[] = {gpu->hidden,      gpu->qkv,         gpu->context, gpu->outer,
+                             gpu->work,        gpu->inputs,      gpu->pixels,  gpu->class_logits,
+                             gpu->eight_scale, gpu->dense_work,  gpu->eight,   gpu->moments[0],
+                             gpu->moments[1],  gpu->terms,       gpu->gammas,  gpu->stats,
+                             gpu->angles,      gpu->near_angles, gpu->gated,   gpu->logits,
+                             gpu->lm_bias,     gpu->train_work,  gpu->targets, gpu->losses,
+                             gpu->pick_work,   gpu->eight_bias,  gpu->widened};
     for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++)
         if (buffers[i]) (void)s24_device_free(ctx, gpu->device, buffers[i], gpu->stream);
     for (int i = 0; i < S24I_PRODUCTS; i++)
@@ -158,6 +158,15 @@ static s24_status classify(const s24i_gpu_session *gpu, s24_ctx *ctx, const s24i
     return s24_device_head(ctx, gpu->device, &args);
 }
 
+/* Where logits of answers are: not where the states are that they are made of. */
+static void *answers_of(const s24i_gpu_session *gpu)
+{
+    const s24_model *model = gpu->model;
+    return model->architecture->state_normed && model->final_norm.gamma && model->qa_weight
+               ? gpu->hidden
+               : gpu->context;
+}
+
 static s24_status results(const s24i_gpu_session *gpu, s24_ctx *ctx, const s24i_gpu_shape *key,
                           const s24_dense *hidden)
 {
@@ -176,8 +185,8 @@ static s24_status results(const s24i_gpu_session *gpu, s24_ctx *ctx, const s24i_
         const s24_dense w = s24i_gpu_view(
             gpu, (void *)(uintptr_t)s24i_on_device(model, model->qa_weight), 2, width);
         const s24_device_head_args args = {.size = sizeof args,
-                                           .y = gpu->context,
-                                           .x = hidden,
+                                           .y = answers_of(gpu),
+                                           .x = model->architecture->state_normed ? states : hidden,
                                            .w = &w,
                                            .bias = model->device_qa_bias,
                                            .stream = gpu->stream};
@@ -376,8 +385,8 @@ s24_status s24i_gpu_finish(s24i_gpu_session *gpu, s24_ctx *ctx)
     TRY(fetch(gpu, ctx, o->embeddings, gpu->qkv, 0, key.texts * width));
     /* Side by side they come in one copy: each costs a small pass some microseconds. */
     const int beside = o->start_logits && o->end_logits == o->start_logits + key.tokens;
-    TRY(fetch(gpu, ctx, o->start_logits, gpu->context, 0, (1 + beside) * key.tokens));
-    if (!beside) TRY(fetch(gpu, ctx, o->end_logits, gpu->context, key.tokens, key.tokens));
+    TRY(fetch(gpu, ctx, o->start_logits, answers_of(gpu), 0, (1 + beside) * key.tokens));
+    if (!beside) TRY(fetch(gpu, ctx, o->end_logits, answers_of(gpu), key.tokens, key.tokens));
     TRY(fetch(gpu, ctx, o->hidden, gpu->outer, 0, key.tokens * width));
     if (key.classes)
         TRY(fetch(gpu, ctx, o->logits, gpu->class_logits, 0,

@@ -59,6 +59,16 @@ typedef struct s24i_gpu_choice {
     s24i_way way;     /* of layers that have it; dense of one of integers: widened first */
 } s24i_gpu_choice;
 
+/* Does attention need the kernel that knows causal masks, windows, shared heads and all their
+   widths? */
+static inline int s24i_gpu_attends_as_language(const s24i_architecture *architecture,
+                                               const s24i_shape *shape)
+{
+    const int64_t d = shape->head_width;
+    return architecture->causal || shape->near || shape->kv_heads != shape->heads ||
+           shape->heads * d != shape->width || (!shape->grid && d != 16 && d != 32 && d != 64);
+}
+
 struct s24i_gpu_session {
     s24_ctx *ctx;
     const s24_model *model;
@@ -78,9 +88,10 @@ struct s24i_gpu_session {
        and after the output are of, and terms of the products that read those norms. */
     void *moments[2], *terms;
     /* Of language models (gpu_language.c), else NULL: gammas [2·layers + 1, width] and, of heads,
-       [layers, 2, head_width], what norms leave of tokens, angles of positions, what gates give,
+       [layers, 2, head_width], what norms leave of tokens, angles of positions (of blocks
+       that attend near: their own, or NULL), what gates give,
        and what logits and losses need. */
-    float *gammas, *stats, *angles, *logits, *lm_bias;
+    float *gammas, *stats, *angles, *near_angles, *logits, *lm_bias;
     void *gated, *train_work;
     double *losses, *host_losses;
     int32_t *targets;
@@ -220,8 +231,6 @@ s24_status s24i_gpu_product(const s24i_gpu_session *gpu, s24_ctx *ctx, int64_t t
 
 /* ---- language models (gpu_language.c) -------------------------------------------------------- */
 
-/* Does attention need a kernel that knows causal masks, shared heads or their widths? */
-int s24i_gpu_attends_as_language(const s24i_architecture *architecture, const s24i_shape *shape);
 /* Refuses what these kernels do not take: UNSUPPORTED. */
 s24_status s24i_gpu_language_check(s24_ctx *ctx, const s24i_architecture *architecture,
                                    const s24i_shape *shape);
@@ -243,7 +252,7 @@ s24_status s24i_gpu_rms_norm(const s24i_gpu_session *gpu, s24_ctx *ctx, int64_t 
 s24_status s24i_gpu_norm_heads(const s24i_gpu_session *gpu, s24_ctx *ctx, int64_t tokens,
                                int64_t block);
 s24_status s24i_gpu_rotate_heads(const s24i_gpu_session *gpu, s24_ctx *ctx,
-                                 const s24i_gpu_shape *shape);
+                                 const s24i_gpu_shape *shape, int64_t block);
 s24_status s24i_gpu_attend_causal(const s24i_gpu_session *gpu, s24_ctx *ctx,
                                   const s24i_gpu_shape *shape, int64_t block);
 s24_status s24i_gpu_gate(const s24i_gpu_session *gpu, s24_ctx *ctx, int64_t tokens);

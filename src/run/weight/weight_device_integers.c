@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Integers on a device, 2:4 or dense, as files have them or made from floats: of language models,
-   whose few tokens wait for the weight. */
+   whose few tokens wait for the weight, and of encoders that are asked for so. */
 #include "run/weight/held_integers.h"
 #include "run/weight/weight_device.h"
 
