@@ -37,7 +37,7 @@ ROOMS = {
     "dense": {"onednn", "io", "vec"},
     "task": {"io", "vec"},
     "model": {"io", "vec", "dense"},
-    "run": {"io", "task", "vec", "dense", "model"},
+    "run": {"io", "task", "vec", "dense", "comm", "model"},
     "export": {"io", "vec", "dense", "model", "run"},
     "train": {"io", "task", "vec", "dense", "comm", "model", "run"},
     "recipe": {"io", "task", "vec", "dense", "model", "run", "train"},

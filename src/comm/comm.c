@@ -131,6 +131,7 @@ static s24_status begin(s24_ctx *ctx, s24_comm *c, void *data, int64_t count, s2
 {
     s24i_comm_error error = {""};
     TRY(check_sum(ctx, data, count, dtype));
+    c->agreed = 0;
     const s24_status status = c->table->reduce(c->state, data, count, dtype == S24_F64, &error);
     return status == S24_OK ? S24_OK : failed(c, ctx, status, "a sum", &error);
 }

@@ -48,7 +48,7 @@ struct s24_comm {
     double patience;
     int rank, world;
     int broken; /* a call failed */
-    int agreed; /* all ranks know that the run failed */
+    int agreed; /* all ranks know what failed, and no sum was begun since */
 };
 
 #define COMM(name)                                                                                 \

@@ -323,10 +323,18 @@ typedef struct s24i_block {
     float input_most[S24I_ALL_SLOTS];     /* of a layer's inputs in calibration; 0: unknown */
 } s24i_block;
 
+/* The ranks that hold a model together; comm NULL: this process holds all of it. */
+typedef struct s24i_ranks {
+    struct s24_comm *comm;
+    int rank, world;
+    double *table; /* what ranks say (comm/alike.h) */
+} s24i_ranks;
+
 struct s24_model {
     s24_ctx *ctx;
     const s24i_architecture *architecture;
-    s24i_shape shape;
+    s24i_shape shape; /* of what is here: of several ranks this one's heads and intermediate */
+    s24i_ranks ranks;
     s24_dtype dtype;         /* of the linear products: f32, bf16 or i8; on a device f16 or bf16 */
     const char *scheme;      /* of the blocks' weights, which are quantised as they come; or NULL */
     const char *head_scheme; /* of a language model's head */

@@ -86,6 +86,18 @@ s24i_steps s24i_steps_of(const s24i_architecture *a)
     return steps;
 }
 
+s24i_steps s24i_steps_shared(const s24i_architecture *a)
+{
+    const s24i_steps alone = s24i_steps_of(a);
+    s24i_steps steps = {.count = 0};
+    for (int i = 0; i < alone.count; i++) {
+        if (i == alone.attend) steps.attend = steps.count;
+        put(&steps, alone.step[i]);
+        if (alone.step[i].adds) put_in_place(&steps, S24I_STEP_SUM, S24I_AT_SUMS);
+    }
+    return steps;
+}
+
 const s24i_block_step *s24i_steps_product(const s24i_steps *steps, s24i_slot slot)
 {
     const s24i_block_step *step = steps->step;
@@ -104,7 +116,8 @@ const char *s24i_step_name(s24i_step_kind kind)
                                         [S24I_STEP_ATTEND_NEAR] = "attend near",
                                         [S24I_STEP_ATTEND_DISTANCE] = "attend by distance",
                                         [S24I_STEP_ADD] = "add",
-                                        [S24I_STEP_GATE] = "gate"};
+                                        [S24I_STEP_GATE] = "gate",
+                                        [S24I_STEP_SUM] = "sum"};
     return names[kind];
 }
 

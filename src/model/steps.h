@@ -12,6 +12,9 @@
  *   norms of what is added:    … attend ─ ATTENTION ─ norm ─ add (+x) …
  *   side by side:              norm ─ QUERY KEY VALUE ─ rotate ─ attend ─ norm of x ─
  *                              INTERMEDIATE, ATTENTION (+x) ─ OUTPUT (+)
+ *
+ * Where ranks share out a block, ATTENTION and OUTPUT are cut along k and what stands before them
+ * along n, and a step that sums over the ranks follows each of the two.
  */
 #ifndef S24_MODEL_STEPS_H
 #define S24_MODEL_STEPS_H
@@ -28,6 +31,7 @@ typedef enum s24i_step_kind {
     S24I_STEP_ATTEND_DISTANCE, /* the same, with scores that grow by the tokens' distance */
     S24I_STEP_ADD,             /* to += residual_factor · from */
     S24I_STEP_GATE,            /* OUTER = activation(gate) · intermediate, both in OUTER before */
+    S24I_STEP_SUM,             /* SUMS = their sum over the ranks that hold the model together */
     S24I_STEP_KINDS
 } s24i_step_kind;
 
@@ -52,7 +56,7 @@ typedef struct s24i_block_step {
     int adds; /* of a product: to += */
 } s24i_block_step;
 
-enum { S24I_MOST_STEPS = 16 };
+enum { S24I_MOST_STEPS = 18 };
 
 typedef struct s24i_steps {
     s24i_block_step step[S24I_MOST_STEPS];
@@ -62,6 +66,8 @@ typedef struct s24i_steps {
 
 /* The steps of a block of that model type. */
 s24i_steps s24i_steps_of(const s24i_architecture *architecture);
+/* The same of a block that ranks share out: a sum follows each product that adds to the sums. */
+s24i_steps s24i_steps_shared(const s24i_architecture *architecture);
 /* The step of the product whose first layer is that one. */
 const s24i_block_step *s24i_steps_product(const s24i_steps *steps, s24i_slot slot);
 /* "norm", "product", "rotate", "attend", "gate" … */

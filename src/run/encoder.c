@@ -344,6 +344,9 @@ s24_status s24_encoder_share(s24_encoder **out, s24_ctx *ctx, const s24_encoder 
     if (!out || !ctx) return S24_ERROR_ARGUMENT;
     *out = NULL;
     REQUIRE(ctx, from, S24_ERROR_ARGUMENT, "from is NULL");
+    REQUIRE(ctx, !from->model->ranks.comm, S24_ERROR_UNSUPPORTED,
+            "an encoder whose model %d ranks hold together is not shared with other threads",
+            from->model->ranks.world);
     TRY(new_encoder(&encoder, ctx));
     encoder->shares = 1;
     encoder->model = from->model;

@@ -214,7 +214,8 @@ s24_status s24_session_create(s24_session **out, s24_ctx *ctx, const s24_model *
                              .vec = s24i_vec_find(s24_ctx_cpu(ctx)),
                              .max_tokens = max_tokens,
                              .threads = s24_ctx_threads(ctx),
-                             .steps = s24i_steps_of(model->architecture)};
+                             .steps = model->ranks.comm ? s24i_steps_shared(model->architecture)
+                                                        : s24i_steps_of(model->architecture)};
     s24_status status = lay_out_images(session, ctx);
     if (status == S24_OK && model->device) {
         status = s24i_gpu_session_create(&session->gpu, ctx, model, max_tokens);
@@ -387,8 +388,8 @@ static s24_status forward(s24_session *session, s24_ctx *ctx, const s24_batch *b
     return S24_OK;
 }
 
-s24_status s24i_session_submit(s24_session *session, s24_ctx *ctx, const s24_batch *batch,
-                               const s24_outputs *outputs)
+static s24_status check_outputs(const s24_session *session, s24_ctx *ctx,
+                                const s24_outputs *outputs)
 {
     const int answers = outputs->start_logits || outputs->end_logits;
     REQUIRE(ctx, !answers || session->model->qa_weight, S24_ERROR_ARGUMENT,
@@ -402,9 +403,18 @@ s24_status s24i_session_submit(s24_session *session, s24_ctx *ctx, const s24_bat
     const int further = session->model->pooled.further_count;
     REQUIRE(ctx, !outputs->embeddings || !further || session->takes_ways, S24_ERROR_UNSUPPORTED,
             "the model pools in %d ways side by side, which an encoder does alone", further + 1);
+    return S24_OK;
+}
+
+s24_status s24i_session_submit(s24_session *session, s24_ctx *ctx, const s24_batch *batch,
+                               const s24_outputs *outputs)
+{
     s24_batch whole;
-    TRY(begin(session, ctx, &whole, batch));
-    if (language) TRY(s24i_language_check(ctx, session->model, &whole, outputs));
+    s24_status status = check_outputs(session, ctx, outputs);
+    if (status == S24_OK) status = begin(session, ctx, &whole, batch);
+    if (status == S24_OK && session->model->lm_head.n)
+        status = s24i_language_check(ctx, session->model, &whole, outputs);
+    TRY(s24i_session_meet(session, ctx, &whole, status));
     const s24i_gpu_pass pass = {&whole, outputs, session->unpooled, session->cache, session->picks};
     if (session->gpu) return s24i_gpu_submit(session->gpu, ctx, &pass);
     return forward(session, ctx, &whole, outputs);

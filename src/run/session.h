@@ -126,6 +126,10 @@ static inline int s24i_is_pooled(const s24_batch *batch, int64_t t, int64_t posi
     return position >= unpooled && (!batch->mask || batch->mask[t]);
 }
 
+/* Before a pass, whose checks ended with `mine`: ranks that hold the model together have the same
+   batch, and none has refused it (session_ranks.c). Returns `mine` where there are no others. */
+s24_status s24i_session_meet(const s24_session *session, s24_ctx *ctx, const s24_batch *batch,
+                             s24_status mine);
 /* The embeddings of a checked batch (session_embed.c). */
 s24_status s24i_embed(s24_session *session, s24_ctx *ctx, const s24_batch *batch, float *hidden);
 /* The last norm of states [tokens, width], in place. */

@@ -249,8 +249,9 @@ static s24_status run_product(const s24i_chunk *c, const s24i_block_step *step, 
     if (*ends) return S24_OK;
     if (step->slot == S24I_QUERY) return run_qkv(c, &x);
     if (step->slot == S24I_INTERMEDIATE) return run_up(c, &x, &y);
-    return s24i_lane_linear(c->lane, s24i_block_product(c->block, (int)step->slot), &y, &x,
-                            step->adds);
+    /* Of several ranks the first one's sums go on; the others have their parts alone to add. */
+    const int adds = step->adds && !session_of(c)->model->ranks.rank;
+    return s24i_lane_linear(c->lane, s24i_block_product(c->block, (int)step->slot), &y, &x, adds);
 }
 
 /* ---- heads ----------------------------------------------------------------------------------- */
@@ -400,7 +401,8 @@ s24_status s24i_chunk_run(const s24i_chunk *c, int first, int end)
         case S24I_STEP_GATE:
             run_gate(c);
             break;
-        case S24I_STEP_ATTEND: /* not of a chunk */
+        case S24I_STEP_SUM: /* not of a chunk */
+        case S24I_STEP_ATTEND:
         case S24I_STEP_ATTEND_NEAR:
         case S24I_STEP_ATTEND_DISTANCE:
         case S24I_STEP_KINDS:

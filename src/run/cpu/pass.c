@@ -7,6 +7,7 @@
  */
 #include "run/cpu/cpu_steps.h"
 #include "run/load/choice.h"
+#include "sparse24/comm.h"
 
 enum { ALIGNED = 16 }; /* of a share */
 
@@ -48,11 +49,12 @@ int s24_choice_is_dense(const char *note, int threads, int64_t tokens)
     return choice.dense[threads > 1 && !shared] >> octave & 1;
 }
 
-/* What lies between two attentions: the steps after the one of `ended` and those before the one of
-   `begun`; NULL: none. */
+/* What lies between two attentions: the steps from `first` to `end` of the block `ended`, after its
+   attention, and those before the one of `begun`; NULL: none. */
 typedef struct stretch {
     const s24i_pass *pass;
     const s24i_block *ended, *begun;
+    int first, end;
     int64_t tokens;
     int lanes, octave;
 } stretch;
@@ -74,7 +76,7 @@ static s24_status run_tokens(const stretch *s, const s24i_lane *lane, int64_t be
     const s24i_steps *steps = &s->pass->session->steps;
     const s24i_chunk ended = {.pass = s->pass, .lane = lane, .block = s->ended};
     const s24i_chunk begun = {.pass = s->pass, .lane = lane, .block = s->begun};
-    if (s->ended) TRY(run_steps(&ended, steps->attend + 1, steps->count, begin, end));
+    if (s->ended) TRY(run_steps(&ended, s->first, s->end, begin, end));
     return s->begun ? run_steps(&begun, 0, steps->attend, begin, end) : S24_OK;
 }
 
@@ -91,28 +93,58 @@ static void run_shares(void *arg, int64_t first, int64_t last, int thread)
     }
 }
 
-static s24_status run_stretch(const s24i_pass *pass, const s24i_block *ended,
-                              const s24i_block *begun)
+static s24_status run_together(const stretch *s)
 {
+    const s24i_pass *pass = s->pass;
+    s24i_lane whole = pass->session->whole;
+    whole.ctx = pass->ctx;
+    whole.together = s->lanes > 1;
+    whole.octave = s->octave;
+    return run_tokens(s, &whole, 0, s->tokens);
+}
+
+static s24_status run_piece(const stretch *of)
+{
+    stretch s = *of;
+    const s24i_pass *pass = s.pass;
     s24_session *session = pass->session;
-    const int threads = s24_ctx_threads(pass->ctx);
-    const int64_t tokens = pass->batch->offsets[pass->batch->texts];
-    const int shared = !pass->observer && is_shared(threads, tokens);
-    const int octave = octave_of(shared, threads, tokens, session->whole.rows);
-    const stretch s = {pass, ended, begun, tokens, threads, octave};
-    if (!shared) {
-        s24i_lane whole = session->whole;
-        whole.ctx = pass->ctx;
-        whole.together = threads > 1;
-        whole.octave = s.octave;
-        return run_tokens(&s, &whole, 0, s.tokens);
-    }
-    s24_ctx_parallel_for(pass->ctx, threads, run_shares, (void *)(uintptr_t)&s);
-    for (int i = 0; i < threads; i++) {
+    s.tokens = pass->batch->offsets[pass->batch->texts];
+    s.lanes = s24_ctx_threads(pass->ctx);
+    const int shared = !pass->observer && is_shared(s.lanes, s.tokens);
+    s.octave = octave_of(shared, s.lanes, s.tokens, session->whole.rows);
+    if (!shared) return run_together(&s);
+    s24_ctx_parallel_for(pass->ctx, s.lanes, run_shares, &s);
+    for (int i = 0; i < s.lanes; i++) {
         const s24i_lane *lane = &session->lanes[i];
         REQUIRE(pass->ctx, lane->status == S24_OK, lane->status, "%s", s24_ctx_error(lane->ctx));
     }
     return S24_OK;
+}
+
+/* The sums of all ranks' parts, of all tokens. */
+static s24_status sum(const s24i_pass *pass)
+{
+    const s24_model *model = pass->session->model;
+    const int64_t count = pass->batch->offsets[pass->batch->texts] * model->shape.width;
+    return s24_comm_sum(pass->ctx, model->ranks.comm, pass->hidden, count, S24_F32);
+}
+
+/* Piece by piece from one sum over ranks to the next, where there are any. */
+static s24_status run_stretch(const s24i_pass *pass, const s24i_block *ended,
+                              const s24i_block *begun)
+{
+    const s24i_steps *steps = &pass->session->steps;
+    stretch s = {.pass = pass, .ended = ended, .first = steps->attend + 1, .end = steps->count};
+    for (int i = s.first; ended && i < steps->count; i++) {
+        if (steps->step[i].kind != S24I_STEP_SUM) continue;
+        s.end = i;
+        TRY(run_piece(&s));
+        TRY(sum(pass));
+        s.first = i + 1;
+    }
+    s.begun = begun;
+    s.end = steps->count;
+    return run_piece(&s);
 }
 
 s24_status s24i_pass_start(const s24i_pass *pass, int64_t block)

@@ -5,12 +5,14 @@
 #define S24_RUN_LOAD_LOADER_H
 
 #include "model/walk.h"
+#include "run/load/cut.h"
 
 typedef struct s24i_loader {
     s24_ctx *ctx;
     const s24_checkpoint *checkpoint;
     const s24i_architecture *arch;
-    s24i_shape shape;
+    s24i_shape shape; /* as files have it, whatever a rank takes of it */
+    s24i_ranks ranks;
     s24_model_opts opts;
     s24_dtype dtype;
     int headless;              /* there is to be no head of a language model */

@@ -93,16 +93,52 @@ static s24_status take_later(s24i_loader *l, float **weight, const s24_tensor *t
     return s24i_tensor_widen(l->ctx, *weight, tensor);
 }
 
+/* A layer's of which a rank has a part. */
+static s24_status take_cut_bias(s24i_loader *l, const s24i_wanted *w, const s24_tensor *tensor,
+                                float *to)
+{
+    const s24i_cut cut = s24i_cut_of(&l->ranks, &l->shape, w->slot);
+    const size_t part = s24_dtype_bytes(tensor->dtype);
+    if (!s24i_cut_has_bias(&l->ranks, &cut)) {
+        l->model->blocks[w->block].bias[w->slot] = NULL;
+        return S24_OK;
+    }
+    if (cut.along_k) return s24_convert(to, S24_F32, tensor->data, tensor->dtype, w->rows);
+    for (int i = 0; i < cut.count; i++) {
+        const int64_t count = cut.end[i] - cut.begin[i];
+        TRY(s24_convert(to, S24_F32, (const char *)tensor->data + (size_t)cut.begin[i] * part,
+                        tensor->dtype, count));
+        to += count;
+    }
+    return S24_OK;
+}
+
 /* A layer's. Layers that may be one product have biases end to end, or none. */
 static s24_status take_bias(s24i_loader *l, const s24i_wanted *w, const s24_tensor *tensor)
 {
     float *to = s24i_writable(floats_of(l->model, w));
+    if (tensor && l->ranks.comm) return take_cut_bias(l, w, tensor, to);
     if (tensor) return s24_convert(to, S24_F32, tensor->data, tensor->dtype, w->rows);
+    int64_t rows, cols;
+    s24i_slot_shape(&rows, &cols, &l->model->shape, w->slot);
     if (w->stacked)
-        memset(to, 0, (size_t)w->rows * sizeof *to);
+        memset(to, 0, (size_t)rows * sizeof *to);
     else
         l->model->blocks[w->block].bias[w->slot] = NULL;
     return S24_OK;
+}
+
+/* The table of distances, [buckets, heads]: a rank has its heads' columns. */
+static s24_status take_relative(s24i_loader *l, const s24_tensor *tensor)
+{
+    const s24i_shape *here = &l->model->shape;
+    float *whole = NULL, *to = s24i_writable(l->model->relative);
+    const s24_status status = take_later(l, &whole, tensor, l->shape.buckets * l->shape.heads);
+    for (int64_t b = 0; b < here->buckets && status == S24_OK; b++)
+        memcpy(to + b * here->heads, whole + b * l->shape.heads + l->ranks.rank * here->heads,
+               (size_t)here->heads * sizeof *to);
+    s24_ctx_free(l->ctx, whole);
+    return status;
 }
 
 /* A bias that is not there adds zeros; a norm that is not there at all changes nothing. */
@@ -145,6 +181,7 @@ static s24_status take(void *user, const s24i_wanted *w, const s24_tensor *tenso
         return s24i_source_slot(l, (int)w->slot, tensor);
     }
     if (!tensor && is_filled(l, w)) take_nothing(l, w);
+    if (tensor && w->role == S24I_ROLE_RELATIVE) return take_relative(l, tensor);
     if (!tensor || (tensor->data && tensor->data == l->mapped)) return S24_OK;
     if (w->role == S24I_ROLE_PATCHES && !w->is_bias)
         return take_later(l, &l->patches, tensor, count);
@@ -333,6 +370,9 @@ static s24_status create(s24_model **out, s24i_loader *l)
 {
     s24i_map words_map = {0};
     const void *words = NULL;
+    s24i_shape here;
+    TRY(s24i_ranks_shape(&here, l->ctx, &l->ranks, l->arch, &l->shape,
+                         s24_checkpoint_folder(l->checkpoint)));
     TRY(map_words(&words_map, &words, l));
     const s24i_rooms rooms = {.words = words == NULL && !shares_words(l),
                               .qa_head = s24i_walk_weight(&l->walk, l->arch->qa_head) != NULL,
@@ -340,7 +380,7 @@ static s24_status create(s24_model **out, s24i_loader *l)
                               .square = s24i_has_square(l->arch, l->reading.whom),
                               .class_norm = s24i_has_class_norm(l->arch, l->reading.whom),
                               .lm_bias = has_lm_bias(l)};
-    const s24_status status = s24i_model_create(out, l->ctx, l->arch, &l->shape, rooms);
+    const s24_status status = s24i_model_create(out, l->ctx, l->arch, &here, rooms);
     if (status != S24_OK) {
         s24i_map_close(&words_map);
         return status;
@@ -410,8 +450,12 @@ static s24_status load_with(s24_model **out, s24i_loader *l, const s24_model_opt
     *out = NULL;
     REQUIRE(l->ctx, l->checkpoint, S24_ERROR_ARGUMENT, "checkpoint is NULL");
     TRY(s24i_model_opts_read(&l->opts, l->ctx, opts));
-    if (l->opts.verify) TRY(s24_checkpoint_verify(NULL, l->ctx, l->checkpoint, 1));
-    return load(out, l);
+    TRY(s24i_ranks_begin(&l->ranks, l->ctx, &l->opts));
+    s24_status status = S24_OK;
+    if (l->opts.verify) status = s24_checkpoint_verify(NULL, l->ctx, l->checkpoint, 1);
+    if (status == S24_OK) status = load(out, l);
+    const s24i_ranks_model of = {l->checkpoint, NULL, &l->opts};
+    return s24i_ranks_end(out, l->ctx, &l->ranks, &of, status);
 }
 
 s24_status s24_model_load(s24_model **out, s24_ctx *ctx, const s24_checkpoint *checkpoint,

@@ -223,6 +223,7 @@ void s24_model_destroy(s24_model *model)
     s24i_gpu_free(model);
     s24_ctx_free(model->ctx, model->blocks);
     s24_ctx_free(model->ctx, model->floats);
+    s24_ctx_free(model->ctx, model->ranks.table);
     s24i_map_close(&model->words_map);
     s24_ctx_free(model->ctx, model);
 }
@@ -244,9 +245,15 @@ static int64_t dense_copy_bytes(const s24_model *model)
     return bytes;
 }
 
+/* Of the whole model, whatever a rank has of it. */
+static int64_t whole(const s24_model *model, int64_t here)
+{
+    return here * s24i_max(model->ranks.world, 1);
+}
+
 int64_t s24_model_kv_heads(const s24_model *model)
 {
-    return model->shape.kv_heads;
+    return whole(model, model->shape.kv_heads);
 }
 
 int s24_model_classifies_tokens(const s24_model *model)
@@ -263,8 +270,8 @@ void s24_model_describe(s24_model_info *info, const s24_model *model)
                              .types = shape->types,
                              .width = shape->width,
                              .layers = shape->layers,
-                             .heads = shape->heads,
-                             .intermediate = shape->intermediate,
+                             .heads = whole(model, shape->heads),
+                             .intermediate = whole(model, shape->intermediate),
                              .linear_layers = s24i_slot_count(shape) * shape->layers,
                              .sparse_layers = s24i_model_sparse_layers(model),
                              .dense_copies = s24i_model_layers(model, is_dense_copy, NULL),

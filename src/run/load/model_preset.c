@@ -8,6 +8,7 @@
 
 #include "run/gpu/gpu_model.h"
 #include "run/load/choice.h"
+#include "run/load/cut.h"
 #include "run/load/layer_dtypes.h"
 
 static const struct {
@@ -120,6 +121,13 @@ typedef struct random_numbers {
 
 enum { PIECE = 1 << 16 }; /* numbers that a thread makes at a time */
 
+/* What is drawn: a whole model, of which a rank keeps a part. */
+typedef struct drawing {
+    const s24_model_opts *opts;
+    const s24i_shape *whole;
+    s24i_ranks ranks;
+} drawing;
+
 typedef struct fill_job {
     float *x;
     int64_t count;
@@ -152,6 +160,19 @@ static void fill(float *x, int64_t count, random_numbers *random)
     s24_ctx_parallel_for(random->ctx, (count + PIECE - 1) / PIECE, fill_range, &job);
 }
 
+/* Of so many numbers in order those from `begin` to `end`. */
+static void fill_some(float *x, int64_t begin, int64_t end, const random_numbers *random)
+{
+    random_numbers from = *random;
+    from.state += (uint64_t)begin * 0x9e3779b97f4a7c15u;
+    fill(x, end - begin, &from);
+}
+
+static void skip(random_numbers *random, int64_t count)
+{
+    random->state += (uint64_t)count * 0x9e3779b97f4a7c15u;
+}
+
 static void fill_norm(const s24i_layer_norm *norm)
 {
     for (int64_t i = 0; i < norm->n; i++) {
@@ -160,18 +181,31 @@ static void fill_norm(const s24i_layer_norm *norm)
     }
 }
 
-static void fill_block_floats(s24_model *model, int64_t b, random_numbers *random)
+/* A layer's bias, or what a rank has of it. */
+static void fill_bias(s24i_block *block, s24i_slot slot, const drawing *d, random_numbers *random)
+{
+    const s24i_cut cut = s24i_cut_of(&d->ranks, d->whole, slot);
+    float *to = s24i_writable(block->bias[slot]);
+    int64_t rows, cols;
+    s24i_slot_shape(&rows, &cols, d->whole, slot);
+    if (!s24i_cut_has_bias(&d->ranks, &cut)) block->bias[slot] = NULL;
+    if (rows && cut.along_k) fill_some(to, 0, rows, random);
+    for (int i = 0; rows && !cut.along_k && i < cut.count; i++) {
+        fill_some(to, cut.begin[i], cut.end[i], random);
+        to += cut.end[i] - cut.begin[i];
+    }
+    skip(random, rows);
+}
+
+static void fill_block_floats(s24_model *model, int64_t b, const drawing *d, random_numbers *random)
 {
     const s24i_shape *shape = &model->shape;
     s24i_block *block = &model->blocks[b];
-    for (int slot = 0; slot < S24I_ALL_SLOTS; slot++) {
-        int64_t rows, cols;
-        s24i_slot_shape(&rows, &cols, shape, (s24i_slot)slot);
+    for (int slot = 0; slot < S24I_ALL_SLOTS; slot++)
         if (model->architecture->biases)
-            fill(s24i_writable(block->bias[slot]), rows, random);
+            fill_bias(block, (s24i_slot)slot, d, random);
         else
             block->bias[slot] = NULL;
-    }
     fill_norm(&block->attention_norm);
     fill_norm(&block->output_norm);
     fill_norm(&block->query_norm);
@@ -182,19 +216,28 @@ static void fill_block_floats(s24_model *model, int64_t b, random_numbers *rando
     fill(s24i_writable(block->rel_w), rows * shape->head_width, random);
 }
 
-static void fill_floats(s24_model *model, random_numbers *random)
+/* [buckets, heads]: a rank has its heads' columns. */
+static void fill_relative(s24_model *model, const drawing *d, random_numbers *random)
+{
+    const int64_t heads = model->shape.heads, first = d->ranks.rank * heads;
+    for (int64_t b = 0; b < model->shape.buckets; b++) {
+        fill_some(s24i_writable(model->relative) + b * heads, first, first + heads, random);
+        skip(random, d->whole->heads);
+    }
+}
+
+static void fill_floats(s24_model *model, const drawing *d, random_numbers *random)
 {
     const s24i_shape *shape = &model->shape;
     fill(s24i_writable(model->words), shape->vocabulary * shape->width, random);
     if (model->position_rows)
         fill(s24i_writable(model->position_rows), shape->positions * shape->width, random);
     fill(s24i_writable(model->type_rows), shape->types * shape->width, random);
-    if (model->relative)
-        fill(s24i_writable(model->relative), shape->buckets * shape->heads, random);
+    if (model->relative) fill_relative(model, d, random);
     if (model->embedding_norm.gamma) fill_norm(&model->embedding_norm);
     if (model->final_norm.gamma) fill_norm(&model->final_norm);
     for (int64_t b = 0; b < shape->layers; b++)
-        fill_block_floats(model, b, random);
+        fill_block_floats(model, b, d, random);
     if (shape->image) fill(s24i_writable(model->patch_bias), shape->width, random);
     if (model->first_token) fill(s24i_writable(model->first_token), shape->width, random);
     if (model->qa_weight) {
@@ -241,47 +284,70 @@ static void asked_of(int *packs, int *wide, const s24_model *model, const s24_mo
     *wide = s24i_layer_is_wide(opts, &tensor);
 }
 
-static s24_status fill_block(s24_model *model, s24_ctx *ctx, int64_t block, float *weights,
-                             const s24_model_opts *opts, random_numbers *random)
+/* The source of a layer with these weights, 2:4 where the options say so. */
+static s24_status fill_source(s24i_source *source, s24_model *model, s24_ctx *ctx,
+                              const s24_model_opts *opts, int packs)
 {
-    s24i_source sources[S24I_ALL_SLOTS];
-    memset(sources, 0, sizeof sources);
-    s24_status status = S24_OK;
-    for (int slot = 0; slot < S24I_ALL_SLOTS && status == S24_OK; slot++) {
+    const s24_dtype values = s24i_model_values(model->dtype);
+    const int64_t bytes =
+        source->dense.rows * source->dense.cols * (int64_t)s24_dtype_bytes(values);
+    const s24_matrix_opts magnitude = {
+        .size = sizeof magnitude, .select = S24_SELECT_MAGNITUDE, .dtype = values};
+    model->weight_bytes += bytes;
+    if (!opts->sparse || !packs) return S24_OK;
+    TRY(s24_matrix_create(&source->matrix, ctx, &source->dense, &magnitude));
+    model->weight_bytes += (int64_t)s24_matrix_bytes(source->matrix) - bytes;
+    return opts->dense ? make_dense(source, ctx) : S24_OK;
+}
+
+/* Of a block, and what a rank's parts need of memory. */
+typedef struct block_sources {
+    s24i_source of[S24I_ALL_SLOTS];
+    void *buffers[S24I_ALL_SLOTS];
+} block_sources;
+
+/* From weights that are drawn whole, one after the other. */
+static s24_status fill_sources(block_sources *b, s24_model *model, s24_ctx *ctx, const drawing *d,
+                               int64_t block, float *weights)
+{
+    for (int slot = 0; slot < S24I_ALL_SLOTS; slot++) {
+        s24i_source *source = &b->of[slot];
+        const s24i_cut cut = s24i_cut_of(&d->ranks, d->whole, (s24i_slot)slot);
         s24_dense dense = {.data = weights, .dtype = S24_F32};
-        s24i_slot_shape(&dense.rows, &dense.cols, &model->shape, (s24i_slot)slot);
-        const int64_t count = dense.rows * dense.cols;
-        if (!count) continue;
-        fill(weights, count, random);
-        weights += count;
-        const int64_t bytes = count * (int64_t)s24_dtype_bytes(s24i_model_values(model->dtype));
-        model->weight_bytes += bytes;
         int packs;
-        asked_of(&packs, &sources[slot].wide, model, opts, (s24i_slot)slot, block);
-        sources[slot].dense = dense;
-        if (!opts->sparse || !packs) continue;
-        const s24_matrix_opts magnitude = {.size = sizeof magnitude,
-                                           .select = S24_SELECT_MAGNITUDE,
-                                           .dtype = s24i_model_values(model->dtype)};
-        status = s24_matrix_create(&sources[slot].matrix, ctx, &dense, &magnitude);
-        if (status != S24_OK) break;
-        model->weight_bytes += (int64_t)s24_matrix_bytes(sources[slot].matrix) - bytes;
-        if (opts->dense) status = make_dense(&sources[slot], ctx);
+        s24i_slot_shape(&dense.rows, &dense.cols, d->whole, (s24i_slot)slot);
+        if (!dense.rows) continue;
+        weights += dense.rows * dense.cols;
+        asked_of(&packs, &source->wide, model, d->opts, (s24i_slot)slot, block);
+        source->dense = dense;
+        TRY(fill_source(source, model, ctx, d->opts, packs));
+        if (d->ranks.comm) TRY(s24i_source_cut(source, &b->buffers[slot], ctx, &cut));
     }
-    if (status == S24_OK) status = s24i_block_build(model, ctx, block, sources);
-    for (int slot = 0; slot < S24I_ALL_SLOTS; slot++)
-        s24_matrix_destroy(sources[slot].matrix);
+    return S24_OK;
+}
+
+static s24_status fill_block(s24_model *model, s24_ctx *ctx, int64_t block, float *weights,
+                             const drawing *d)
+{
+    block_sources sources;
+    memset(&sources, 0, sizeof sources);
+    s24_status status = fill_sources(&sources, model, ctx, d, block, weights);
+    if (status == S24_OK) status = s24i_block_build(model, ctx, block, sources.of);
+    for (int slot = 0; slot < S24I_ALL_SLOTS; slot++) {
+        s24_matrix_destroy(sources.of[slot].matrix);
+        s24_ctx_free(ctx, sources.buffers[slot]);
+    }
     return status;
 }
 
-static s24_status fill_model(s24_model *model, s24_ctx *ctx, const s24_model_opts *opts)
+static s24_status fill_model(s24_model *model, s24_ctx *ctx, const drawing *d)
 {
-    const s24i_shape *s = &model->shape;
+    const s24i_shape *s = d->whole;
     float *weights;
     int64_t count = 0; /* of a block */
     random_numbers random = {ctx, 1};
     s24_status status = S24_OK;
-    fill_floats(model, &random);
+    fill_floats(model, d, &random);
     if (s->image) TRY(fill_patches(model, ctx, &random));
     /* A head is memory of its own in any case; where it is a tensor of its own too, only its
        numbers are those of the words. */
@@ -296,17 +362,60 @@ static s24_status fill_model(s24_model *model, s24_ctx *ctx, const s24_model_opt
         count += rows * cols;
     }
     TRY(s24i_alloc_elems(&weights, ctx, count, sizeof(float), "a block's weights"));
-    for (int64_t b = 0; b < s->layers && status == S24_OK; b++)
-        status = fill_block(model, ctx, b, weights, opts, &random);
+    for (int64_t b = 0; b < s->layers && status == S24_OK; b++) {
+        fill(weights, count, &random);
+        status = fill_block(model, ctx, b, weights, d);
+    }
     s24_ctx_free(ctx, weights);
     return status;
+}
+
+static void set_options(s24_model *model, const s24_model_opts *o)
+{
+    if (model->first_token) model->pooled.pooling = S24I_POOL_CLS;
+    model->device = o->device;
+    model->all_sparse = o->all_sparse;
+    model->narrow_asked = o->layer_dtypes != NULL;
+    model->scheme = o->quantize;
+    model->head_scheme = o->quantize_head;
+    s24i_model_set_dtype(model, o->dtype, o->device ? S24_F16 : S24_F32);
+}
+
+static s24_status make_preset(s24_model **out, s24_ctx *ctx, int index, const s24_model_opts *o,
+                              const s24i_ranks *ranks)
+{
+    s24_model *model;
+    const s24i_shape *shape = &presets[index].shape;
+    const s24i_architecture *arch = s24i_architecture_find(presets[index].model_type);
+    const drawing d = {o, shape, *ranks};
+    s24i_shape here;
+    if (o->device) TRY(s24i_gpu_check(ctx, o, arch, shape));
+    TRY(s24i_ranks_shape(&here, ctx, ranks, arch, shape, presets[index].name));
+    const s24i_rooms rooms = {
+        .words = 1, .qa_head = presets[index].answers, .class_head = shape->classes > 0};
+    TRY(s24i_model_create(&model, ctx, arch, &here, rooms));
+    set_options(model, o);
+    const int64_t positions = arch->positions ? shape->positions : 0;
+    const int64_t words = shape->vocabulary * (1 + presets[index].untied);
+    model->weight_bytes = (words + positions + shape->types) * shape->width * 4;
+    s24i_chooser chooser;
+    if (!o->device && !o->all_sparse) s24i_choose_begin(&chooser, model);
+    s24_status status = fill_model(model, ctx, &d);
+    if (status == S24_OK && model->chooser) status = s24i_choose_end(model, ctx);
+    if (status == S24_OK && o->device) status = s24i_gpu_upload(model, ctx);
+    if (status != S24_OK) {
+        s24_model_destroy(model);
+        return status;
+    }
+    *out = model;
+    return S24_OK;
 }
 
 s24_status s24_model_preset(s24_model **out, s24_ctx *ctx, const char *name,
                             const s24_model_opts *opts)
 {
     s24_model_opts o;
-    s24_model *model;
+    s24i_ranks ranks;
     int index = 0;
     if (!out || !ctx) return S24_ERROR_ARGUMENT;
     *out = NULL;
@@ -316,31 +425,8 @@ s24_status s24_model_preset(s24_model **out, s24_ctx *ctx, const char *name,
         index++;
     REQUIRE(ctx, index < PRESETS, S24_ERROR_ARGUMENT, "there is no preset named '%s'",
             s24i_show(name).text);
-    const s24i_shape *shape = &presets[index].shape;
-    const s24i_architecture *arch = s24i_architecture_find(presets[index].model_type);
-    if (o.device) TRY(s24i_gpu_check(ctx, &o, arch, shape));
-    const s24i_rooms rooms = {
-        .words = 1, .qa_head = presets[index].answers, .class_head = shape->classes > 0};
-    TRY(s24i_model_create(&model, ctx, arch, shape, rooms));
-    if (model->first_token) model->pooled.pooling = S24I_POOL_CLS;
-    model->device = o.device;
-    model->all_sparse = o.all_sparse;
-    model->narrow_asked = o.layer_dtypes != NULL;
-    model->scheme = o.quantize;
-    model->head_scheme = o.quantize_head;
-    s24i_model_set_dtype(model, o.dtype, o.device ? S24_F16 : S24_F32);
-    const int64_t positions = arch->positions ? shape->positions : 0;
-    const int64_t words = shape->vocabulary * (1 + presets[index].untied);
-    model->weight_bytes = (words + positions + shape->types) * shape->width * 4;
-    s24i_chooser chooser;
-    if (!o.device && !o.all_sparse) s24i_choose_begin(&chooser, model);
-    s24_status status = fill_model(model, ctx, &o);
-    if (status == S24_OK && model->chooser) status = s24i_choose_end(model, ctx);
-    if (status == S24_OK && o.device) status = s24i_gpu_upload(model, ctx);
-    if (status != S24_OK) {
-        s24_model_destroy(model);
-        return status;
-    }
-    *out = model;
-    return S24_OK;
+    TRY(s24i_ranks_begin(&ranks, ctx, &o));
+    const s24_status status = make_preset(out, ctx, index, &o, &ranks);
+    const s24i_ranks_model of = {NULL, name, &o};
+    return s24i_ranks_end(out, ctx, &ranks, &of, status);
 }

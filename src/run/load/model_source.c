@@ -36,9 +36,9 @@ static int runs_as_stored(const s24i_loader *l, const s24_tensor *tensor)
 static int runs_in_place(const s24i_loader *l, const s24_tensor *tensor)
 {
     const char *layout = s24_layout_of(l->ctx, tensor->dtype);
-    return tensor->layout && !l->opts.device && !l->opts.dense && !l->opts.quantize &&
-           tensor->dtype == l->dtype && layout && !strcmp(layout, tensor->layout) &&
-           s24i_checkpoint_has(l->checkpoint, tensor->stream);
+    return tensor->layout && !l->ranks.comm && !l->opts.device && !l->opts.dense &&
+           !l->opts.quantize && tensor->dtype == l->dtype && layout &&
+           !strcmp(layout, tensor->layout) && s24i_checkpoint_has(l->checkpoint, tensor->stream);
 }
 
 static s24i_source in_place(const s24i_loader *l, const s24_tensor *tensor)
@@ -241,6 +241,10 @@ s24_status s24i_source_slot(s24i_loader *l, int slot, const s24_tensor *tensor)
                   : tensor->packed == S24_PACKED_SPARSE ? source_sparse
                   : tensor->packed                      ? source_packed
                                                         : source_dense)(l, slot, tensor);
+    if (status == S24_OK && l->ranks.comm) {
+        const s24i_cut cut = s24i_cut_of(&l->ranks, &l->shape, (s24i_slot)slot);
+        status = s24i_source_cut(&l->sources[slot], &l->buffers[slot], l->ctx, &cut);
+    }
     return s24i_name_tensor(l->ctx, status, tensor);
 }
 

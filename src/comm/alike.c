@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Ranks say how they fared and their hashes in one sum: each fills its own row of a table that is
+   zero elsewhere. */
+#include "comm/alike.h"
+
+#include <stdatomic.h>
+#include <string.h>
+
+#include "base/try.h"
+
+enum { PIECE = 1 << 20 };
+
+uint64_t s24i_alike_hash(uint64_t hash, const void *data, size_t bytes)
+{
+    const char *at = data;
+    for (size_t i = 0; i < bytes; i += sizeof hash) {
+        uint64_t word = 0;
+        memcpy(&word, at + i, bytes - i < sizeof word ? bytes - i : sizeof word);
+        hash = (hash ^ word) * UINT64_C(0x9e3779b97f4a7c15);
+        hash ^= hash >> 32;
+    }
+    return hash;
+}
+
+typedef struct hash_job {
+    const char *data;
+    size_t bytes;
+    _Atomic uint64_t sum; /* of the pieces' hashes, whatever their order */
+} hash_job;
+
+static void hash_range(void *arg, int64_t begin, int64_t end, int thread)
+{
+    hash_job *job = arg;
+    (void)thread;
+    for (int64_t i = begin; i < end; i++) {
+        const size_t at = (size_t)i * PIECE, left = job->bytes - at;
+        const uint64_t first = s24i_alike_hash(S24I_ALIKE_FIRST, &i, sizeof i);
+        atomic_fetch_add(&job->sum,
+                         s24i_alike_hash(first, job->data + at, left < PIECE ? left : PIECE));
+    }
+}
+
+uint64_t s24i_alike_hash_large(s24_ctx *ctx, uint64_t hash, const void *data, size_t bytes)
+{
+    hash_job job = {.data = data, .bytes = bytes};
+    s24_ctx_parallel_for(ctx, (int64_t)((bytes + PIECE - 1) / PIECE), hash_range, &job);
+    const uint64_t numbers[] = {bytes, atomic_load(&job.sum)};
+    return s24i_alike_hash(hash, numbers, sizeof numbers);
+}
+
+enum { ROW = 1 + 2 * S24I_MOST_ALIKE };
+
+int64_t s24i_alike_room(int world)
+{
+    return (int64_t)world * ROW;
+}
+
+/* Halves of a hash are whole numbers of a double. */
+static void say(double *row, s24_status mine, const s24i_alike *proofs, int count)
+{
+    row[0] = mine;
+    for (int i = 0; i < count; i++) {
+        row[1 + 2 * i] = (double)(uint32_t)proofs[i].hash;
+        row[2 + 2 * i] = (double)(uint32_t)(proofs[i].hash >> 32);
+    }
+}
+
+static s24_status judge(s24_ctx *ctx, const s24_comm *comm, const double *table, s24_status mine,
+                        const s24i_alike *proofs, int count)
+{
+    const int world = s24_comm_world(comm);
+    if (mine != S24_OK) return mine;
+    for (int r = 0; r < world; r++) {
+        const s24_status status = (s24_status)table[r * ROW];
+        REQUIRE(ctx, status == S24_OK, status, "rank %d of %d failed (%s), which says why", r,
+                world, s24_status_text(status));
+    }
+    for (int i = 0; i < count; i++)
+        for (int r = 1; r < world; r++)
+            REQUIRE(ctx,
+                    table[r * ROW + 1 + 2 * i] == table[1 + 2 * i] &&
+                        table[r * ROW + 2 + 2 * i] == table[2 + 2 * i],
+                    S24_ERROR_ARGUMENT, "rank %d has %s than rank 0", r, proofs[i].what);
+    return S24_OK;
+}
+
+s24_status s24i_alike_compare(s24_ctx *ctx, s24_comm *comm, double *table, s24_status mine,
+                              const s24i_alike *proofs, int count)
+{
+    const int world = s24_comm_world(comm);
+    memset(table, 0, (size_t)s24i_alike_room(world) * sizeof *table);
+    say(table + s24_comm_rank(comm) * ROW, mine, proofs, count);
+    const s24_status heard = s24_comm_sum(ctx, comm, table, s24i_alike_room(world), S24_F64);
+    if (heard != S24_OK) return mine != S24_OK ? mine : heard;
+    const s24_status status = judge(ctx, comm, table, mine, proofs, count);
+    if (status != S24_OK) s24i_comm_agree(comm);
+    return status;
+}
