@@ -16,6 +16,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "sparse24/comm.h"
 #include "sparse24/nn.h"
 #include "sparse24/sparse24.h"
 
@@ -62,6 +63,7 @@ typedef struct cli_common {
     int verify;                /* of commands with CLI_VERIFY */
     const char *head;          /* of commands with CLI_QUANTIZE_HEAD: a scheme, or NULL */
     const char *cache;         /* of commands with CLI_CACHE_DTYPE: a dtype, or NULL */
+    const char *comm;          /* of commands with CLI_COMM: what carries sums, or NULL */
     int64_t threads;           /* 0: every core */
     const char *isa, *device;
 } cli_common;
@@ -209,6 +211,15 @@ const char *cli_cache_dtype_name(int index);
             cli_scheme_name                                                                        \
     }
 
+/* Says what carries the sums of processes that run one model together. */
+#define CLI_COMM                                                                                   \
+    {                                                                                              \
+        "comm", 0, CLI_CHOICE, offsetof(cli_common, comm), NULL, NULL,                             \
+            "Run one model by all processes that mpirun or srun started: each holds a share of "   \
+            "every layer, on the CPU. Rank 0 prints and writes.",                                  \
+            s24_comm_kind_name                                                                     \
+    }
+
 /* Says what keys and values become. */
 #define CLI_CACHE_DTYPE                                                                            \
     {                                                                                              \
@@ -237,6 +248,8 @@ struct cli_app {
     const cli_common *common;
     s24_ctx *ctx;
     s24_device *device;  /* cli_device's */
+    s24_comm *comm;      /* of --comm; NULL: this process is alone */
+    void *place;         /* what a launcher said of it */
     const char *backend; /* of its products; NULL: our own */
     int64_t busy;        /* processes that bench keeps the cores busy with */
     char **operands;
@@ -259,6 +272,16 @@ int cli_on_cpu(const cli_app *cli);
 /* Sets options of a whole model as --sparse, --dense and --device say, with what is known of this
    machine. dtype: one, or a scheme of integers; NULL: the weights'. */
 int cli_model_opts(cli_app *cli, s24_model_opts *opts, const char *dtype);
+
+/* Meets the other processes of --comm, where that is given, and holds the command's words against
+   theirs; s24_comm_rank(cli->comm) is this one's number. */
+int cli_ranks_open(cli_app *cli, int argc, char **argv);
+/* Leaves them; after a failure it ends them. */
+void cli_ranks_close(cli_app *cli, int code);
+/* Refuses standard input where there are others, who have none. */
+int cli_ranks_input(cli_app *cli, const char *path);
+/* Gives rank 0's answer, since each has a clock of its own. */
+int cli_ranks_go_on(cli_app *cli, int goes);
 
 /* Says an error: a sentence on stderr, and with --json the object {"version", "exit", "error"}.
    Returns exit_code. */

@@ -104,6 +104,7 @@ int cli_model_opts(cli_app *cli, s24_model_opts *opts, const char *dtype)
                              .device = device,
                              .quantize_head = common->head,
                              .verify = common->verify,
+                             .comm = cli->comm,
                              .all_sparse = common->all_sparse};
     if (!device && !common->all_sparse && !common->all_dense) cli_choices_load(cli);
     return CLI_OK;

@@ -51,8 +51,10 @@ static int run_with(cli_app *cli, void *options, int argc, char **argv)
         return CLI_OK;
     }
     code = cli_context(cli);
+    if (code == CLI_OK) code = cli_ranks_open(cli, argc, argv);
     if (code == CLI_OK) code = cli->command->run(cli, options);
     cli_progress_clear(cli);
+    cli_ranks_close(cli, code);
     return code;
 }
 

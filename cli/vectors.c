@@ -90,5 +90,5 @@ int embedded_may_save(cli_app *cli, const char *path)
 
 int embedded_save(cli_app *cli, const char *path, const embedded *e)
 {
-    return formats[format_of(path)].save(cli, path, e);
+    return s24_comm_rank(cli->comm) ? CLI_OK : formats[format_of(path)].save(cli, path, e);
 }

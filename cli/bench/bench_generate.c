@@ -72,7 +72,7 @@ static int ours_turn(cli_app *cli, void *state, double min_seconds, double *seco
         status = run_once(p, &step);
         if (runs++ == 0) keep_prefill(p, p->filled - p->began);
         sum += step;
-    } while (status == S24_OK && cli_seconds() - start < min_seconds);
+    } while (status == S24_OK && cli_ranks_go_on(cli, cli_seconds() - start < min_seconds));
     *seconds = sum / (double)runs;
     return cli_status(cli, status);
 }

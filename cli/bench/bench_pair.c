@@ -86,6 +86,7 @@ s24_status bench_pair_load(bench_pair *m, cli_app *cli, const bench_source *sour
                            .quantize = scheme,
                            .quantize_head = cli->common->head,
                            .verify = cli->common->verify,
+                           .comm = cli->comm,
                            .sparse = 1,
                            .device = cli->device,
                            .include = source->include,

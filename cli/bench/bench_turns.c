@@ -39,7 +39,7 @@ static int timed(cli_app *cli, bench_turn *turn, double min_seconds, double *sec
             return cli_fail(cli, CLI_IO, "a product failed while it was timed");
         runs++;
         elapsed = cli_seconds() - start;
-    } while (elapsed < min_seconds && !cli_interrupted());
+    } while (cli_ranks_go_on(cli, elapsed < min_seconds && !cli_interrupted()));
     *seconds = elapsed / (double)runs;
     return CLI_OK;
 }
@@ -66,7 +66,7 @@ int bench_interleave(cli_app *cli, bench_turn *turns, int count, const bench_eff
         for (int i = 0; i < count && code == CLI_OK; i++) {
             double *sample = &samples[i * rounds + r];
             pause_between();
-            if (!is_long(sample, r)) code = timed(cli, &turns[i], 0, sample);
+            if (cli_ranks_go_on(cli, !is_long(sample, r))) code = timed(cli, &turns[i], 0, sample);
             if (code == CLI_OK) code = timed(cli, &turns[i], effort->min_seconds, sample);
             if (code == CLI_OK && cli_interrupted()) code = cli_status(cli, S24_ERROR_INTERRUPTED);
         }
@@ -85,7 +85,7 @@ int bench_latencies(cli_app *cli, bench_turn *turn, const bench_effort *effort,
     int64_t count = 0;
     int code = samples ? CLI_OK : cli_fail(cli, CLI_IO, "out of memory for %d times", ROOM);
     while (code == CLI_OK && count < ROOM &&
-           (count < effort->rounds || cli_seconds() - start < least)) {
+           cli_ranks_go_on(cli, count < effort->rounds || cli_seconds() - start < least)) {
         code = timed(cli, turn, 0, &samples[count++]);
         if (code == CLI_OK && cli_interrupted()) code = cli_status(cli, S24_ERROR_INTERRUPTED);
     }

@@ -145,6 +145,7 @@ static const cli_option options[] = {
      "Keep the cores busy with N other processes while it measures. Longer turns (--min-ms 100) "
      "and more rounds then make the latencies of --model mean something.",
      NULL},
+    CLI_COMM,
     {"svg", 0, CLI_TEXT, offsetof(struct bench_options, svg), "FILE", NULL,
      "Write a chart of the ratios here.", NULL},
     {NULL, 0, CLI_FLAG, 0, NULL, NULL, NULL, NULL}};
@@ -153,6 +154,8 @@ static const cli_rule rules[] = {
     {CLI_ONE_OF, "set shapes model generate attention prune train-linear", NULL, NULL},
     {CLI_ONLY_WITH, "batch include exclude sparse verify", "model generate", NULL},
     {CLI_ONLY_WITH, "seq", "model", NULL},
+    {CLI_ONLY_WITH, "comm", "model generate", NULL},
+    {CLI_NOT_WITH, "comm", "peers=torch peers=llama.cpp busy", "is of one process"},
     {CLI_ONLY_WITH, "zeros", "format", NULL},
     {CLI_NOT_WITH, "format", "model generate attention prune train-linear device=cuda svg",
      "is of 2:4, or of whole models"},

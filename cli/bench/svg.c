@@ -86,6 +86,7 @@ static void draw(FILE *file, const svg_chart *chart)
 int svg_write(cli_app *cli, const char *path, const svg_chart *chart)
 {
     cli_output output;
+    if (s24_comm_rank(cli->comm)) return CLI_OK;
     int code = cli_output_open(cli, &output, path);
     if (code != CLI_OK) return code;
     draw(output.file, chart);

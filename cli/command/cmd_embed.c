@@ -44,6 +44,7 @@ static const cli_option options[] = {
     ENCODE_MAX_TOKENS(struct embed_options),
     ENCODE_POOLING(struct embed_options),
     ENCODE_DIMENSIONS(struct embed_options),
+    CLI_COMM,
     CLI_SPARSE,
     CLI_DENSE,
     CLI_VERIFY,
@@ -53,6 +54,7 @@ static const cli_rule rules[] = {{CLI_ONE_OF, "prompt-name prompt-text", NULL, N
                                  {CLI_NOT_WITH, "prompt-name prompt-text", "ids", NULL},
                                  {CLI_NOT_WITH, "shard", "stream", "knows no number of lines"},
                                  {CLI_ONLY_WITH, "shard", "output", NULL},
+                                 {CLI_NOT_WITH, "shard", "comm", "is of one process"},
                                  {CLI_ONE_OF, NULL, NULL, NULL}};
 
 static const cli_example examples[] = {
@@ -170,6 +172,8 @@ static int check_options(cli_app *cli, const struct embed_options *o)
                             "--shard writes FILE.safetensors, which says which part it is, not %s",
                             o->output);
     }
+    const int code = cli_ranks_input(cli, o->input);
+    if (code != CLI_OK) return code;
     /* Said before minutes of work rather than after; the writer asks again. */
     return o->output ? embedded_may_save(cli, o->output) : CLI_OK;
 }

@@ -51,6 +51,7 @@ static const cli_option options[] = {
     ENCODE_MAX_TOKENS(struct eval_options),
     ENCODE_POOLING(struct eval_options),
     ENCODE_DIMENSIONS(struct eval_options),
+    CLI_COMM,
     CLI_SPARSE,
     CLI_DENSE,
     CLI_VERIFY,

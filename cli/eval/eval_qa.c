@@ -59,6 +59,7 @@ static s24_status answer(qa_parts *p, cli_app *cli, const struct eval_options *o
 static int write_predictions(cli_app *cli, const char *path, const qa_parts *p)
 {
     cli_output output;
+    if (s24_comm_rank(cli->comm)) return CLI_OK;
     json_t *object = json_object();
     for (int64_t i = 0; object && i < s24_qa_count(p->qa); i++) {
         const s24_text text = s24_qa_answers_text(p->answers, i);

@@ -67,6 +67,7 @@ static const cli_option options[] = {
      dtype_name},
     CLI_QUANTIZE_HEAD,
     CLI_CACHE_DTYPE,
+    CLI_COMM,
     CLI_SPARSE,
     CLI_DENSE,
     CLI_VERIFY,
@@ -120,7 +121,7 @@ static int check_options(cli_app *cli, const struct generate_options *o)
     if (o->logprobs && !cli->json)
         return cli_fail(cli, CLI_USAGE, "option --logprobs is for --json");
     if (o->min_p > 1) return cli_fail(cli, CLI_USAGE, "option --min-p: %g is over 1", o->min_p);
-    return CLI_OK;
+    return o->input ? cli_ranks_input(cli, o->input) : CLI_OK;
 }
 
 /* A conversation's answer ends with the template's own token, too. */

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * libsparse24-nn: processes that train one model together. Nothing here starts processes: mpirun,
- * torchrun or SLURM does, and says to each which of how many it is. The library reads no
- * environment; the caller hands it the numbers.
+ * libsparse24-nn: processes that train one model together, or hold one (s24_model_opts.comm).
+ * Nothing here starts processes: mpirun, torchrun or SLURM does, and says to each which of how many
+ * it is. The library reads no environment; the caller hands it the numbers.
  */
 #ifndef SPARSE24_COMM_H
 #define SPARSE24_COMM_H

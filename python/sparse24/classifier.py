@@ -30,7 +30,8 @@ class Classifier:
                  batch_tokens: int = 0, verify: bool = False,
                  progress: Progress | None = None):
         """Options as Encoder's. Raises OSError, ValueError, Error (no head that classifies)."""
-        options = (dtype, dense, sparse, None, None, all_sparse, None, None, None, verify, None)
+        options = (dtype, dense, sparse, None, None, all_sparse, None, None, None, verify, None,
+                   None)
         self._handle = _core.encoder_open(folder, options, None, max_tokens, batch_tokens, False,
                                           True, None, 0, progress)
         self._threads, self._lock = _core.session_threads(), threading.Lock()

@@ -10,6 +10,7 @@ import numpy as np
 
 from . import _core
 from .matrix import Array
+from .ranks import Comm
 
 Progress = typing.Callable[[str, int, int], object]
 
@@ -23,7 +24,7 @@ class Encoder:
                  batch_tokens: int = 0, prompt_name: str | None = None,
                  device: str | None = None, pooling: str | None = None, dimensions: int = 0,
                  ids: bool = False, layer_dtypes: str | None = None, verify: bool = False,
-                 progress: Progress | None = None):
+                 comm: Comm | None = None, progress: Progress | None = None):
         """dtype: "f32", "bf16" or "i8"; on a GPU (device="cuda") "f16", "bf16", "i8" or "e4m3".
         dense: multiply packed weights as dense ones. sparse: pack
         what is 2:4 already. all_sparse: run 2:4 even where dense is faster. max_tokens: of a text;
@@ -31,11 +32,11 @@ class Encoder:
         "cls", "max", "lasttoken", "weightedmean", "mean_sqrt_len" in place of what the folder says.
         dimensions: so many numbers of each embedding, its first (Matryoshka); 0: all. ids: texts
         come by encode_ids alone, and the folder needs no tokenizer.
-        layer_dtypes, verify: as Model has them.
+        layer_dtypes, verify, comm: as Model has them.
         Raises OSError, ValueError, Error (what the model has that is not carried out)."""
         from .model import open_device  # pylint: disable=import-outside-toplevel,cyclic-import
         options = (dtype, dense, sparse, None, None, all_sparse, None, None, layer_dtypes,
-                   verify, open_device(device))
+                   verify, open_device(device), comm and comm._handle)
         self._open(_core.encoder_open(folder, options, prompt_name, max_tokens, batch_tokens, ids,
                                       False, pooling, dimensions, progress))
 

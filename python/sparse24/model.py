@@ -12,6 +12,7 @@ import numpy as np
 from . import _core
 from .checkpoint import Checkpoint
 from .encoder import Progress
+from .ranks import Comm
 from .tokenizer import Tokenizer
 
 
@@ -43,19 +44,21 @@ class Model:
                  sparse: bool = False, include: str | None = None, exclude: str | None = None,
                  all_sparse: bool = False, max_tokens: int = 4096, quantize: str | None = None,
                  quantize_head: str | None = None, layer_dtypes: str | None = None,
-                 verify: bool = False, device: str | None = None,
+                 verify: bool = False, device: str | None = None, comm: Comm | None = None,
                  progress: Progress | None = None):
         """dtype: "f32", "bf16" or "i8"; on a GPU "f16", "bf16", "i8" or "e4m3". sparse: pack dense
         weights that are 2:4 already, of the layers that include and exclude (globs) leave.
         max_tokens: the most of one pass. quantize, quantize_head: a scheme of Matrix.quantize, to
         which the blocks' weights and a language model's head are rounded as they are loaded (on the
         CPU). layer_dtypes: "GLOB=i8,GLOB=bf16": which layers run in 8 bits. verify:
-        Checkpoint.verify comes first. device: "cuda", "cuda:1"; the CPU by default.
+        Checkpoint.verify comes first. device: "cuda", "cuda:1"; the CPU by default. comm: its ranks
+        hold the model together, each a share of its heads and layers: all load the same folder with
+        the same options and make the same calls, with the same texts, and get the same bits.
         Raises OSError, ValueError, TypeError, Error (a model type or a part that is not carried
         out, by its name)."""
         checkpoint = Checkpoint(folder)
         options = (dtype, dense, sparse, include, exclude, all_sparse, quantize, quantize_head,
-                   layer_dtypes, verify, open_device(device))
+                   layer_dtypes, verify, open_device(device), comm and comm._handle)
         self._handle = _core.model_load(checkpoint._handle, options, progress)
         self._checkpoint = checkpoint
         self._lock = threading.Lock()

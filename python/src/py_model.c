@@ -4,14 +4,20 @@
 
 int py_model_options(s24_model_opts *opts, PyObject **owner, PyObject *tuple)
 {
+    PyObject *device, *comm;
     *opts = (s24_model_opts){.size = sizeof *opts};
-    if (!PyArg_ParseTuple(tuple, "O&ppzzpzzzpO;model options", py_dtype, &opts->dtype, &opts->dense,
-                          &opts->sparse, &opts->include, &opts->exclude, &opts->all_sparse,
-                          &opts->quantize, &opts->quantize_head, &opts->layer_dtypes, &opts->verify,
-                          owner))
+    if (!PyArg_ParseTuple(tuple, "O&ppzzpzzzpOO;model options", py_dtype, &opts->dtype,
+                          &opts->dense, &opts->sparse, &opts->include, &opts->exclude,
+                          &opts->all_sparse, &opts->quantize, &opts->quantize_head,
+                          &opts->layer_dtypes, &opts->verify, &device, &comm))
         return 0;
-    *owner = py_callable(*owner);
-    return !*owner || py_device(*owner, &opts->device);
+    /* Ranks hold a model together on the CPU alone, so that it keeps one of the two; of a world of
+       one it asks for nothing. */
+    if (comm != Py_None && !py_comm(comm, &opts->comm)) return 0;
+    *owner = py_callable(device);
+    if (*owner && !py_device(*owner, &opts->device)) return 0;
+    if (!*owner) *owner = py_callable(comm);
+    return 1;
 }
 
 PyObject *py_callable(PyObject *object)

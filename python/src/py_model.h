@@ -6,8 +6,8 @@
 #include "py_operand.h"
 
 /* A model's options from the tuple (dtype, dense, sparse, include, exclude, all_sparse, quantize,
-   quantize_head, device), whose strings they borrow; 0 with an exception. *owner: what the model
-   must keep, its device, or NULL. */
+   quantize_head, layer_dtypes, verify, device, comm), whose strings they borrow; 0 with an
+   exception. *owner: what the model must keep, its device or communicator, or NULL. */
 int py_model_options(s24_model_opts *opts, PyObject **owner, PyObject *tuple);
 /* What s24_model_describe says, a dict. */
 PyObject *py_model_dict(const s24_model *model);

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Several processes that train one model, as mpirun starts them; a world of one needs nobody."""
+"""Several processes that train or hold one model, as mpirun starts them; a world of one needs
+nobody."""
 import os
 import pathlib
 import shutil
@@ -31,6 +32,26 @@ with sparse24.Comm("mpi", library=sys.argv[1], patience=60) as comm:
     print(comm.rank, repr(last.loss), last.mask_hash != 0)
 """
 
+TOGETHER = """\
+import sys, numpy as np, sparse24, tiny_bert
+sparse24.set_threads(1)
+texts = tiny_bert.sentences(6)
+with sparse24.Comm("mpi", library=sys.argv[1], patience=60) as comm:
+    encoder = sparse24.Encoder(sys.argv[2], comm=comm)
+    model = sparse24.Model(sys.argv[2], comm=comm)
+    vectors = encoder.encode(texts)
+    hidden = model.forward([[1, 2, 3], [4]])["hidden"]
+    assert np.array_equal(comm.broadcast(vectors.copy()), vectors)
+    assert model.info == sparse24.Model(sys.argv[2]).info
+    try:
+        encoder.share()
+    except sparse24.Error as error:
+        assert "2 ranks hold together" in str(error)
+    if comm.rank == 0:
+        np.savez(sys.argv[3], vectors=vectors, hidden=hidden)
+    del encoder, model
+"""
+
 
 class Ranks(unittest.TestCase):
     def setUp(self):
@@ -40,9 +61,9 @@ class Ranks(unittest.TestCase):
         dense = tiny_bert.write(self.root / "dense")
         sparse24.prune_model(dense, self.root / "model")
 
-    def shared(self, ends):
+    def shared(self, ends, program=PROGRAM):
         paths = os.pathsep.join(p for p in sys.path if p)
-        return subprocess.run([*MPIRUN, sys.executable, "-c", PROGRAM, str(PLUGIN),
+        return subprocess.run([*MPIRUN, sys.executable, "-c", program, str(PLUGIN),
                                self.root / "model", self.root / "two", ends], capture_output=True,
                               text=True, timeout=120, check=False,
                               env={**os.environ, "PYTHONPATH": paths})
@@ -66,6 +87,17 @@ class Ranks(unittest.TestCase):
         self.assertNotEqual(done.returncode, 0)
         self.assertIn("rank 1 cannot go on", done.stderr)
         self.assertFalse((self.root / "two").exists())
+
+    @unittest.skipIf(MISSING, MISSING)
+    def test_two_hold_one_model(self):
+        done = self.shared("well", TOGETHER)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        found = np.load(self.root / "two.npz")
+        encoder, model = (kind(self.root / "model") for kind in (sparse24.Encoder, sparse24.Model))
+        np.testing.assert_allclose(found["vectors"], encoder.encode(tiny_bert.sentences(6)),
+                                   atol=1e-5)
+        np.testing.assert_allclose(found["hidden"], model.forward([[1, 2, 3], [4]])["hidden"],
+                                   atol=1e-4)
 
     def test_a_world_of_one(self):
         self.assertIn("mpi", sparse24.comm_kinds())
