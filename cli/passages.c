@@ -75,6 +75,7 @@ static int write_images(cli_app *cli, passages *given, const s24_images *images,
         return cli_fail(cli, CLI_IO, "out of memory for %lld images", (long long)count);
     for (int64_t i = 0; i < count; i++)
         s24_images_write(given->pixels + i * image, images, i * set.count / count, &normalisation);
+    given->values = count * image;
     given->images = (s24_batch){.texts = count, .pixels = given->pixels};
     return CLI_OK;
 }

@@ -21,6 +21,7 @@ typedef struct passages {
     s24_id_lines *ids;
     s24_batch batch;  /* of ids */
     float *pixels;    /* NULL: no images */
+    int64_t values;   /* of all of them */
     s24_batch images; /* of pixels */
 } passages;
 

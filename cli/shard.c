@@ -7,13 +7,25 @@
 
 enum { MOST_PARTS = 1000000, SHARD_TEXT = 96 };
 
-int shard_parse(cli_app *cli, shard *s, const char *text)
+/* Reads "I/N"; 0: the text is none. */
+static int read_place(shard *s, const char *text)
 {
     char *end = NULL;
     *s = (shard){0};
     s->part = strtoll(text, &end, 10);
     if (end != text && *end == '/') s->parts = strtoll(end + 1, &end, 10);
-    if (*end || s->parts < 1 || s->parts > MOST_PARTS || s->part < 1 || s->part > s->parts)
+    return !*end && s->parts >= 1 && s->parts <= MOST_PARTS && s->part >= 1 && s->part <= s->parts;
+}
+
+int shard_read_place(cli_app *cli, shard *s, const char *text, const char *path)
+{
+    if (read_place(s, text)) return CLI_OK;
+    return cli_fail(cli, CLI_FORMAT, "%s: its part is '%s'; I/N is expected", path, text);
+}
+
+int shard_parse(cli_app *cli, shard *s, const char *text)
+{
+    if (!read_place(s, text))
         return cli_fail(cli, CLI_USAGE,
                         "option --shard: '%s' is not I/N, part I of N, from 1/N to N/N, of at most "
                         "%d parts",

@@ -20,6 +20,8 @@ typedef struct shard {
 
 /* Reads "I/N" of --shard. */
 int shard_parse(cli_app *cli, shard *s, const char *text);
+/* Reads "I/N" that a part's file says of itself. */
+int shard_read_place(cli_app *cli, shard *s, const char *text, const char *path);
 /* The part's first line, and that after its last one. */
 int64_t shard_begin(const shard *s);
 int64_t shard_end(const shard *s);

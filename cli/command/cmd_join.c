@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Runs sparse24 join: makes one file of vectors of the parts that embed --shard wrote. */
+/* Runs sparse24 join: makes one file of vectors of the parts that embed --shard wrote, or of what
+   sensitivity --shard measured. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "sensitivity.h"
 #include "shard.h"
 
 struct join_options {
@@ -13,6 +15,8 @@ struct join_options {
 static const cli_example examples[] = {
     {"sparse24 join vectors.npy part-1.safetensors part-2.safetensors",
      "The vectors of all lines, in their order."},
+    {"sparse24 join measured.json part-1.json part-2.json",
+     "What each pattern costs each layer, for sensitivity --from."},
     {NULL, NULL}};
 
 typedef struct joined {
@@ -125,6 +129,7 @@ static int run(cli_app *cli, const void *opaque)
 {
     joined j = {.cli = cli};
     (void)opaque;
+    if (sensitivity_is_part(cli->operands[1])) return sensitivity_join(cli);
     int code = embedded_may_save(cli, cli->operands[0]);
     for (int i = 1; i < cli->operand_count && code == CLI_OK; i++)
         code = take_file(&j, cli->operands[i]);
@@ -139,11 +144,13 @@ static int run(cli_app *cli, const void *opaque)
 
 const cli_command cmd_join = {
     .name = "join",
-    .summary = "make one file of vectors of the parts that embed wrote",
+    .summary = "make one file of the parts that embed or sensitivity wrote",
     .operands = "OUT PART...",
     .text = "Puts the parts that embed --shard I/N wrote, in any order, together to OUT, a file of "
             "vectors as embed --output writes it. A part that is missing, or there twice, and one "
-            "of another input or another model are refused by name.",
+            "of another input or another model are refused by name.\nOf parts that sensitivity "
+            "--shard I/N wrote it makes the file that sensitivity --output writes of all layers, "
+            "byte for byte.",
     .examples = examples,
     .options_bytes = sizeof(struct join_options),
     .writes = 1,

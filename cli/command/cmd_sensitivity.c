@@ -3,7 +3,6 @@
  * Runs sparse24 sensitivity: what each pattern would cost each layer of a model by itself, and
  * which layers a budget would make 2:4. The measuring is s24_model_sensitivity's.
  */
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,6 +47,14 @@ static const cli_option options[] = {
      "Write the proposal as a recipe of run.", NULL},
     {"report", 0, CLI_TEXT, offsetof(struct sensitivity_options, report), "FILE", NULL,
      "Write a page with a bar for each layer and pattern.", NULL},
+    {"shard", 0, CLI_TEXT, offsetof(struct sensitivity_options, shard), "I/N", NULL,
+     "Measure the layers of part I of N of the blocks alone; join makes one file of all parts.",
+     NULL},
+    {"output", 'o', CLI_TEXT, offsetof(struct sensitivity_options, output), "FILE", NULL,
+     "Write what was measured here, as JSON, for join and --from.", NULL},
+    {"from", 0, CLI_TEXT, offsetof(struct sensitivity_options, from), "FILE", NULL,
+     "Take what was measured from here; the other options are those that it was measured with.",
+     NULL},
     CLI_INCLUDE(struct sensitivity_options, NULL),
     CLI_EXCLUDE(struct sensitivity_options),
     {NULL, 0, CLI_FLAG, 0, NULL, NULL, NULL, NULL}};
@@ -56,6 +63,9 @@ static const cli_rule rules[] = {
     {CLI_NOT_WITH, "images", "calibration ids max-tokens", "is of texts"},
     {CLI_ONLY_WITH, "recipe task", "budget", NULL},
     {CLI_ONLY_WITH, "data queries documents gold", "task", NULL},
+    {CLI_ONLY_WITH, "shard", "output", NULL},
+    {CLI_NOT_WITH, "shard", "budget report", "is of all layers"},
+    {CLI_NOT_WITH, "from", "output", "is measured already"},
     {CLI_ONE_OF, NULL, NULL, NULL}};
 
 static const cli_example examples[] = {
@@ -66,6 +76,8 @@ static const cli_example examples[] = {
     {"sparse24 sensitivity model --calibration t.txt --patterns 2:4+int8,int8,int4 --budget "
      "bytes=0.2",
      "Integers with zeros, without, or of fewer bits: what loses least in a fifth of the bytes."},
+    {"sparse24 sensitivity model --calibration t.txt --shard 3/8 --output part-3.json",
+     "The layers of the third of eight parts of the blocks, for join."},
     {NULL, NULL}};
 
 /* ---- measuring ------------------------------------------------------------------------------- */
@@ -104,39 +116,13 @@ static int read_patterns(sensitivity_job *j)
     return CLI_OK;
 }
 
-static double stored_bytes(const sensitivity_form *f, double rows, int64_t cols, double element)
-{
-    const double columns = sensitivity_columns(f, cols), cells = rows * columns;
-    const double value = f->scheme ? f->bits / 8.0 : element;
-    const double scales = f->scheme ? f->group ? ceil(columns / (double)f->group) : 1 : 0;
-    return cells * (f->lift ? value / 2 + 1.0 / 8 : value) + rows * scales * sizeof(float);
-}
-
-static sensitivity_layer new_layer(const sensitivity_job *j, const s24_tensor *tensor,
-                                   const s24_layer_report *report)
-{
-    const double rows = (double)report->rows, element = (double)s24_dtype_bytes(tensor->dtype);
-    sensitivity_layer l = {.name = tensor->name,
-                           .rows = report->rows,
-                           .cols = report->cols,
-                           .input = report->input,
-                           .chosen = DENSE};
-    for (int i = 0; i < MOST_FORMS; i++) {
-        l.error[i] = l.kept[i] = NAN;
-        l.bytes[i] = stored_bytes(&j->forms[i], rows, report->cols, element);
-    }
-    l.bytes[DENSE] = rows * (double)report->cols * element;
-    return l;
-}
-
 /* A layer's forms come one after another. */
 static void on_layer(void *user, const s24_layer_report *report)
 {
     sensitivity_job *j = user;
     const s24_tensor *tensor = s24_checkpoint_find(j->in, report->name);
-    if (!j->count || j->layers[j->count - 1].name != tensor->name) {
-        j->layers[j->count++] = new_layer(j, tensor, report);
-    }
+    if (!j->count || j->layers[j->count - 1].name != tensor->name)
+        sensitivity_new(j, tensor, report);
     for (int i = 0; i < j->form_count; i++)
         if (!strcmp(j->forms[i].text, report->pattern)) {
             j->layers[j->count - 1].error[i] = report->output_error;
@@ -160,17 +146,20 @@ static int measure(sensitivity_job *j)
         .texts = given.texts,
         .text_count = given.count,
         .max_tokens = o->passages.max_tokens,
-        .include = o->include,
-        .exclude = o->exclude,
+        .include = j->names ? j->names : o->include,
+        .exclude = j->names ? NULL : o->exclude,
         .report = on_layer,
         .user = j,
         .ids = given.ids ? &given.batch : NULL,
         .images = given.pixels ? &given.images : NULL};
-    if (code == CLI_OK)
+    if (code == CLI_OK && (o->output || o->from)) j->hash = sensitivity_hash(j, &given);
+    if (code == CLI_OK && o->from)
+        code = sensitivity_load(j);
+    else if (code == CLI_OK && (!j->names || *j->names))
         code = cli_status(j->cli,
                           s24_model_sensitivity(j->cli->ctx, j->in, &opts, forms, j->form_count));
     passages_free(&given);
-    return code;
+    return code == CLI_OK && o->output ? sensitivity_save(j) : code;
 }
 
 static int run(cli_app *cli, const void *opaque)
@@ -186,14 +175,17 @@ static int run(cli_app *cli, const void *opaque)
     if (code == CLI_OK) code = sensitivity_read_budget(&j);
     if (code == CLI_OK && o->recipe) code = cli_may_write(cli, o->recipe);
     if (code == CLI_OK && o->report) code = cli_may_write(cli, o->report);
+    if (code == CLI_OK && o->output) code = cli_may_write(cli, o->output);
     if (code == CLI_OK) code = cli_open(cli, &in);
     if (code == CLI_OK) code = passages_check(cli, in, &o->passages);
     if (code == CLI_OK) code = cli_selected(cli, in, o->include, o->exclude, 1);
     j.in = in;
+    if (code == CLI_OK && o->shard) code = sensitivity_part(&j);
     if (code == CLI_OK) code = measure(&j);
-    if (code == CLI_OK) code = sensitivity_propose(&j);
+    if (code == CLI_OK && j.count) code = sensitivity_propose(&j);
     if (code == CLI_OK) code = sensitivity_tell(&j);
     free(j.layers);
+    free(j.names);
     s24_checkpoint_close(in);
     return code;
 }

@@ -19,6 +19,7 @@ struct sensitivity_options {
     cli_common common;
     const char *method, *patterns, *refine, *include, *exclude, *budget, *recipe, *report;
     const char *task, *data, *queries, *documents, *gold; /* of a score */
+    const char *shard, *output, *from;                    /* of a measurement, or a part of one */
     int64_t tokens;
     passages_options passages;
 };
@@ -53,6 +54,8 @@ typedef struct sensitivity_job {
     int form_count;
     sensitivity_layer *layers;
     int64_t count;
+    char *names;   /* of the layers of --shard, separated by commas; NULL: all */
+    uint64_t hash; /* of what decides the measurement, where a file says it */
     int by_speed, by_score;
     double share, mean, loss;  /* that the budget allows; the last of a score */
     int64_t most;              /* steps that may be taken, see sensitivity_budget.c */
@@ -62,6 +65,20 @@ typedef struct sensitivity_job {
     double dense_score, score; /* of a budget of a score */
     double bytes, cost, error; /* of the proposal: shares of the dense layers', and the mean */
 } sensitivity_job;
+
+/* Adds a layer that nothing is known of yet. */
+sensitivity_layer *sensitivity_new(sensitivity_job *job, const s24_tensor *tensor,
+                                   const s24_layer_report *report);
+/* Finds the layers of --shard. */
+int sensitivity_part(sensitivity_job *job);
+/* Hashes model, passages and options. */
+uint64_t sensitivity_hash(const sensitivity_job *job, const passages *given);
+/* Writes what was measured to --output; reads it of --from. */
+int sensitivity_save(const sensitivity_job *job);
+int sensitivity_load(sensitivity_job *job);
+/* Is the file a part of a measurement, by its first byte? Makes one file of all parts. */
+int sensitivity_is_part(const char *path);
+int sensitivity_join(cli_app *cli);
 
 /* Refuses a budget that is none. */
 int sensitivity_read_budget(sensitivity_job *job);

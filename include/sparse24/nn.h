@@ -129,9 +129,9 @@ typedef struct s24_model_opts {
        groups of four. All ranks load the same checkpoint with the same options; what differs is
        refused by its name before the first pass. It must outlive the model, which one thread uses
        at a time then. UNSUPPORTED: heads, layers or scales that do not divide by the number of
-       ranks, a device, weights that are lifted, in a sparse format or have low-rank factors, and blocks that
-       are no sequence of attention and feed-forward layers added as they come, by name. NULL,
-       or a world of one: this process holds all of it. */
+       ranks, a device, weights that are lifted, in a sparse format or have low-rank factors, and
+       blocks that are no sequence of attention and feed-forward layers added as they come, by name.
+       NULL, or a world of one: this process holds all of it. */
     struct s24_comm *comm;
 } s24_model_opts;
 

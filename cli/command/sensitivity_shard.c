@@ -1,0 +1,328 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Parts of a measurement. Part I of N has the blocks from B·(I − 1)/N on, up to B·I/N, of B; a file
+ * holds what was measured of its layers, and a hash of all that decides it: model, passages,
+ * options. join puts parts together to the file that one process writes.
+ */
+#include <ctype.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "sensitivity.h"
+#include "shard.h"
+
+#define KIND "sensitivity"
+
+enum { DIGITS = 17 /* of a double that is read back as it was */ };
+
+/* ---- which layers ---------------------------------------------------------------------------- */
+
+/* The block of a tensor's name, its first number. */
+static int64_t block_of(const char *name)
+{
+    while (*name && !isdigit((unsigned char)*name))
+        name++;
+    return strtoll(name, NULL, 10);
+}
+
+static int is_selected(const sensitivity_job *j, const s24_tensor *tensor)
+{
+    return s24_tensor_is_selected(tensor, j->options->include, j->options->exclude);
+}
+
+int sensitivity_part(sensitivity_job *j)
+{
+    shard part;
+    size_t bytes = 1;
+    const int64_t count = s24_checkpoint_count(j->in);
+    const int code = shard_parse(j->cli, &part, j->options->shard);
+    if (code != CLI_OK) return code;
+    for (int64_t i = 0; i < count; i++) {
+        const s24_tensor *t = s24_checkpoint_tensor(j->in, i);
+        if (!is_selected(j, t)) continue;
+        bytes += strlen(t->name) + 1;
+        if (block_of(t->name) >= part.lines) part.lines = block_of(t->name) + 1;
+    }
+    j->names = calloc(bytes, 1);
+    if (!j->names) return cli_fail(j->cli, CLI_IO, "out of memory for the layers' names");
+    for (int64_t i = 0; i < count; i++) {
+        const s24_tensor *t = s24_checkpoint_tensor(j->in, i);
+        const int64_t block = block_of(t->name);
+        if (!is_selected(j, t) || block < shard_begin(&part) || block >= shard_end(&part)) continue;
+        if (*j->names) strcat(j->names, ",");
+        strcat(j->names, t->name);
+    }
+    return CLI_OK;
+}
+
+/* ---- what decides the numbers ---------------------------------------------------------------- */
+
+static uint64_t hash_bytes(uint64_t hash, const void *data, size_t bytes)
+{
+    const char *at = data;
+    for (size_t i = 0; i < bytes; i += sizeof hash) {
+        uint64_t word = 0;
+        memcpy(&word, at + i, bytes - i < sizeof word ? bytes - i : sizeof word);
+        hash = (hash ^ word) * UINT64_C(0x9e3779b97f4a7c15);
+        hash ^= hash >> 32;
+    }
+    return hash;
+}
+
+static uint64_t hash_text(uint64_t hash, const char *text)
+{
+    const size_t bytes = text ? strlen(text) + 1 : 0;
+    return hash_bytes(hash_bytes(hash, &bytes, sizeof bytes), text ? text : "", bytes);
+}
+
+static uint64_t hash_passages(uint64_t hash, const passages *given)
+{
+    const s24_batch *ids = &given->batch;
+    if (given->pixels)
+        return hash_bytes(hash, given->pixels, (size_t)given->values * sizeof *given->pixels);
+    if (given->ids) {
+        hash = hash_bytes(hash, ids->offsets, (size_t)(ids->texts + 1) * sizeof *ids->offsets);
+        return hash_bytes(hash, ids->ids, (size_t)ids->offsets[ids->texts] * sizeof *ids->ids);
+    }
+    for (int64_t i = 0; i < given->count; i++) {
+        hash = hash_bytes(hash, &given->texts[i].bytes, sizeof given->texts[i].bytes);
+        hash = hash_bytes(hash, given->texts[i].data, given->texts[i].bytes);
+    }
+    return hash;
+}
+
+uint64_t sensitivity_hash(const sensitivity_job *j, const passages *given)
+{
+    const struct sensitivity_options *o = j->options;
+    const char *const texts[] = {s24_version(), o->method,  o->patterns,
+                                 o->refine,     o->include, o->exclude};
+    uint64_t hash = 1;
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        hash = hash_text(hash, texts[i]);
+    hash = hash_bytes(hash, &o->passages.max_tokens, sizeof o->passages.max_tokens);
+    hash = hash_passages(hash, given);
+    for (int64_t i = 0; i < s24_checkpoint_count(j->in); i++) {
+        const s24_tensor *t = s24_checkpoint_tensor(j->in, i);
+        hash = hash_text(hash, t->name);
+        if (t->data) hash = hash_bytes(hash, t->data, t->bytes);
+    }
+    return hash;
+}
+
+/* ---- the file -------------------------------------------------------------------------------- */
+
+static json_t *number_or_null(double x)
+{
+    return isnan(x) ? json_null() : json_real(x);
+}
+
+static json_t *layer_of(const sensitivity_job *j, const sensitivity_layer *l)
+{
+    json_t *object = json_object(), *errors = json_array(), *kept = json_array();
+    for (int i = 0; i < j->form_count; i++) {
+        json_array_append_new(errors, number_or_null(l->error[i]));
+        json_array_append_new(kept, number_or_null(l->kept[i]));
+    }
+    json_object_set_new(object, "name", json_string(l->name));
+    json_object_set_new(object, "rows", json_integer(l->rows));
+    json_object_set_new(object, "cols", json_integer(l->cols));
+    json_object_set_new(object, "input", json_integer(l->input));
+    json_object_set_new(object, "output_error", errors);
+    json_object_set_new(object, "kept_l1", kept);
+    return object;
+}
+
+static int write_file(cli_app *cli, const char *path, json_t *object)
+{
+    cli_output output;
+    int code = cli_json_is_whole() ? cli_output_open(cli, &output, path)
+                                   : cli_fail(cli, CLI_IO, "out of memory for %s", path);
+    if (code == CLI_OK) {
+        json_dumpf(object, output.file, JSON_INDENT(1) | JSON_REAL_PRECISION(DIGITS));
+        fputc('\n', output.file);
+        code = cli_output_commit(cli, &output);
+    }
+    json_decref(object);
+    return code;
+}
+
+int sensitivity_save(const sensitivity_job *j)
+{
+    const struct sensitivity_options *o = j->options;
+    char hash[24];
+    json_t *object = json_object(), *layers = json_array();
+    snprintf(hash, sizeof hash, "%016llx", (unsigned long long)j->hash);
+    for (int64_t i = 0; i < j->count; i++)
+        json_array_append_new(layers, layer_of(j, &j->layers[i]));
+    json_object_set_new(object, "sparse24", json_string(KIND));
+    if (o->shard) json_object_set_new(object, "part", json_string(o->shard));
+    json_object_set_new(object, "run", json_string(hash));
+    json_object_set_new(object, "method", json_string(o->method));
+    json_object_set_new(object, "patterns", json_string(o->patterns));
+    json_object_set_new(object, "layers", layers);
+    return write_file(j->cli, o->output, object);
+}
+
+/* ---- a measurement that is there ------------------------------------------------------------- */
+
+static double number_at(const json_t *numbers, int i)
+{
+    const json_t *x = json_array_get(numbers, (size_t)i);
+    return json_is_number(x) ? json_number_value(x) : NAN;
+}
+
+static int load_layer(sensitivity_job *j, const json_t *from)
+{
+    const json_t *errors = json_object_get(from, "output_error"),
+                 *kept = json_object_get(from, "kept_l1");
+    const char *name = json_string_value(json_object_get(from, "name"));
+    const s24_layer_report report = {
+        .name = name,
+        .rows = (int64_t)json_integer_value(json_object_get(from, "rows")),
+        .cols = (int64_t)json_integer_value(json_object_get(from, "cols")),
+        .input = (int64_t)json_integer_value(json_object_get(from, "input"))};
+    const s24_tensor *tensor = name ? s24_checkpoint_find(j->in, name) : NULL;
+    if (!tensor || json_array_size(errors) != (size_t)j->form_count ||
+        json_array_size(kept) != (size_t)j->form_count || j->count >= s24_checkpoint_count(j->in))
+        return 0;
+    sensitivity_layer *l = sensitivity_new(j, tensor, &report);
+    for (int i = 0; i < j->form_count; i++) {
+        l->error[i] = number_at(errors, i);
+        l->kept[i] = number_at(kept, i);
+    }
+    return 1;
+}
+
+int sensitivity_load(sensitivity_job *j)
+{
+    const char *path = j->options->from;
+    json_t *object = NULL;
+    char hash[24];
+    int code = cli_json_need(j->cli, &object, path);
+    if (code != CLI_OK) return code;
+    const char *kind = json_string_value(json_object_get(object, "sparse24"));
+    const char *run = json_string_value(json_object_get(object, "run"));
+    const json_t *layers = json_object_get(object, "layers");
+    snprintf(hash, sizeof hash, "%016llx", (unsigned long long)j->hash);
+    if (!kind || strcmp(kind, KIND) != 0 || !run || json_object_get(object, "part"))
+        code = cli_fail(j->cli, CLI_FORMAT,
+                        "%s is no whole measurement of sensitivity --output, or of join", path);
+    else if (strcmp(run, hash) != 0)
+        code = cli_fail(j->cli, CLI_FORMAT,
+                        "%s is of another model, of other passages or of other options than these",
+                        path);
+    for (size_t i = 0; code == CLI_OK && i < json_array_size(layers); i++)
+        if (!load_layer(j, json_array_get(layers, i)))
+            code = cli_fail(j->cli, CLI_FORMAT, "%s: layer %zu is none of this model", path, i);
+    json_decref(object);
+    return code;
+}
+
+/* ---- join ------------------------------------------------------------------------------------ */
+
+int sensitivity_is_part(const char *path)
+{
+    FILE *file = fopen(path, "rb");
+    const int first = file ? fgetc(file) : EOF;
+    if (file) fclose(file);
+    return first == '{';
+}
+
+typedef struct parts {
+    cli_app *cli;
+    json_t **all; /* [count] by their number; NULL: not there yet */
+    const char **paths;
+    int64_t count;
+    const char *run, *one; /* of the first file, and its path */
+} parts;
+
+/* Of a file: which part it is. */
+static int read_part(cli_app *cli, json_t **object, shard *s, const char *path)
+{
+    int code = cli_json_need(cli, object, path);
+    if (code != CLI_OK) return code;
+    const char *kind = json_string_value(json_object_get(*object, "sparse24"));
+    const char *part = json_string_value(json_object_get(*object, "part"));
+    if (!kind || strcmp(kind, KIND) != 0 || !part ||
+        !json_is_array(json_object_get(*object, "layers")) ||
+        !json_is_string(json_object_get(*object, "run")))
+        return cli_fail(cli, CLI_FORMAT, "%s is no part of sensitivity --shard I/N", path);
+    return shard_read_place(cli, s, part, path);
+}
+
+static int take_part(parts *p, const char *path)
+{
+    json_t *object = NULL;
+    shard s;
+    int code = read_part(p->cli, &object, &s, path);
+    const char *run = code == CLI_OK ? json_string_value(json_object_get(object, "run")) : "";
+    if (code == CLI_OK && !p->all) {
+        p->count = s.parts;
+        p->run = run;
+        p->one = path;
+        p->all = calloc((size_t)s.parts, sizeof *p->all);
+        p->paths = calloc((size_t)s.parts, sizeof *p->paths);
+        if (!p->all || !p->paths) code = cli_fail(p->cli, CLI_IO, "out of memory for the parts");
+    }
+    if (code == CLI_OK && s.parts != p->count)
+        code = cli_fail(p->cli, CLI_FORMAT, "%s is one of %lld parts, %s one of %lld", path,
+                        (long long)s.parts, p->one, (long long)p->count);
+    if (code == CLI_OK && strcmp(run, p->run) != 0)
+        code = cli_fail(p->cli, CLI_FORMAT,
+                        "%s is of another model, of other passages or of other options than %s",
+                        path, p->one);
+    if (code == CLI_OK && p->all[s.part - 1])
+        code = cli_fail(p->cli, CLI_FORMAT, "%s is part %lld of %lld, and so is %s", path,
+                        (long long)s.part, (long long)s.parts, p->paths[s.part - 1]);
+    if (code != CLI_OK) {
+        json_decref(object);
+        return code;
+    }
+    p->all[s.part - 1] = object;
+    p->paths[s.part - 1] = path;
+    return CLI_OK;
+}
+
+static int report(const parts *p, const char *path, int64_t layers)
+{
+    if (!p->cli->json) {
+        cli_print(p->cli, "%s: %lld %s", path, (long long)layers,
+                  cli_plural(layers, "layer", "layers"));
+        return CLI_OK;
+    }
+    json_t *object = cli_json();
+    json_object_set_new(object, "layers", json_integer(layers));
+    json_object_set_new(object, "parts", json_integer(p->count));
+    return cli_json_print(p->cli, object);
+}
+
+/* All layers in the first part's object. */
+static int save_joined(parts *p, const char *path)
+{
+    json_t *first = p->all[0], *layers = json_object_get(first, "layers");
+    for (int64_t i = 0; i < p->count; i++)
+        if (!p->all[i])
+            return cli_fail(p->cli, CLI_FORMAT, "part %lld of %lld is missing", (long long)i + 1,
+                            (long long)p->count);
+    for (int64_t i = 1; i < p->count; i++)
+        json_array_extend(layers, json_object_get(p->all[i], "layers"));
+    json_object_del(first, "part");
+    const int code = write_file(p->cli, path, json_incref(first));
+    return code == CLI_OK ? report(p, path, (int64_t)json_array_size(layers)) : code;
+}
+
+int sensitivity_join(cli_app *cli)
+{
+    parts p = {.cli = cli};
+    int code = cli_may_write(cli, cli->operands[0]);
+    for (int i = 1; i < cli->operand_count && code == CLI_OK; i++)
+        code = take_part(&p, cli->operands[i]);
+    if (code == CLI_OK) code = save_joined(&p, cli->operands[0]);
+    for (int64_t i = 0; p.all && i < p.count; i++)
+        json_decref(p.all[i]);
+    free(p.all);
+    free(p.paths);
+    return code;
+}
