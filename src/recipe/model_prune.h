@@ -49,7 +49,11 @@ int s24i_pruner_packs(const s24i_pruner *pruner, const s24_tensor *tensor);
 s24_status s24i_pruner_find_mask(const s24_tensor **mask, const s24i_pruner *pruner,
                                  const s24_tensor *tensor);
 /* w as the [n, k] of a tensor, however it is stored. */
-s24_dense s24i_pruner_matrix(float *w, const s24_tensor *tensor);
+static inline s24_dense s24i_pruner_matrix(float *w, const s24_tensor *tensor)
+{
+    const int turned = s24i_lies_turned(tensor);
+    return (s24_dense){w, S24_F32, tensor->shape[turned], tensor->shape[!turned], 0};
+}
 
 /* The dtype it is written in. */
 static inline s24_dtype s24i_pruner_dtype(const s24i_pruner *pruner, const s24_tensor *tensor)

@@ -20,12 +20,6 @@ int s24i_pruner_takes(const s24i_pruner *pruner, const s24_tensor *tensor)
                0;
 }
 
-s24_dense s24i_pruner_matrix(float *w, const s24_tensor *tensor)
-{
-    const int turned = s24i_lies_turned(tensor);
-    return (s24_dense){w, S24_F32, tensor->shape[turned], tensor->shape[!turned], 0};
-}
-
 static s24_status new_floats(float **out, const s24i_pruner *pruner, const s24_tensor *tensor)
 {
     return s24i_alloc_elems(out, pruner->ctx, tensor->shape[0] * tensor->shape[1], sizeof **out,

@@ -44,7 +44,7 @@ static int free_port(int *held)
 static s24_status open_rank(rank *r)
 {
     const s24_ctx_opts opts = {.size = sizeof opts, .threads = 1};
-    char name[8];
+    char name[24];
     const s24_device_opts device = {
         .size = sizeof device, .name = name, .library = S24_FAKE_PLUGIN};
     snprintf(name, sizeof name, "cuda:%d", 1 + r->rank);

@@ -5,13 +5,6 @@
 #include "io/tokenizer/tokenizer.h"
 #include "io/tokenizer/utf8.h"
 
-int s24i_is_space(uint32_t c)
-{
-    if (c < 0x80) return c == ' ' || (c >= 9 && c <= 13);
-    if (c == 0x85 || c == 0x2028 || c == 0x2029) return 1;
-    return utf8proc_category((utf8proc_int32_t)c) == UTF8PROC_CATEGORY_ZS;
-}
-
 /* ---- case ------------------------------------------------------------------------------------ */
 
 void s24i_change_lower(const s24i_chain_step *step, s24i_edit *edit)

@@ -8,13 +8,6 @@
 
 /* ---- single characters ----------------------------------------------------------------------- */
 
-int s24i_is_number(uint32_t c)
-{
-    if (c < 0x80) return c >= '0' && c <= '9';
-    const utf8proc_category_t kind = utf8proc_category((utf8proc_int32_t)c);
-    return kind >= UTF8PROC_CATEGORY_ND && kind <= UTF8PROC_CATEGORY_NO;
-}
-
 static int is_punctuation(uint32_t c)
 {
     return s24i_classify(c) == S24I_PUNCT;

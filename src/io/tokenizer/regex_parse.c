@@ -8,11 +8,6 @@
 
 enum { DEEPEST = 32, MOST_REPEATS = 64 };
 
-void s24i_regex_refuse(s24i_regex_reader *r, const char *what)
-{
-    if (!r->wrong) r->wrong = what;
-}
-
 static int emit(s24i_regex_reader *r, s24i_code code)
 {
     if (r->regex->code_count == S24I_REGEX_CODE) {

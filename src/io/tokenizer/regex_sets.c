@@ -6,6 +6,11 @@
 #include "io/tokenizer/regex_read.h"
 #include "io/tokenizer/utf8.h"
 
+void s24i_regex_refuse(s24i_regex_reader *r, const char *what)
+{
+    if (!r->wrong) r->wrong = what;
+}
+
 /* ---- categories ------------------------------------------------------------------------------ */
 
 #define BIT(name) (1u << UTF8PROC_CATEGORY_##name)
