@@ -8,12 +8,12 @@
  *                                 of one (16 bits): a stored vector of kept values, byte-shuffled
  *   sums                          four tiles: 64 tokens x 16 outputs, 32 x 32 or 16 x 64
  *
- * A product occupies a port that shuffles need, so expansion adds to its time, and each expanded
- * tile should meet many tokens; but what is expanded and stored beyond L1 costs more than to expand
- * it again. So a group of up to 64 tokens expands each weight once for itself, a few steps ahead,
- * into a ring that stays in L1. Tokens stay in L1, too: k goes in slices whose tokens fit there,
- * and the sums of some row blocks pass through memory between two slices. What ends a square
- * (bias, activation, y) follows the next one, when its sums have been stored.
+ * A product occupies a port that shuffles need, so expansion adds to its time. Up to 64 tokens
+ * expand each weight a few steps ahead into a ring that stays in L1; of more, the first 64 leave
+ * what they expand for the others, some row blocks of it at a time, which L2 holds. Tokens stay in
+ * L1: k goes in slices whose tokens fit there, and the sums of those row blocks pass through memory
+ * between two slices. What ends a square (bias, activation, y) follows the next one, when its sums
+ * have been stored.
  *
  * The row's file defines TARGET, TARGET_INLINE and
  *
@@ -38,11 +38,11 @@ enum {
     SQUARE = TILES * 16 * 16, /* sums of all tiles */
     PAGE = 4096,              /* what work is aligned to */
     LEAD = 2,                 /* steps between expansion and use */
-    RING = 4,                 /* steps of expanded weights */
+    RING = 4,                 /* steps of expanded weights of one group; */
+    SHARED = 384,             /* tiles of those that several groups share, in L2 */
     SLICE = 24 << 10,         /* bytes of tokens that stay in L1 */
-    CHUNK = 16,               /* row blocks whose sums pass from slice to slice, at most, */
-    CHUNK_NEAR = 768 << 10,   /* and bytes of their weights: those and all tokens */
-    TOKENS_NEAR = 512 << 10,  /* of a thread's block stay in L2 */
+    CHUNK = 16,               /* row blocks whose sums pass from slice to slice, at most */
+    TOKENS_NEAR = 512 << 10,  /* bytes of a thread's tokens, which stay in L2, too */
     OWN_TOKENS = 96           /* tokens for each thread from which it has its own */
 };
 
@@ -104,8 +104,26 @@ static inline int64_t block_groups(int64_t k)
     return groups < 1 ? 1 : groups;
 }
 
-/* The memory of a thread besides tokens: expanded weights, two squares, sums between slices. */
-enum { WORKER_BYTES = RING * TILES * TILE + (2 + CHUNK) * SQUARE * 4 };
+/* Row blocks whose sums pass from slice to slice, and whose weights stay near while all groups meet
+   them. */
+static inline int64_t chunk_of(int64_t k)
+{
+    const int64_t blocks = SHARED / k_tiles(k) / TILES * TILES;
+    return blocks < TILES ? TILES : blocks < CHUNK ? blocks : CHUNK;
+}
+
+/* The memory of a thread besides tokens: expanded weights, a ring or a chunk's, two squares, sums
+   between slices. */
+static inline int64_t expanded_bytes(int64_t k)
+{
+    const int64_t shared = chunk_of(k) * k_tiles(k);
+    return (shared < RING * TILES ? RING * TILES : shared) * TILE;
+}
+
+static inline int64_t worker_bytes(int64_t k)
+{
+    return expanded_bytes(k) + (2 + CHUNK) * SQUARE * 4;
+}
 
 /* ---- a thread's work ------------------------------------------------------------------------- */
 
@@ -122,7 +140,7 @@ typedef struct worker {
     const s24i_linear_job *job;
     const uint8_t *x;  /* packed groups */
     int64_t m, tokens; /* which these are */
-    uint8_t *ring;
+    uint8_t *expanded; /* a ring, or the chunk's from its first step on */
     float *squares[2], *partial;
 } worker;
 
@@ -216,7 +234,10 @@ TARGET static void end_open(worker *w)
 /* `count` steps along k of a group of tokens and the row blocks that it meets. */
 typedef struct visit {
     const uint8_t *x, *w[TILES];
+    uint8_t *tiles; /* row block i's expanded weights of step t: i · next + (t & ring) · step on */
+    int64_t next, step, ring;
     int64_t count;
+    int made;          /* they are there already */
     const float *from; /* sums so far, or NULL */
     float *to;
     char *y; /* of a whole square whose lines are asked for, `asked` at each step; or NULL */
@@ -231,60 +252,69 @@ TARGET_INLINE void expand_all(uint8_t *to, const uint8_t *from)
     }
 }
 
-/* Three or four tiles of tokens and one row block. With MAKE weights are expanded to `made`. */
-TARGET_INLINE void step_tall(const uint8_t *x, const uint8_t *tile, uint8_t *made,
-                             const uint8_t *const w[TILES], int64_t at, const int T, const int MAKE)
+static inline uint8_t *tile_at(const visit *v, int64_t t, int block)
 {
-    TILE_LOAD(4, tile, 64);
+    return v->tiles + block * v->next + (t & v->ring) * v->step;
+}
+
+/* Three or four tiles of tokens and one row block. With MAKE what is LEAD steps on is expanded. */
+TARGET_INLINE void step_tall(const visit *v, int64_t t, const int T, const int MAKE)
+{
+    const uint8_t *x = v->x + t * (T * TILE), *w = v->w[0] + (t + LEAD) * TILE_BYTES;
+    uint8_t *made = tile_at(v, t + LEAD, 0);
+    TILE_LOAD(4, tile_at(v, t, 0), 64);
     TILE_LOAD(5, x, 64);
     DOT(0, 5, 4);
-    if (MAKE) expand(made, w[0] + at, 0);
+    if (MAKE) expand(made, w, 0);
     TILE_LOAD(6, x + TILE, 64);
     DOT(1, 6, 4);
-    if (MAKE) expand(made, w[0] + at, 1);
+    if (MAKE) expand(made, w, 1);
     TILE_LOAD(7, x + 2 * TILE, 64);
     DOT(2, 7, 4);
-    if (MAKE) expand(made, w[0] + at, 2);
+    if (MAKE) expand(made, w, 2);
     if (T == 4) TILE_LOAD(5, x + 3 * TILE, 64);
     if (T == 4) DOT(3, 5, 4);
-    if (MAKE) expand(made, w[0] + at, 3);
+    if (MAKE) expand(made, w, 3);
 }
 
 /* Two tiles of tokens and two row blocks. */
-TARGET_INLINE void step_even(const uint8_t *x, const uint8_t *tile, uint8_t *made,
-                             const uint8_t *const w[TILES], int64_t at, const int MAKE)
+TARGET_INLINE void step_even(const visit *v, int64_t t, const int MAKE)
 {
-    TILE_LOAD(4, tile, 64);
+    const uint8_t *x = v->x + t * (2 * TILE);
+    const uint8_t *first = v->w[0] + (t + LEAD) * TILE_BYTES;
+    const uint8_t *second = v->w[1] + (t + LEAD) * TILE_BYTES;
+    uint8_t *made = tile_at(v, t + LEAD, 0), *other = tile_at(v, t + LEAD, 1);
+    TILE_LOAD(4, tile_at(v, t, 0), 64);
     TILE_LOAD(6, x, 64);
     DOT(0, 6, 4);
-    if (MAKE) expand(made, w[0] + at, 0), expand(made, w[0] + at, 1);
-    TILE_LOAD(5, tile + TILE, 64);
+    if (MAKE) expand(made, first, 0), expand(made, first, 1);
+    TILE_LOAD(5, tile_at(v, t, 1), 64);
     DOT(1, 6, 5);
-    if (MAKE) expand(made, w[0] + at, 2), expand(made, w[0] + at, 3);
+    if (MAKE) expand(made, first, 2), expand(made, first, 3);
     TILE_LOAD(7, x + TILE, 64);
     DOT(2, 7, 4);
-    if (MAKE) expand(made + TILE, w[1] + at, 0), expand(made + TILE, w[1] + at, 1);
+    if (MAKE) expand(other, second, 0), expand(other, second, 1);
     DOT(3, 7, 5);
-    if (MAKE) expand(made + TILE, w[1] + at, 2), expand(made + TILE, w[1] + at, 3);
+    if (MAKE) expand(other, second, 2), expand(other, second, 3);
 }
 
 /* One tile of tokens and four row blocks. */
-TARGET_INLINE void step_wide(const uint8_t *x, const uint8_t *tile, uint8_t *made,
-                             const uint8_t *const w[TILES], int64_t at, const int MAKE)
+TARGET_INLINE void step_wide(const visit *v, int64_t t, const int MAKE)
 {
-    TILE_LOAD(7, x, 64);
-    TILE_LOAD(4, tile, 64);
+    const int64_t at = (t + LEAD) * TILE_BYTES;
+    TILE_LOAD(7, v->x + t * TILE, 64);
+    TILE_LOAD(4, tile_at(v, t, 0), 64);
     DOT(0, 7, 4);
-    if (MAKE) expand_all(made, w[0] + at);
-    TILE_LOAD(5, tile + TILE, 64);
+    if (MAKE) expand_all(tile_at(v, t + LEAD, 0), v->w[0] + at);
+    TILE_LOAD(5, tile_at(v, t, 1), 64);
     DOT(1, 7, 5);
-    if (MAKE) expand_all(made + TILE, w[1] + at);
-    TILE_LOAD(6, tile + 2 * TILE, 64);
+    if (MAKE) expand_all(tile_at(v, t + LEAD, 1), v->w[1] + at);
+    TILE_LOAD(6, tile_at(v, t, 2), 64);
     DOT(2, 7, 6);
-    if (MAKE) expand_all(made + 2 * TILE, w[2] + at);
-    TILE_LOAD(4, tile + 3 * TILE, 64);
+    if (MAKE) expand_all(tile_at(v, t + LEAD, 2), v->w[2] + at);
+    TILE_LOAD(4, tile_at(v, t, 3), 64);
     DOT(3, 7, 4);
-    if (MAKE) expand_all(made + 3 * TILE, w[3] + at);
+    if (MAKE) expand_all(tile_at(v, t + LEAD, 3), v->w[3] + at);
 }
 
 TARGET_INLINE void begin_sums(const float *from)
@@ -311,52 +341,49 @@ TARGET_INLINE void ask_for_y(const visit *v, int64_t t)
 }
 
 /* Steps [from, to) of a visit with T tiles of tokens. */
-TARGET_INLINE void steps(uint8_t *ring, const visit *v, int64_t from, int64_t to, const int T,
-                         const int MAKE)
+TARGET_INLINE void steps(const visit *of, int64_t from, int64_t to, const int T, const int MAKE)
 {
-    const uint8_t *const packed[TILES] = {v->w[0], v->w[1], v->w[2], v->w[3]}, *x = v->x;
+    const visit v = *of; /* which no store can change for all that the compiler knows */
     for (int64_t t = from; t < to; t++) {
-        const uint8_t *tile = ring + t % RING * (TILES * TILE);
-        uint8_t *made = ring + (t + LEAD) % RING * (TILES * TILE);
         if (T == 1)
-            step_wide(x + t * TILE, tile, made, packed, (t + LEAD) * TILE_BYTES, MAKE);
+            step_wide(&v, t, MAKE);
         else if (T == 2)
-            step_even(x + t * (2 * TILE), tile, made, packed, (t + LEAD) * TILE_BYTES, MAKE);
+            step_even(&v, t, MAKE);
         else
-            step_tall(x + t * (T * TILE), tile, made, packed, (t + LEAD) * TILE_BYTES, T, MAKE);
-        ask_for_y(v, t);
+            step_tall(&v, t, T, MAKE);
+        ask_for_y(&v, t);
     }
 }
 
-TARGET_INLINE void multiply_as(uint8_t *ring, const visit *v, const int T)
+TARGET_INLINE void multiply_as(const visit *v, const int T)
 {
-    const int64_t turn = v->count > LEAD ? v->count - LEAD : 0;
-    for (int64_t t = 0; t < LEAD && t < v->count; t++)
+    const int64_t turn = v->made || v->count < LEAD ? 0 : v->count - LEAD;
+    for (int64_t t = 0; !v->made && t < LEAD && t < v->count; t++)
         for (int b = 0; b < blocks_for(T); b++)
-            expand_all(ring + t * (TILES * TILE) + b * TILE, v->w[b] + t * TILE_BYTES);
+            expand_all(tile_at(v, t, b), v->w[b] + t * TILE_BYTES);
     begin_sums(v->from);
-    steps(ring, v, 0, turn, T, 1);
-    steps(ring, v, turn, v->count, T, 0);
+    steps(v, 0, turn, T, 1);
+    steps(v, turn, v->count, T, 0);
     TILE_STORE(0, v->to, 64);
     TILE_STORE(1, v->to + 256, 64);
     TILE_STORE(2, v->to + 512, 64);
     TILE_STORE(3, v->to + 768, 64);
 }
 
-TARGET static void multiply(uint8_t *ring, const visit *v, int tiles)
+TARGET static void multiply(const visit *v, int tiles)
 {
     switch (tiles) {
     case 1:
-        multiply_as(ring, v, 1);
+        multiply_as(v, 1);
         break;
     case 2:
-        multiply_as(ring, v, 2);
+        multiply_as(v, 2);
         break;
     case 3:
-        multiply_as(ring, v, 3);
+        multiply_as(v, 3);
         break;
     default:
-        multiply_as(ring, v, 4);
+        multiply_as(v, 4);
     }
 }
 
@@ -372,23 +399,39 @@ TARGET static void aim_at_y(visit *v, const s24i_linear_job *job, int64_t m, int
     v->asked = (GROUP + v->count - 1) / v->count;
 }
 
-/* A group's steps along k from `done` on, of which there are `count`, with row blocks [b0, b1). */
-TARGET static void run_slice(worker *w, int64_t g, int64_t b0, int64_t b1, int64_t done,
-                             int64_t count)
+/* The weights of row blocks b to b + blocks - 1, the first of them once more where b1 is before;
+   `at` is the block's place in its chunk. */
+static void aim_at_weights(visit *v, const worker *w, const uint8_t *weights, int64_t b, int64_t b1,
+                           int64_t at)
 {
-    const int64_t k = w->job->k, left = w->tokens - g * GROUP, bytes = row_block_bytes(k);
-    const int tiles = tiles_of(left), blocks = blocks_for(tiles);
+    const int64_t bytes = row_block_bytes(w->job->k), blocks = b1 - b;
+    for (int i = 0; i < TILES; i++)
+        v->w[i] = weights + (i < blocks ? b + i : b) * bytes;
+    if (v->ring < 0) v->tiles = w->expanded + at;
+}
+
+/* A slice of k: `count` steps from `done` on. */
+typedef struct slice {
+    int64_t done, count;
+} slice;
+
+/* A group's slice with row blocks [b0, b1). */
+TARGET static void run_slice(worker *w, int64_t g, int64_t b0, int64_t b1, slice s)
+{
+    const int64_t k = w->job->k, left = w->tokens - g * GROUP, all = k_tiles(k);
+    const int tiles = tiles_of(left), blocks = blocks_for(tiles), shared = w->tokens > GROUP;
     const uint8_t *x = w->x + g * group_bytes(k);
-    const uint8_t *weights = (const uint8_t *)w->job->w + ROW_HEAD + done * TILE_BYTES;
-    const int final = done + count == k_tiles(k);
-    visit v = {.x = x + done * tiles * TILE, .count = count};
+    const uint8_t *weights = (const uint8_t *)w->job->w + ROW_HEAD + s.done * TILE_BYTES;
+    const int final = s.done + s.count == all;
+    visit v = {.x = x + s.done * tiles * TILE, .count = s.count, .tiles = w->expanded};
+    v.next = shared ? all * TILE : TILE, v.step = shared ? TILE : TILES * TILE;
+    v.ring = shared ? -1 : RING - 1, v.made = shared && g > 0;
     float *partial = w->partial;
     for (int64_t b = b0; b < b1; b += blocks, partial += SQUARE) {
-        for (int i = 0; i < TILES; i++)
-            v.w[i] = weights + (b + i < b1 && i < blocks ? b + i : b) * bytes;
+        aim_at_weights(&v, w, weights, b, b1, ((b - b0) * all + s.done) * TILE);
         if (final && tiles == TILES) aim_at_y(&v, w->job, w->m + g * GROUP, b);
-        v.from = done ? partial : NULL, v.to = final ? w->squares[0] : partial;
-        multiply(w->ring, &v, tiles);
+        v.from = s.done ? partial : NULL, v.to = final ? w->squares[0] : partial;
+        multiply(&v, tiles);
         if (!final) continue;
         end_open(w);
         w->open = (square){.sums = v.to, .x_scales = scales_of(x, k), .m = w->m + g * GROUP};
@@ -398,23 +441,17 @@ TARGET static void run_slice(worker *w, int64_t g, int64_t b0, int64_t b1, int64
     }
 }
 
-/* Row blocks whose weights stay near while all groups meet them. */
-static int64_t chunk_of(int64_t k)
-{
-    const int64_t blocks = CHUNK_NEAR / row_block_bytes(k) / TILES * TILES;
-    return blocks < TILES ? TILES : blocks < CHUNK ? blocks : CHUNK;
-}
-
 TARGET static void run_blocks(worker *w, int64_t b0, int64_t b1)
 {
     const int64_t tiles = k_tiles(w->job->k), chunk = chunk_of(w->job->k);
     for (int64_t b = b0; b < b1; b += chunk)
         for (int64_t g = 0; g * GROUP < w->tokens; g++) {
-            const int64_t most = SLICE / TILE / tiles_of(w->tokens - g * GROUP);
+            const int width = tiles_of(w->tokens - g * GROUP);
+            const int64_t most = width > 2 ? SLICE / TILE / width : tiles;
             const int64_t slices = (tiles + most - 1) / most;
             for (int64_t s = 0; s < slices; s++) {
                 const int64_t done = tiles * s / slices, next = tiles * (s + 1) / slices;
-                run_slice(w, g, b, b + chunk < b1 ? b + chunk : b1, done, next - done);
+                run_slice(w, g, b, b + chunk < b1 ? b + chunk : b1, (slice){done, next - done});
             }
         }
     end_open(w);

@@ -16,7 +16,7 @@ static const s24i_linear_kernel *other_row(void);
 
 typedef struct run {
     const s24i_linear_job *job;
-    uint8_t *x, *workers; /* packed tokens; WORKER_BYTES of each thread */
+    uint8_t *x, *workers; /* packed tokens; worker_bytes() of each thread */
     int64_t groups;       /* of tokens in x: of all threads, or of each */
     atomic_int refused;   /* tokens that the other row has to multiply */
 } run;
@@ -24,8 +24,8 @@ typedef struct run {
 static worker worker_of(const run *r, int thread)
 {
     worker w = {.job = r->job, .x = r->x, .tokens = r->job->m};
-    w.ring = r->workers + (int64_t)thread * WORKER_BYTES;
-    w.squares[0] = (float *)(void *)(w.ring + RING * TILES * TILE);
+    w.expanded = r->workers + thread * worker_bytes(r->job->k);
+    w.squares[0] = (float *)(void *)(w.expanded + expanded_bytes(r->job->k));
     w.squares[1] = w.squares[0] + SQUARE;
     w.partial = w.squares[1] + SQUARE;
     return w;
@@ -134,7 +134,7 @@ static size_t work_bytes(int64_t m, int64_t n, int64_t k, int threads)
     const int64_t all = (m + GROUP - 1) / GROUP, few = (int64_t)OWN_TOKENS * threads / GROUP + 1;
     const int64_t common = all < few ? all : few;
     const int64_t own_x = own_bytes(m, n, k, threads) * threads, x = common * group_bytes(k);
-    const size_t bytes = (size_t)((x > own_x ? x : own_x) + threads * WORKER_BYTES + PAGE);
+    const size_t bytes = (size_t)((x > own_x ? x : own_x) + threads * worker_bytes(k) + PAGE);
     const s24i_linear_kernel *other = other_row();
     const size_t others = other ? other->work_bytes(m, n, k, threads) : 0;
     return bytes > others ? bytes : others;
