@@ -77,6 +77,7 @@ static void every_criterion_is_calibrated(void **state)
     opts.prune.refine = "all";
     OK(ctx, prune_path(ctx, g.folder, out, &opts));
     assert_true(e.sum < better.sum);
+    mini_close(&g.io);
     s24_ctx_destroy(ctx);
 }
 
@@ -96,6 +97,7 @@ static void reconstruction_brings_the_model_nearer(void **state)
     }
     assert_true(distance[1] < distance[0] / 2);
     assert_true(distance[1] == distance[2]);
+    mini_close(&g.io);
     s24_ctx_destroy(ctx);
 }
 
@@ -116,6 +118,7 @@ static void sensitivity_and_permutation_see_images(void **state)
     OK(ctx, s24_model_permute(ctx, in, io_path("vit-permuted"), &permute));
     assert_true(distance_of(ctx, &g, io_path("vit-permuted")) < 1e-6);
     s24_checkpoint_close(in);
+    mini_close(&g.io);
     s24_ctx_destroy(ctx);
 }
 
@@ -158,6 +161,7 @@ static void refusals(void **state)
     opts.images = &broken;
     assert_int_equal(prune_path(ctx, g.folder, out, &opts), S24_ERROR_NOT_FINITE);
     assert_sentence(ctx, "layer.0.attention");
+    mini_close(&g.io);
     s24_ctx_destroy(ctx);
 }
 
