@@ -143,8 +143,9 @@ static size_t take_apart(piece *parts, uint32_t c, int form)
     utf8proc_int32_t found[MOST_PARTS] = {(utf8proc_int32_t)c};
     int boundary = 0;
     utf8proc_ssize_t count = 1;
-    const int how =
-        UTF8PROC_STABLE | UTF8PROC_DECOMPOSE | (form & S24I_FORM_COMPATIBLE ? UTF8PROC_COMPAT : 0);
+    const utf8proc_option_t how =
+        (utf8proc_option_t)(UTF8PROC_STABLE | UTF8PROC_DECOMPOSE |
+                            (form & S24I_FORM_COMPATIBLE ? UTF8PROC_COMPAT : 0));
     if (c >= FIRST_DECOMPOSABLE && !IS_IN(c, young_letters))
         count = utf8proc_decompose_char((utf8proc_int32_t)c, found, MOST_PARTS, how, &boundary);
     if (count < 1 || count > MOST_PARTS) count = 1;
