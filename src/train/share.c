@@ -155,18 +155,6 @@ s24_status s24i_share_say(s24i_share *s, s24_ctx *ctx, s24_status mine, const do
 
 /* ---- what they must have alike --------------------------------------------------------------- */
 
-uint64_t s24i_share_hash(uint64_t hash, const void *data, size_t bytes)
-{
-    const char *at = data;
-    for (size_t i = 0; i < bytes; i += sizeof hash) {
-        uint64_t word = 0;
-        memcpy(&word, at + i, bytes - i < sizeof word ? bytes - i : sizeof word);
-        hash = (hash ^ word) * UINT64_C(0x9e3779b97f4a7c15);
-        hash ^= hash >> 32;
-    }
-    return hash;
-}
-
 s24_status s24i_share_hash_of(uint64_t *hash, s24_transformer *t, s24_ctx *ctx, const void *data,
                               size_t bytes)
 {
@@ -175,14 +163,14 @@ s24_status s24i_share_hash_of(uint64_t *hash, s24_transformer *t, s24_ctx *ctx, 
     char *copy;
     m->ctx = ctx;
     if (!m->gpu) {
-        *hash = s24i_share_hash(*hash, data, bytes);
+        *hash = s24i_alike_hash(*hash, data, bytes);
         return S24_OK;
     }
     TRY(s24i_alloc_elems(&copy, ctx, AT_ONCE, 1, "what is compared"));
     for (size_t at = 0, n; at < bytes; at += n) {
         n = bytes - at < AT_ONCE ? bytes - at : AT_ONCE;
         m->ops->download(m, copy, (const char *)data + at, n);
-        *hash = s24i_share_hash(*hash, copy, n);
+        *hash = s24i_alike_hash(*hash, copy, n);
     }
     s24_ctx_free(ctx, copy);
     return m->status;

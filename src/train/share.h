@@ -8,7 +8,7 @@
 #ifndef S24_TRAIN_SHARE_H
 #define S24_TRAIN_SHARE_H
 
-#include "comm/transport.h"
+#include "comm/alike.h"
 #include "train/run.h"
 
 /* What a rank says at once, next to how it fared. */
@@ -65,7 +65,6 @@ typedef struct s24i_share_proof {
 } s24i_share_proof;
 s24_status s24i_share_prove(s24i_share *share, s24_ctx *ctx, s24_status mine,
                             const s24i_share_proof *proofs, int count);
-uint64_t s24i_share_hash(uint64_t hash, const void *data, size_t bytes);
 /* Of `bytes` in the machine's memory. */
 s24_status s24i_share_hash_of(uint64_t *hash, s24_transformer *t, s24_ctx *ctx, const void *data,
                               size_t bytes);

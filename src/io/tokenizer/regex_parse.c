@@ -18,7 +18,7 @@ static int emit(s24i_regex_reader *r, s24i_code code)
     return r->regex->code_count++;
 }
 
-/* Room for an instruction before one that is there; what refers to places behind it moves on. */
+/* Room for an instruction before one that is there; what refers to places after it moves on. */
 static void insert(s24i_regex_reader *r, int at, s24i_code code)
 {
     s24i_regex *regex = r->regex;
