@@ -1,0 +1,316 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * What holds for every row of models.def, whatever it computes: a text's states do not depend on
+ * what is in the batch next to it, in which order, on tokens that are masked, on the number of
+ * threads, or on whether its 2:4 weights are packed. A small model of each row is made by the
+ * row's own keys and names, so that a new row is tested without a line here, but for keys that only
+ * it needs.
+ */
+#include "support.h"
+
+#include "model/walk.h"
+#include "nn_language_pass.h"
+
+enum { VOCABULARY = 61, TEXTS = 4, ROOM = 128, SIDE = 16, PIXELS = 3 * SIDE * SIDE };
+
+/* ---- a folder -------------------------------------------------------------------------------- */
+
+typedef struct config {
+    FILE *file;
+    char keys[48][64];
+    int count;
+} config;
+
+/* The key, of "key|other name" the first, unless it is there. */
+static void add_key(config *c, const char *key, const char *value)
+{
+    char *name = c->keys[c->count];
+    if (!key) return;
+    snprintf(name, sizeof c->keys[0], "%.*s", (int)strcspn(key, "|"), key);
+    for (int i = 0; i < c->count; i++)
+        if (strcmp(c->keys[i], name) == 0) return;
+    assert_true(++c->count < 48);
+    fprintf(c->file, ", \"%s\": %s", name, value);
+}
+
+/* What a row needs besides the keys that it names, or in place of them; these come first. */
+static const struct {
+    const char *model_type, *key, *value;
+} extras[] = {
+    {"opt", "word_embed_proj_dim", NULL}, /* the blocks' width */
+    {"gemma3_text", "rope_local_base_freq", "100"},
+};
+
+/* Numbers that vectors divide, and others. */
+typedef struct size {
+    const char *width, *heads, *kv_heads, *head_width, *intermediate, *embedding, *layers;
+} size;
+static const size sizes[] = {{"64", "4", "2", "16", "96", "32", "3"},
+                             {"40", "5", "1", "8", "52", "24", "2"}};
+
+static void write_config(const s24i_architecture *a, const size *n, const char *path)
+{
+    const struct {
+        const char *key, *value;
+    } values[] = {{a->key_vocabulary, "61"},
+                  {a->key_positions, "80"},
+                  {a->key_types, "2"},
+                  {a->key_width, n->width},
+                  {a->key_layers, n->layers},
+                  {a->key_heads, n->heads},
+                  {a->key_kv_heads, n->kv_heads},
+                  {a->key_head_width, n->head_width},
+                  {a->key_intermediate, n->intermediate},
+                  {a->key_eps, "1e-5"},
+                  {a->key_image, "16"},
+                  {a->key_patch, "4"},
+                  {a->key_channels, "3"},
+                  {a->key_window, "2"},
+                  {a->key_globals, "[1]"},
+                  {a->key_padding, "1"},
+                  {a->key_embedding, n->embedding},
+                  {a->key_sliding, "5"},
+                  {a->key_near, "6"},
+                  {a->key_near_every, "2"},
+                  {a->key_pattern, "2"},
+                  {a->key_slides, "true"},
+                  {a->key_sliding_first, "1"},
+                  {a->key_buckets, "32"},
+                  {"num_labels", "5"}};
+    config c = {.file = fopen(path, "wb")};
+    assert_non_null(c.file);
+    fprintf(c.file, "{\"model_type\": \"%s\"", a->model_type);
+    for (size_t i = 0; i < sizeof extras / sizeof *extras; i++)
+        if (strcmp(extras[i].model_type, a->model_type) == 0)
+            add_key(&c, extras[i].key, extras[i].value ? extras[i].value : n->width);
+    for (size_t i = 0; i < sizeof values / sizeof *values; i++)
+        add_key(&c, values[i].key, values[i].value);
+    fputs("}", c.file);
+    assert_int_equal(fclose(c.file), 0);
+}
+
+typedef struct taker {
+    lm_writer *writer;
+    const s24i_architecture *arch;
+} taker;
+
+static s24_status take(void *user, const s24i_wanted *w, const s24_tensor *tensor)
+{
+    const taker *t = user;
+    char bare[S24I_NAME_BYTES], name[S24I_NAME_BYTES];
+    assert_null(tensor);
+    if (w->optional) return S24_OK;
+    s24i_tensor_name(bare, w->pattern, w->block, w->suffix);
+    const int wrote =
+        snprintf(name, sizeof name, "%s%s", w->role == S24I_ROLE_HEAD ? "" : t->arch->prefix, bare);
+    assert_true(wrote < (int)sizeof name);
+    for (int i = 0; i < t->writer->count; i++)
+        if (strcmp(t->writer->names[i], name) == 0) return S24_OK; /* one norm of two halves */
+    lm_add(t->writer, name, w->transposed ? w->cols : w->rows, w->transposed ? w->rows : w->cols);
+    return S24_OK;
+}
+
+static void write_tensors(s24_ctx *ctx, const s24i_architecture *a, const char *folder)
+{
+    static const char nothing[] = "{\"nothing\":{\"dtype\":\"U8\",\"shape\":[0],"
+                                  "\"data_offsets\":[0,0]}}";
+    char path[600];
+    s24_checkpoint *checkpoint;
+    s24i_shape shape;
+    lm_writer *w = calloc(1, sizeof *w);
+    taker t = {w, a};
+    w->state = 11;
+    snprintf(path, sizeof path, "%s/model.safetensors", folder);
+    io_write_tensors(path, nothing, NULL, 0);
+    OK(ctx, s24i_shape_read(&shape, ctx, a, folder));
+    OK(ctx, s24_checkpoint_open(&checkpoint, ctx, folder));
+    const s24i_walk walk = {.ctx = ctx,
+                            .checkpoint = checkpoint,
+                            .arch = a,
+                            .shape = &shape,
+                            .heads = {{a->lm_head, a->lm_head ? shape.vocabulary : 0, 1}},
+                            .draws = 1,
+                            .take = take,
+                            .user = &t};
+    OK(ctx, s24i_walk_tensors(&walk));
+    s24_checkpoint_close(checkpoint);
+    mini_write(path, w->tensors, w->count, NULL);
+    for (int i = 0; i < w->count; i++)
+        free((void *)(uintptr_t)w->tensors[i].data);
+    free(w);
+}
+
+static const char *write_folder(const s24i_architecture *a, const size *n)
+{
+    const char *folder = io_path("model");
+    char path[600];
+    s24_ctx *ctx = new_ctx(NULL, 1);
+    io_remove(folder);
+    assert_int_equal(mkdir(folder, 0700), 0);
+    snprintf(path, sizeof path, "%s/config.json", folder);
+    write_config(a, n, path);
+    write_tensors(ctx, a, folder);
+    s24_ctx_destroy(ctx);
+    return folder;
+}
+
+/* ---- passes ---------------------------------------------------------------------------------- */
+
+/* Texts in the order of a batch, each with so many masked tokens at its end. */
+typedef struct order {
+    int count, texts[TEXTS], padding;
+} order;
+
+static const int lengths[TEXTS] = {7, 1, 70, 12};
+
+/* What a pass gives by text, wherever it stood in the batch: padding's states are left out. */
+typedef struct states {
+    float hidden[TEXTS][ROOM * 64], vectors[TEXTS][64];
+    int64_t tokens[TEXTS], width; /* that have states */
+} states;
+
+static void forward(states *out, s24_ctx *ctx, const s24_model *model, const order *o,
+                    int64_t image_tokens)
+{
+    s24_model_info info;
+    static float hidden[TEXTS * ROOM * 64], vectors[TEXTS * 64], pixels[TEXTS * PIXELS];
+    int32_t ids[TEXTS * ROOM];
+    uint8_t mask[TEXTS * ROOM] = {0};
+    int64_t offsets[TEXTS + 1] = {0};
+    s24_session *session;
+    const s24_outputs outputs = {.hidden = hidden, .embeddings = image_tokens ? NULL : vectors};
+    s24_model_describe(&info, model);
+    out->width = info.width;
+    for (int i = 0; i < o->count; i++) {
+        const int text = o->texts[i], length = lengths[text] + o->padding;
+        uint64_t state = (uint64_t)text + 1;
+        offsets[i + 1] = offsets[i] + (image_tokens ? image_tokens : length);
+        for (int t = 0; !image_tokens && t < length; t++) {
+            ids[offsets[i] + t] = 2 + (int32_t)(test_random(&state) % (VOCABULARY - 2));
+            mask[offsets[i] + t] = t < lengths[text];
+        }
+        for (int p = 0; image_tokens && p < PIXELS; p++)
+            pixels[i * PIXELS + p] = test_uniform(&state);
+    }
+    const s24_batch batch = {.texts = o->count, .offsets = offsets, .ids = ids, .mask = mask};
+    const s24_batch images = {.texts = o->count, .pixels = pixels};
+    memset(vectors, 0, sizeof vectors); /* images have none */
+    OK(ctx, s24_session_create(&session, ctx, model, offsets[o->count]));
+    OK(ctx, s24_session_forward(session, ctx, image_tokens ? &images : &batch, &outputs));
+    s24_session_destroy(session);
+    for (int i = 0; i < o->count; i++) {
+        const int text = o->texts[i];
+        out->tokens[text] = image_tokens ? image_tokens : lengths[text];
+        memcpy(out->hidden[text], hidden + offsets[i] * info.width,
+               (size_t)(out->tokens[text] * info.width) * sizeof *hidden);
+        memcpy(out->vectors[text], vectors + i * info.width, (size_t)info.width * sizeof *vectors);
+    }
+}
+
+static void compare(const states *want, const states *got, double bound, const char *what)
+{
+    for (int text = 0; text < TEXTS; text++) {
+        near(want->hidden[text], got->hidden[text], want->tokens[text] * want->width, bound, what);
+        near(want->vectors[text], got->vectors[text], want->width, bound, what);
+    }
+}
+
+/* ---- what holds ------------------------------------------------------------------------------ */
+
+typedef struct subject {
+    const char *folder;
+    s24_dtype dtype;
+    int64_t image_tokens;
+    int threads, dense;
+} subject;
+
+static void run_orders(states *out, const subject *s, const order *orders, int count)
+{
+    s24_ctx *ctx = new_ctx(NULL, s->threads);
+    const s24_model_opts opts = {
+        .size = sizeof opts, .dtype = s->dtype, .dense = s->dense, .all_sparse = !s->dense};
+    s24_model *model;
+    OK(ctx, load(&model, ctx, s->folder, &opts));
+    for (int i = 0; i < count; i++)
+        forward(out, ctx, model, &orders[i], s->image_tokens);
+    s24_model_destroy(model);
+    s24_ctx_destroy(ctx);
+}
+
+static const order alone[TEXTS] = {{1, {0}, 0}, {1, {1}, 0}, {1, {2}, 0}, {1, {3}, 0}};
+static const order together = {TEXTS, {0, 1, 2, 3}, 0}, turned = {TEXTS, {2, 3, 1, 0}, 0},
+                   padded = {TEXTS, {1, 0, 3, 2}, 6};
+
+static void check_batches(const subject *s, double bound, const char *name)
+{
+    static states want, got;
+    subject more = *s;
+    char what[96];
+    run_orders(&want, s, alone, TEXTS);
+    const struct {
+        const order *order;
+        const char *what;
+    } batches[] = {{&together, "together"}, {&turned, "in another order"}, {&padded, "padded"}};
+    for (size_t i = 0; i < sizeof batches / sizeof *batches; i++)
+        for (more.threads = 1; more.threads <= 3; more.threads++) {
+            snprintf(what, sizeof what, "%s: %s, dtype %d, %d threads", name, batches[i].what,
+                     (int)s->dtype, more.threads);
+            run_orders(&got, &more, batches[i].order, 1);
+            compare(&want, &got, bound, what);
+        }
+}
+
+/* Packed weights give what the same weights give dense. */
+static void check_packed(const subject *s, double bound, const char *name)
+{
+    static states want, got;
+    subject other = *s;
+    other.dense = 1;
+    run_orders(&want, &other, alone, TEXTS);
+    other.dense = 0;
+    run_orders(&got, &other, &together, 1);
+    compare(&want, &got, bound, name);
+}
+
+static int64_t tokens_of_image(const char *folder, const s24i_architecture *a)
+{
+    s24_ctx *ctx = new_ctx(NULL, 1);
+    s24i_shape shape;
+    OK(ctx, s24i_shape_read(&shape, ctx, a, folder));
+    s24_ctx_destroy(ctx);
+    return shape.image ? shape.positions : 0;
+}
+
+static void check_row(const s24i_architecture *a, const size *n)
+{
+    s24_ctx *ctx = new_ctx(NULL, 1);
+    subject s = {.folder = write_folder(a, n), .threads = 1};
+    s.image_tokens = tokens_of_image(s.folder, a);
+    s.dtype = S24_F32;
+    check_batches(&s, 1e-5, a->model_type);
+    s.folder = prune(ctx, s.folder, 1, NULL);
+    check_batches(&s, 1e-5, a->model_type);
+    check_packed(&s, 1e-5, a->model_type);
+    s.dtype = S24_BF16;
+    check_batches(&s, 3e-2, a->model_type);
+    check_packed(&s, 3e-2, a->model_type);
+    s.dtype = S24_I8;
+    check_batches(&s, 5e-2, a->model_type);
+    s24_ctx_destroy(ctx);
+}
+
+static void every_row(void **state)
+{
+    (void)state;
+    for (int i = 0; s24i_architecture_at(i); i++) {
+        if (WATCHED && i % 4) continue;
+        for (size_t n = 0; n < sizeof sizes / sizeof *sizes; n++)
+            check_row(s24i_architecture_at(i), &sizes[n]);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_row)};
+    return cmocka_run_group_tests(tests, io_folder_setup, io_folder_teardown);
+}
