@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the fuzz targets of tests/fuzz/targets.txt, one process at a time.
+"""Runs the fuzz targets of tests/fuzz/targets.txt, one after the other.
 
     tools/fuzz MINUTES [TARGET ...]     all of them share the time
     tools/fuzz --build build/fuzz 10 safetensors
+    tools/fuzz --processes 16 30        16 processes a target, which share what they find
 
 What is found grows in BUILD/corpora/NAME, next to the corpus of the tree, and is merged after the
 run, so that the smallest inputs that reach each edge stay. For each target it prints executions,
@@ -15,6 +16,7 @@ report in NAME.log, and makes the exit code 1.
 """
 import argparse
 import collections
+import concurrent.futures
 import fnmatch
 import json
 import os
@@ -65,24 +67,32 @@ class Target:
         self.profile = pathlib.Path(self.memory, "profile")
         self.found.mkdir(parents=True, exist_ok=True)
 
+    def start(self, *words, profile=os.devnull):
+        """A process of the program; its report comes on stderr."""
+        prefix = f"-artifact_prefix={self.work}/{self.name}-"
+        return subprocess.Popen([self.program, *LIMITS, prefix, *words], cwd=self.memory, text=True,
+                                errors="replace", stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                                env=dict(os.environ, TMPDIR=self.memory,
+                                         ASAN_OPTIONS=os.environ.get("ASAN_OPTIONS", SANITIZER),
+                                         LLVM_PROFILE_FILE=str(profile)))
+
     def call(self, *words, profile=os.devnull):
         """The program's report and exit code."""
-        done = subprocess.run([self.program, *LIMITS, f"-artifact_prefix={self.work}/{self.name}-",
-                               *words], cwd=self.memory, text=True, errors="replace",
-                              stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-                              env=dict(os.environ, TMPDIR=self.memory,
-                                       ASAN_OPTIONS=os.environ.get("ASAN_OPTIONS", SANITIZER),
-                                       LLVM_PROFILE_FILE=str(profile)))
-        return done.stderr, done.returncode
+        process = self.start(*words, profile=profile)
+        return process.communicate()[1], process.returncode
 
-    def fuzz(self, seconds):
+    def fuzz(self, seconds, processes):
+        """Executions of all processes, and the first exit code that is not 0."""
         words = FOLDER / f"fuzz_{self.name}.dict"
         options = [f"-dict={words}"] if words.exists() else []
-        text, code = self.call(*options, f"-max_total_time={seconds}", str(self.found),
-                               str(self.seeds))
-        (self.work / f"{self.name}.log").write_text(text)
-        count = re.search(r"stat::number_of_executed_units: (\d+)", text)
-        return int(count[1]) if count else 0, code
+        started = [self.start(*options, f"-max_total_time={seconds}", str(self.found),
+                              str(self.seeds)) for _ in range(processes)]
+        with concurrent.futures.ThreadPoolExecutor(processes) as readers:
+            reports = list(readers.map(lambda process: process.communicate()[1], started))
+        (self.work / f"{self.name}.log").write_text("".join(reports))
+        counts = re.findall(r"stat::number_of_executed_units: (\d+)", "".join(reports))
+        codes = [process.returncode for process in started if process.returncode]
+        return sum(map(int, counts)), codes[0] if codes else 0
 
     def merge(self):
         """The least inputs of found and seeds that reach what they reach together."""
@@ -148,17 +158,16 @@ def percent(pair):
     return f"{100 * pair[0] / pair[1]:5.1f} %" if pair[1] else "    -"
 
 
-def run(build, name, reader, seconds):
-    target = Target(build, name, reader)
+def run(target, seconds, processes):
     try:
-        count, code = target.fuzz(seconds)
+        count, code = target.fuzz(seconds, processes)
         target.merge()
         edges, sums = target.edges(), target.coverage()
     finally:
         target.close()
-    print(f"{name:12} {count:11} {count // max(seconds, 1):9}/s {edges:7} edges  "
+    print(f"{target.name:12} {count:11} {count // max(seconds, 1):9}/s {edges:7} edges  "
           f"lines {percent(sums['lines'])}  branches {percent(sums['branches'])}"
-          f"{'  FOUND: ' + str(build / 'corpora' / name) + '.log' if code else ''}", flush=True)
+          f"{'  FOUND: ' + str(target.found) + '.log' if code else ''}", flush=True)
     return count, code
 
 
@@ -167,6 +176,7 @@ def main():
     parser.add_argument("minutes", type=float)
     parser.add_argument("names", nargs="*", metavar="TARGET")
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build/fuzz")
+    parser.add_argument("--processes", type=int, default=1, metavar="N")
     parser.add_argument("--forget", action="store_true", help="count nothing")
     given = parser.parse_args()
     known = targets()
@@ -180,7 +190,8 @@ def main():
     seconds = max(1, int(60 * given.minutes / len(names)))
     counts, found = {}, 0
     for name in names:
-        counts[name], code = run(given.build.resolve(), name, known[name], seconds)
+        target = Target(given.build.resolve(), name, known[name])
+        counts[name], code = run(target, seconds, given.processes)
         found |= code != 0
         if not given.forget:
             add_counts({name: counts[name]})
