@@ -222,10 +222,11 @@ static int prune_with(cli_app *cli, const struct prune_options *o, s24_device *d
     if (code == CLI_OK && o->masks)
         code = cli_status(cli, s24_masks_open(&masks, cli->ctx, o->masks));
     if (code == CLI_OK && cli->json) code = make_layers(&j);
+    const int on_weights = !gradients && !o->reconstruct; /* else passes run on the device */
     s24_model_prune_opts opts = {.size = sizeof opts,
                                  .prune = {.size = sizeof opts.prune,
                                            .criterion = o->method,
-                                           .device = gradients ? NULL : device,
+                                           .device = on_weights ? device : NULL,
                                            .refine = o->refine,
                                            .pattern = o->pattern,
                                            .seed = (uint64_t)o->seed},
@@ -249,7 +250,8 @@ static int prune_with(cli_app *cli, const struct prune_options *o, s24_device *d
                                  .normalize = !strcmp(o->normalize, "layer"),
                                  .masks_only = o->masks_only,
                                  .low_rank = o->low_rank,
-                                 .images = given.pixels ? &given.images : NULL};
+                                 .images = given.pixels ? &given.images : NULL,
+                                 .device = o->reconstruct ? device : NULL};
     if (code == CLI_OK)
         code = cli_status(cli, s24_model_prune(cli->ctx, in, cli->operands[1], &opts));
     if (code == CLI_OK) code = report(cli, &j);
@@ -313,8 +315,10 @@ static int check_method(cli_app *cli, const struct prune_options *o)
                         "--method %s needs --calibration FILE (UTF-8, one passage a line), or "
                         "--images PATH",
                         o->method);
-    if (s24_criterion_needs_stats(o->method) == 1 && !cli_on_cpu(cli))
-        return cli_fail(cli, CLI_UNSUPPORTED, "--device %s: --method %s runs on the CPU only",
+    if (s24_criterion_needs_stats(o->method) == 1 && !o->reconstruct && !cli_on_cpu(cli))
+        return cli_fail(cli, CLI_UNSUPPORTED,
+                        "--device %s: --method %s runs on the CPU only; with --reconstruct the "
+                        "device trains what it leaves",
                         cli->common->device, o->method);
     if (s24_criterion_needs_gradients(o->method) == 1 &&
         !(o->examples.text || o->examples.qa || o->examples.images))

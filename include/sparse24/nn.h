@@ -419,8 +419,8 @@ typedef struct s24_model_prune_opts {
     const char *quantize;
     /* Steps of training for each half of a block (attention; the feed-forward layers) after its
        layers are pruned: the weights that stay learn to give the dense model's states from the
-       pruned one's, over the calibration passages, without labels. 0: none. On the CPU in f32; all
-       of the model and its gradients are in memory. Excludes quantize. */
+       pruned one's, over the calibration passages, without labels. 0: none. All of the model and
+       its gradients are in memory, on the CPU in f32 or on `device`. Excludes quantize. */
     int64_t reconstruct;
     /* A file of masks (s24_masks_open): for each layer a tensor of its name and stored shape, u8
        or bool, not zero where a weight stays, or one of its name and ".mask" as MaskLLM's are. It
@@ -449,6 +449,9 @@ typedef struct s24_model_prune_opts {
        `pixels`, in host memory, as s24_session_forward reads them. Excludes max_tokens. NULL:
        none. */
     const s24_batch *images;
+    /* Where reconstruction runs, in bf16 with weights and gradients in f32, as training does; the
+       rest stays on the CPU. Needs reconstruct. NULL: the CPU. */
+    s24_device *device;
 } s24_model_prune_opts;
 
 /*

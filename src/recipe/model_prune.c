@@ -231,6 +231,8 @@ static s24_status read_options(s24i_pruner *pruner, const s24_model_prune_opts *
             S24_ERROR_ARGUMENT,
             known->quantize ? "the option reconstruct of pruning excludes quantize"
                             : "the option reconstruct of pruning is negative");
+    REQUIRE(pruner->ctx, known->reconstruct || !known->device, S24_ERROR_ARGUMENT,
+            "the option device of pruning a model needs the option reconstruct");
     REQUIRE(pruner->ctx,
             (!known->reconstruct && !known->prune.refine) || s24i_pruner_passages(pruner) > 0,
             S24_ERROR_ARGUMENT, "to %s needs calibration texts or images",

@@ -351,7 +351,8 @@ s24_status s24i_pruner_blocks(const s24i_pruner *pruner, s24_model *model)
             .ends = c.ends,
             .ids = c.ids,
             .pixels = pruner->opts.images ? pruner->opts.images->pixels : NULL,
-            .embeddings = c.hidden};
+            .embeddings = c.hidden,
+            .device = pruner->opts.device};
         TRY_DONE(s24i_reconstruction_create(&c.reconstruction, c.ctx, &opts));
     }
     for (int64_t b = 0; b < model->shape.layers; b++)

@@ -2,7 +2,8 @@
 /*
  * Reconstruction of blocks by the passes of training: its transformer holds the dense model, one
  * block of which is replaced by the pruned one while it learns. The states of both models stand in
- * memory for all tokens; a step takes a batch of whole texts from them.
+ * the memory of the machine that runs it for all tokens, as activations; a step takes a batch of
+ * whole texts from them.
  */
 #include "recipe/reconstruct.h"
 
@@ -14,12 +15,23 @@
 enum { STEP_TOKENS = 2048, HALVES = 2 };
 static const double RATE = 1e-3, BETA1 = 0.9, BETA2 = 0.999, EPS = 1e-8;
 
-/* What the optimiser keeps of a slot. */
+/* The layers of a block, and the slots that each is of, in its rows' order. */
+static const struct {
+    s24i_slot slots[3];
+    int count, half;
+} parts[] = {{{S24I_QUERY, S24I_KEY, S24I_VALUE}, 3, 0},
+             {{S24I_ATTENTION}, 1, 0},
+             {{S24I_GATE, S24I_INTERMEDIATE}, 2, 1},
+             {{S24I_OUTPUT}, 1, 1}};
+enum { PARTS = sizeof parts / sizeof *parts };
+
+/* What the optimiser keeps of a layer, in the machine's memory. */
 typedef struct learner {
-    float *w, *g; /* in the transformer's arenas; w NULL: it does not learn */
+    const s24i_layer *layer; /* of the block at hand; NULL: nothing of it learns */
     float *m, *v;
     uint16_t *mask;
-    int64_t count, most;
+    int64_t count;   /* weights, up to a multiple of 16, as the arena has them */
+    unsigned learns; /* bits of slots */
 } learner;
 
 struct s24i_reconstruction {
@@ -29,11 +41,13 @@ struct s24i_reconstruction {
     int64_t tokens, width;
     int64_t *batches; /* [batch_count + 1]: the first text of each */
     int64_t batch_count;
-    int64_t *offsets;       /* [texts + 1]: of the batch at hand */
-    float *dense;           /* [tokens, width]: the dense model's states before the block, */
-    float *targets[HALVES]; /* and after each half */
-    float *middle;          /* the pruned model's after the first */
-    learner learners[S24I_ALL_SLOTS];
+    int64_t *offsets;      /* [texts + 1]: of the batch at hand */
+    char *states;          /* the memory of all that follow, each [tokens, width]: */
+    char *dense;           /* the dense model's before the block, */
+    char *targets[HALVES]; /* and after each half */
+    char *state;           /* the pruned model's before the half at hand */
+    learner learners[PARTS];
+    uint16_t *bits; /* room for a mask on its way to the machine */
     int64_t steps_done, steps_total;
 };
 
@@ -41,11 +55,13 @@ void s24i_reconstruction_destroy(s24i_reconstruction *r)
 {
     if (!r) return;
     s24_ctx *ctx = r->ctx;
-    for (int slot = 0; slot < S24I_ALL_SLOTS; slot++) {
-        s24_ctx_free(ctx, r->learners[slot].m);
-        s24_ctx_free(ctx, r->learners[slot].mask);
+    s24i_machine *m = r->t ? &r->t->machine : NULL;
+    for (int i = 0; m && i < PARTS; i++) {
+        m->ops->free(m, r->learners[i].m);
+        m->ops->free(m, r->learners[i].mask);
     }
-    s24_ctx_free(ctx, r->dense);
+    if (m) m->ops->free(m, r->states);
+    s24_ctx_free(ctx, r->bits);
     s24_ctx_free(ctx, r->offsets);
     s24_ctx_free(ctx, r->batches);
     s24_transformer_destroy(r->t);
@@ -70,36 +86,69 @@ static s24_status cut_batches(s24i_reconstruction *r, s24_ctx *ctx, int64_t *mos
     return S24_OK;
 }
 
+/* Memory of the machine that runs it. */
+static s24_status new_memory(void **out, s24i_reconstruction *r, s24_ctx *ctx, int64_t bytes,
+                             const char *what)
+{
+    s24i_machine *m = &r->t->machine;
+    *out = m->ops->alloc(m, (size_t)bytes);
+    REQUIRE(ctx, *out, S24_ERROR_MEMORY, "out of memory for %s: %lld bytes", what,
+            (long long)bytes);
+    return S24_OK;
+}
+
+static int64_t slot_elems(const s24i_reconstruction *r, s24i_slot slot)
+{
+    int64_t rows, cols;
+    s24i_slot_shape(&rows, &cols, &r->t->shape, slot);
+    return rows * cols;
+}
+
 static s24_status make_learners(s24i_reconstruction *r, s24_ctx *ctx)
 {
-    for (int slot = 0; slot < S24I_ALL_SLOTS; slot++) {
-        learner *l = &r->learners[slot];
-        int64_t rows, cols;
-        s24i_slot_shape(&rows, &cols, &r->t->shape, (s24i_slot)slot);
-        l->most = rows * cols;
-        if (!l->most) continue;
-        TRY(s24i_alloc_elems(&l->m, ctx, 2 * l->most, sizeof *l->m, "an optimiser's moments"));
-        TRY(s24i_alloc_elems(&l->mask, ctx, l->most / 16 + 1, sizeof *l->mask, "a mask"));
-        l->v = l->m + l->most;
+    int64_t most = 0;
+    for (int i = 0; i < PARTS; i++) {
+        learner *l = &r->learners[i];
+        void *memory;
+        for (int j = 0; j < parts[i].count; j++)
+            l->count += slot_elems(r, parts[i].slots[j]);
+        l->count = (l->count + 15) / 16 * 16;
+        const int64_t bytes = 2 * l->count * (int64_t)sizeof *l->m;
+        TRY(new_memory(&memory, r, ctx, bytes, "an optimiser's moments"));
+        l->m = memory;
+        l->v = l->m + l->count;
+        TRY(new_memory(&memory, r, ctx, l->count / 8, "a mask"));
+        l->mask = memory;
+        most = s24i_max(most, l->count);
     }
-    return S24_OK;
+    return s24i_alloc_elems(&r->bits, ctx, most / 16, sizeof *r->bits, "a mask");
+}
+
+static size_t bytes_of(const s24i_reconstruction *r, int64_t tokens)
+{
+    return (size_t)(tokens * r->width) * r->t->machine.element;
 }
 
 static s24_status fill(s24i_reconstruction *r, s24_ctx *ctx)
 {
-    s24_transformer_opts opts = {.size = sizeof opts, .train = 1, .recompute = 1};
+    s24_transformer_opts opts = {
+        .size = sizeof opts, .train = 1, .recompute = 1, .device = r->opts.device};
+    void *states;
     TRY(cut_batches(r, ctx, &opts.max_tokens));
     TRY(s24_transformer_load(&r->t, ctx, r->opts.dense, &opts));
+    s24i_machine *m = &r->t->machine;
+    m->ctx = ctx;
     r->tokens = r->opts.ends[r->opts.texts];
     r->width = r->t->shape.width;
-    const int64_t elems = r->tokens * r->width;
-    TRY(s24i_alloc_elems(&r->dense, ctx, 4 * elems, sizeof *r->dense,
-                         "the states of the calibration texts"));
-    r->targets[0] = r->dense + elems;
-    r->targets[1] = r->targets[0] + elems;
-    r->middle = r->targets[1] + elems;
-    memcpy(r->dense, r->opts.embeddings, (size_t)elems * sizeof *r->dense);
+    const size_t bytes = (bytes_of(r, r->tokens) + 63) / 64 * 64;
+    TRY(new_memory(&states, r, ctx, 4 * (int64_t)bytes, "the states of the calibration texts"));
+    r->dense = r->states = states;
+    r->targets[0] = r->dense + bytes;
+    r->targets[1] = r->targets[0] + bytes;
+    r->state = r->targets[1] + bytes;
+    m->ops->write(m, r->dense, r->opts.embeddings, r->tokens * r->width);
     r->steps_total = HALVES * r->opts.steps * r->t->shape.layers;
+    TRY(m->status);
     return make_learners(r, ctx);
 }
 
@@ -127,7 +176,7 @@ static s24_status begin_batch(s24i_reconstruction *r, s24_ctx *ctx, int64_t batc
                   .offsets = r->offsets,
                   .ids = r->opts.ids ? r->opts.ids + ends[first] : NULL},
         .pixels = r->opts.pixels ? r->opts.pixels + first * s24i_image_elems(&r->t->shape) : NULL};
-    *at = ends[first] * r->width;
+    *at = (int64_t)bytes_of(r, ends[first]);
     return s24i_begin(r->t, ctx, &examples);
 }
 
@@ -139,15 +188,16 @@ static int is_normed(const s24_transformer *t, int64_t sum)
 }
 
 /* The state at sum j is x; its norm is taken. */
-static void set_state(s24_transformer *t, int64_t j, const float *x)
+static void set_state(const s24i_reconstruction *r, int64_t j, const char *x)
 {
+    s24_transformer *t = r->t;
     s24i_machine *m = &t->machine;
-    const size_t bytes = (size_t)(t->step.tokens * t->shape.width) * sizeof *x;
+    const size_t bytes = bytes_of(r, t->step.tokens);
     if (!s24i_goes_past(t, j)) {
-        memcpy(s24i_norm_at(t, j), x, bytes);
+        m->ops->copy(m, s24i_norm_at(t, j), x, bytes);
         return;
     }
-    memcpy(s24i_sum_at(t, j), x, bytes);
+    m->ops->copy(m, s24i_sum_at(t, j), x, bytes);
     const s24i_add_norm job = {.y = s24i_norm_at(t, j),
                                .s = s24i_sum_at(t, j),
                                .stats = s24i_stats_at(t, j),
@@ -160,36 +210,37 @@ static void set_state(s24_transformer *t, int64_t j, const float *x)
 static const s24i_mode plain_mode;
 static const s24i_pull no_pull;
 
-/* A half over all texts: `to` becomes the states after it. */
-static s24_status run_half(s24i_reconstruction *r, s24_ctx *ctx, int64_t sum, const float *from,
-                           float *to)
+/* A half over all texts: `to`, which may be `from`, becomes the states after it. */
+static s24_status run_half(s24i_reconstruction *r, s24_ctx *ctx, int64_t sum, const char *from,
+                           char *to)
 {
     s24_transformer *t = r->t;
+    s24i_machine *m = &t->machine;
     s24i_block_walk walk = {.t = t, .mode = &plain_mode, .pull = &no_pull};
     for (int64_t batch = 0, at; batch < r->batch_count; batch++) {
         TRY(begin_batch(r, ctx, batch, &at));
-        set_state(t, sum, from + at);
+        set_state(r, sum, from + at);
         s24i_half_forward(&walk, sum / 2, (int)(sum % 2));
         const void *state =
             is_normed(t, sum + 1) ? s24i_norm_at(t, sum + 1) : s24i_sum_at(t, sum + 1);
-        memcpy(to + at, state, (size_t)(t->step.tokens * r->width) * sizeof *to);
-        TRY(t->machine.status);
+        m->ops->copy(m, to + at, state, bytes_of(r, t->step.tokens));
+        TRY(m->status);
     }
     return S24_OK;
 }
 
 /* The gradients of a batch's squared distance from the target. */
-static s24_status gradients(s24i_reconstruction *r, s24_ctx *ctx, int64_t sum, int64_t batch,
-                            const float *from)
+static s24_status gradients(s24i_reconstruction *r, s24_ctx *ctx, int64_t sum, int64_t batch)
 {
     s24_transformer *t = r->t;
     s24i_machine *m = &t->machine;
     s24i_block_walk walk = {.t = t, .mode = &plain_mode, .pull = &no_pull, .ends = 1};
     const int normed = is_normed(t, sum + 1);
+    double loss = 0;
     int64_t at;
     TRY(begin_batch(r, ctx, batch, &at));
-    const size_t bytes = (size_t)(t->step.tokens * r->width) * sizeof(float);
-    set_state(t, sum, from + at);
+    const size_t bytes = bytes_of(r, t->step.tokens);
+    set_state(r, sum, r->state + at);
     s24i_half_forward(&walk, sum / 2, (int)(sum % 2));
     m->ops->clear(m, t->at.sums, sizeof *t->at.sums);
     m->ops->clear(m, t->at.dn, bytes);
@@ -199,72 +250,103 @@ static s24_status gradients(s24i_reconstruction *r, s24_ctx *ctx, int64_t sum, i
                           r->targets[sum % 2] + at, 1.0 / (double)t->step.tokens, &t->step,
                           r->width);
     s24i_half_back(&walk, sum / 2, (int)(sum % 2));
+    m->ops->download(m, &loss, &t->at.sums->loss, sizeof loss);
     TRY(m->status);
-    REQUIRE(ctx, isfinite(t->at.sums->loss), S24_ERROR_NUMERIC,
+    REQUIRE(ctx, isfinite(loss), S24_ERROR_NUMERIC,
             "block %lld could not be reconstructed: its loss is not finite", (long long)(sum / 2));
     return S24_OK;
 }
 
 /* ---- learning -------------------------------------------------------------------------------- */
 
-/* Where the transformer has a slot's weights. */
-static void find_learner(s24i_reconstruction *r, int64_t block, s24i_slot slot)
+static s24i_layer *part_layer(s24i_train_block *b, int part)
 {
-    s24_transformer *t = r->t;
-    s24i_train_block *b = &t->blocks[block];
-    learner *l = r->learners;
-    s24i_layer *layer = slot <= S24I_VALUE       ? &b->qkv
-                        : slot == S24I_ATTENTION ? &b->attention
-                        : slot == S24I_OUTPUT    ? &b->down
-                                                 : &b->up;
-    int64_t before = 0;
-    for (s24i_slot s = S24I_QUERY; slot <= S24I_VALUE && s < slot; s++)
-        before += l[s].most;
-    if (slot == S24I_INTERMEDIATE) before = l[S24I_GATE].most;
-    l[slot].w = layer->w + before;
-    l[slot].g = layer->dw + before;
+    s24i_layer *const layers[PARTS] = {&b->qkv, &b->attention, &b->up, &b->down};
+    return layers[part];
 }
 
-static int slot_half(s24i_slot slot)
+/* The rows that each slot has of a part's layer, in turn: 0 after the last. */
+typedef struct rows_of {
+    const s24i_reconstruction *r;
+    int part, next;
+    s24i_slot slot;
+    int64_t at, count; /* elements */
+} rows_of;
+
+static int next_rows(rows_of *rows)
 {
-    return slot > S24I_ATTENTION;
+    if (rows->next == parts[rows->part].count) return 0;
+    rows->at += rows->count;
+    rows->slot = parts[rows->part].slots[rows->next++];
+    rows->count = slot_elems(rows->r, rows->slot);
+    return 1;
 }
 
-/* The pruned weights into the transformer, and their masks. */
+/* A slot's pruned weights into the machine, and which of them stay into bits. */
+static void put_slot(s24i_reconstruction *r, const learner *l, const rows_of *rows, const float *w)
+{
+    s24i_machine *m = &r->t->machine;
+    m->ops->upload(m, l->layer->w + rows->at, w, (size_t)rows->count * sizeof *w);
+    for (int64_t i = 0; i < rows->count; i++)
+        if (w[i] == 0.0f) r->bits[(rows->at + i) / 16] &= (uint16_t) ~(1u << (rows->at + i) % 16);
+}
+
+/* The pruned weights into the transformer, and their masks; slots that are not pruned keep all. */
 static void put_weights(s24i_reconstruction *r, int64_t block, const s24_dense *weights,
                         unsigned pruned)
 {
-    for (int slot = 0; slot < S24I_ALL_SLOTS; slot++) {
-        learner *l = &r->learners[slot];
-        l->count = pruned >> slot & 1u ? l->most : 0;
-        if (!l->count) continue;
-        find_learner(r, block, (s24i_slot)slot);
-        const float *w = weights[slot].data;
-        memcpy(l->w, w, (size_t)l->count * sizeof *w);
-        memset(l->m, 0, 2 * (size_t)l->most * sizeof *l->m);
-        memset(l->mask, 0, (size_t)(l->most / 16 + 1) * sizeof *l->mask);
-        for (int64_t i = 0; i < l->count; i++)
-            l->mask[i / 16] |= (uint16_t)((w[i] != 0.0f) << i % 16);
+    s24i_machine *m = &r->t->machine;
+    for (int i = 0; i < PARTS; i++) {
+        learner *l = &r->learners[i];
+        rows_of rows = {.r = r, .part = i};
+        l->layer = part_layer(&r->t->blocks[block], i);
+        l->learns = 0;
+        memset(r->bits, 0xff, (size_t)l->count / 8);
+        while (next_rows(&rows)) {
+            if (!rows.count || !(pruned >> rows.slot & 1u)) continue;
+            l->learns |= 1u << rows.slot;
+            put_slot(r, l, &rows, weights[rows.slot].data);
+        }
+        m->ops->upload(m, l->mask, r->bits, (size_t)l->count / 8);
+        m->ops->clear(m, l->m, 2 * (size_t)l->count * sizeof *l->m);
+    }
+    m->ops->refresh(m);
+}
+
+static void get_weights(s24i_reconstruction *r, const s24_dense *weights)
+{
+    s24i_machine *m = &r->t->machine;
+    for (int i = 0; i < PARTS; i++) {
+        const learner *l = &r->learners[i];
+        rows_of rows = {.r = r, .part = i};
+        while (next_rows(&rows))
+            if (l->learns >> rows.slot & 1u)
+                m->ops->download(m, weights[rows.slot].data, l->layer->w + rows.at,
+                                 (size_t)rows.count * sizeof(float));
     }
 }
 
-static void get_weights(const s24i_reconstruction *r, const s24_dense *weights)
+/* Slots that are not pruned have no gradient, and so no moments, and stay. */
+static void clear_others(s24i_reconstruction *r, int part)
 {
-    for (int slot = 0; slot < S24I_ALL_SLOTS; slot++) {
-        const learner *l = &r->learners[slot];
-        if (l->count) memcpy(weights[slot].data, l->w, (size_t)l->count * sizeof *l->w);
-    }
+    s24i_machine *m = &r->t->machine;
+    const learner *l = &r->learners[part];
+    rows_of rows = {.r = r, .part = part};
+    while (next_rows(&rows))
+        if (!(l->learns >> rows.slot & 1u))
+            m->ops->clear(m, l->layer->dw + rows.at, (size_t)rows.count * sizeof(float));
 }
 
 static void update(s24i_reconstruction *r, int half, int64_t step)
 {
     s24_transformer *t = r->t;
     s24i_machine *m = &t->machine;
-    for (int slot = 0; slot < S24I_ALL_SLOTS; slot++) {
-        const learner *l = &r->learners[slot];
+    for (int i = 0; i < PARTS; i++) {
+        const learner *l = &r->learners[i];
+        if (!l->learns || parts[i].half != half) continue;
         const s24i_segment all = {0, l->count, 1};
-        const s24i_update job = {.p = l->w,
-                                 .g = l->g,
+        const s24i_update job = {.p = l->layer->w,
+                                 .g = l->layer->dw,
                                  .m = l->m,
                                  .v = l->v,
                                  .mask = l->mask,
@@ -276,16 +358,18 @@ static void update(s24i_reconstruction *r, int half, int64_t step)
                                  .beta2 = BETA2,
                                  .eps = EPS,
                                  .rate = RATE * (1.0 - (double)step / (double)r->opts.steps),
-                                 .step = step + 1};
-        if (l->count && slot_half((s24i_slot)slot) == half) m->ops->update(m, &job);
+                                 .step = step + 1,
+                                 .first = l->layer->w - t->weights};
+        clear_others(r, i);
+        m->ops->update(m, &job);
     }
 }
 
-static s24_status train_half(s24i_reconstruction *r, s24_ctx *ctx, int64_t sum, const float *from)
+static s24_status train_half(s24i_reconstruction *r, s24_ctx *ctx, int64_t sum)
 {
     s24_transformer_clear(r->t, ctx);
     for (int64_t step = 0; step < r->opts.steps; step++) {
-        TRY(gradients(r, ctx, sum, step % r->batch_count, from));
+        TRY(gradients(r, ctx, sum, step % r->batch_count));
         update(r, (int)(sum % 2), step);
         TRY(s24_ctx_progress(ctx, "reconstructing", ++r->steps_done, r->steps_total));
     }
@@ -295,14 +379,18 @@ static s24_status train_half(s24i_reconstruction *r, s24_ctx *ctx, int64_t sum, 
 s24_status s24i_reconstruct_block(s24i_reconstruction *r, s24_ctx *ctx, int64_t block,
                                   const float *hidden, const s24_dense *weights, unsigned pruned)
 {
-    float *next = r->targets[1];
+    s24i_machine *m = &r->t->machine;
+    char *next = r->targets[1];
+    m->ctx = ctx;
     TRY(run_half(r, ctx, 2 * block, r->dense, r->targets[0]));
     TRY(run_half(r, ctx, 2 * block + 1, r->targets[0], r->targets[1]));
     put_weights(r, block, weights, pruned);
-    TRY(train_half(r, ctx, 2 * block, hidden));
-    TRY(run_half(r, ctx, 2 * block, hidden, r->middle));
-    TRY(train_half(r, ctx, 2 * block + 1, r->middle));
+    m->ops->write(m, r->state, hidden, r->tokens * r->width);
+    TRY(train_half(r, ctx, 2 * block));
+    TRY(run_half(r, ctx, 2 * block, r->state, r->state));
+    TRY(train_half(r, ctx, 2 * block + 1));
     get_weights(r, weights);
-    memcpy(r->dense, next, (size_t)(r->tokens * r->width) * sizeof *next);
-    return S24_OK;
+    r->targets[1] = r->dense; /* the states after this block are those before the next */
+    r->dense = next;
+    return m->status;
 }

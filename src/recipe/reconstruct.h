@@ -21,6 +21,7 @@ typedef struct s24i_reconstruct_opts {
     const int32_t *ids;
     const float *pixels;     /* in place of ids, of a model of images, one a text */
     const float *embeddings; /* [tokens, width], of all texts; copied */
+    s24_device *device;      /* that runs it, in bf16; NULL: the CPU, in f32 */
 } s24i_reconstruct_opts;
 
 /* ends, ids and pixels must outlive it. Errors: those of s24_transformer_load, MEMORY. */

@@ -35,6 +35,10 @@ static void cpu_read(s24i_machine *m, float *to, const void *from, int64_t count
 {
     cpu_copy(m, to, from, (size_t)count * sizeof *to);
 }
+static void cpu_write(s24i_machine *m, void *to, const float *from, int64_t count)
+{
+    cpu_copy(m, to, from, (size_t)count * sizeof *from);
+}
 static void cpu_read_rows(s24i_machine *m, float *to, const float *from, int64_t rows, int64_t n,
                           int64_t ld)
 {
@@ -356,6 +360,7 @@ const s24i_ops s24i_ops_cpu = {
     .copy = cpu_copy,
     .clear = cpu_clear,
     .read = cpu_read,
+    .write = cpu_write,
     .read_rows = cpu_read_rows,
     .prepare = cpu_prepare,
     .refresh = cpu_refresh,

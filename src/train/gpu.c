@@ -84,6 +84,17 @@ static void gpu_read(s24i_machine *m, float *to, const void *from, int64_t count
     }
 }
 
+static void gpu_write(s24i_machine *m, void *to, const float *from, int64_t count)
+{
+    const int64_t most = s24i_min(S24_DEVICE_TRAIN_WORK, S24I_TRAIN_PINNED) / (int64_t)sizeof *from;
+    for (int64_t at = 0; at < count; at += most) {
+        const int64_t n = s24i_min(most, count - at);
+        gpu_upload(m, m->gpu->work, from + at, (size_t)n * sizeof *from);
+        GPU_RUN(m, convert, .to = (char *)to + (size_t)at * m->element, .to_dtype = m->gpu->dtype,
+                .from = m->gpu->work, .from_dtype = S24_F32, .count = n);
+    }
+}
+
 /* In pinned memory the rows' ends are cut off. */
 static void gpu_read_rows(s24i_machine *m, float *to, const float *from, int64_t rows, int64_t n,
                           int64_t ld)
@@ -174,6 +185,7 @@ static const s24i_ops gpu_ops = {
     .copy = gpu_copy,
     .clear = gpu_clear,
     .read = gpu_read,
+    .write = gpu_write,
     .read_rows = gpu_read_rows,
     .prepare = gpu_prepare,
     .refresh = gpu_refresh,

@@ -271,8 +271,9 @@ typedef struct s24i_ops {
     void (*download)(s24i_machine *m, void *to, const void *from, size_t bytes);
     void (*copy)(s24i_machine *m, void *to, const void *from, size_t bytes);
     void (*clear)(s24i_machine *m, void *memory, size_t bytes);
-    /* Activations to the host, as f32. */
+    /* Activations to the host, as f32, and from there. Only read waits. */
     void (*read)(s24i_machine *m, float *to, const void *from, int64_t count);
+    void (*write)(s24i_machine *m, void *to, const float *from, int64_t count);
     /* Rows of f32 to the host, ld apart there in the machine, side by side in `to`. */
     void (*read_rows)(s24i_machine *m, float *to, const float *from, int64_t rows, int64_t n,
                       int64_t ld);
