@@ -40,9 +40,12 @@ static size_t most_work(const s24_model *model, const s24_ctx *ctx, int64_t rows
     return (most + 63) / 64 * 64;
 }
 
-static s24_dtype choose_between(const s24_session *session)
+/* Cores that shuffle where they multiply take two cycles for pairs of bf16, and without tiles
+   attention is faster in f32 there. */
+static s24_dtype choose_between(const s24_session *session, uint32_t cpu)
 {
     const s24_model *model = session->model;
+    if (cpu & S24_CPU_PORT5 && !(cpu & S24_CPU_AMX)) return S24_F32;
     if (model->dtype == S24_F32 || model->shape.grid) return S24_F32;
     if (!s24i_attention_takes_bf16(session->vec, model->shape.head_width)) return S24_F32;
     if (model->architecture->query_norm &&
@@ -220,7 +223,7 @@ s24_status s24_session_create(s24_session **out, s24_ctx *ctx, const s24_model *
     if (status == S24_OK && model->device) {
         status = s24i_gpu_session_create(&session->gpu, ctx, model, max_tokens);
     } else if (status == S24_OK) {
-        session->between = choose_between(session);
+        session->between = choose_between(session, s24_ctx_cpu(ctx));
         status = fill(session, ctx);
     }
     if (status != S24_OK) {

@@ -284,11 +284,50 @@ AVX512_INLINE void load_square(__m512 r[16], const s24i_linear_job *job, int64_t
     if (fours) transpose_fours(r);
 }
 
+/* 16 tokens x 32 columns of bf16, each `stride` columns from the next, into a panel of c vectors:
+   turned as pairs of columns, which are widened as they are stored. */
+AVX512_INLINE void pack_narrow(float *to, int64_t c, const uint16_t *x, int64_t stride, int fours)
+{
+    const __m512i zero = _mm512_setzero_si512(), high = _mm512_set1_epi32((int)0xffff0000);
+    __m512 r[16];
+    load_fours(r, x, 2 * stride);
+    if (!fours) transpose_fours(r);
+    UNROLL for (int i = 0; i < 16; i++)
+    {
+        const __m512i two = _mm512_castps_si512(r[i]);
+        const int column = fours ? i / 4 * 8 + i % 4 : 2 * i, next = fours ? column + 4 : 2 * i + 1;
+        float *low_to = to + column / 4 * c * 64 + column % 4 * 16;
+        float *high_to = to + next / 4 * c * 64 + next % 4 * 16;
+        _mm512_store_si512(low_to,
+                           fours ? _mm512_unpacklo_epi16(zero, two) : _mm512_slli_epi32(two, 16));
+        _mm512_store_si512(high_to,
+                           fours ? _mm512_unpackhi_epi16(zero, two) : _mm512_and_si512(two, high));
+    }
+}
+
+/* The same where a row's tokens all exist; 0: they do not, and nothing was done. */
+AVX512_INLINE int pack_narrow_block(float *to, int64_t c, const s24i_linear_job *job, int64_t m,
+                                    int64_t k, int fours)
+{
+    const int64_t stride = job->x_stride_m;
+    if (job->x_dtype != S24_BF16 || job->x_stride_k != 1) return 0;
+    if (job->m - m < LANE || job->k - k < COLUMNS) return 0;
+    const uint16_t *x = (const uint16_t *)job->x + m * stride + k;
+    for (int i = 0; i < LANE && job->k - k > 2 * COLUMNS; i++)
+        _mm_prefetch((const char *)(x + i * stride + 2 * COLUMNS), _MM_HINT_T0);
+    if (fours)
+        pack_narrow(to, c, x, stride, 1);
+    else
+        pack_narrow(to, c, x, stride, 0);
+    return 1;
+}
+
 /* 16 tokens x 32 columns into their part of a panel of c vectors. */
 AVX512 static void pack_block(uint8_t *out, int64_t c, const s24i_linear_job *job, int64_t m,
                               int64_t k, int fours)
 {
     float *to = (float *)(void *)out;
+    if (pack_narrow_block(to, c, job, m, k, fours)) return;
     for (int64_t part = 0; part < COLUMNS; part += 16, to += c * 256) {
         __m512 r[16];
         if (fours)

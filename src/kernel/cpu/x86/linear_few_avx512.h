@@ -253,6 +253,17 @@ static int few_as_they_are(const s24i_linear_job *job)
     return job->m == 1 && job->x_stride_k == 1 && job->x_dtype == S24_F32;
 }
 
+/* Four columns of four tokens in bf16, a token in each quarter. */
+AVX512_INLINE __m512 widen_four(const uint16_t *x, int64_t stride)
+{
+    long long four[4];
+    UNROLL for (int i = 0; i < 4; i++)
+    {
+        memcpy(&four[i], x + i * stride, sizeof four[i]);
+    }
+    return widen_bf16(_mm256_set_epi64x(four[3], four[2], four[1], four[0]));
+}
+
 AVX512 static void gather_few(few_t *to, int64_t stride, const s24i_linear_job *job)
 {
     int64_t m = 0;
@@ -269,6 +280,12 @@ AVX512 static void gather_few(few_t *to, int64_t stride, const s24i_linear_job *
             for (int64_t k = 0; k < job->k; k += 4)
                 _mm512_storeu_ps(to + k * job->m + 4 * m,
                                  load_quarters((const char *)(x + k), 4 * job->x_stride_m));
+        }
+    else if (job->x_stride_k == 1)
+        for (; m + 4 <= job->m; m += 4) {
+            const uint16_t *x = (const uint16_t *)job->x + m * job->x_stride_m;
+            for (int64_t k = 0; k < job->k; k += 4)
+                _mm512_storeu_ps(to + k * job->m + 4 * m, widen_four(x + k, job->x_stride_m));
         }
     for (; m < job->m; m++)
         for (int64_t k = 0; k < job->k; k += 16) {
