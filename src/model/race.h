@@ -39,9 +39,10 @@ typedef struct s24i_lap {
 
 typedef struct s24i_race {
     int products;
-    int64_t most[2];    /* rows that occur alone, and together; 0: none do */
-    double until;       /* the time when it must be over */
-    int dense_in_doubt; /* 1: what there was no time for runs dense; below */
+    int64_t most[2]; /* rows that occur alone, and together; 0: none do */
+    double until;    /* the time when it must be over */
+    int dense_wins;  /* in doubt, 1: what looked faster dense runs dense; 0: by far faster; below */
+    int dense_untimed; /* 1: what there was no time for runs dense */
     double (*now)(void *user);
     /* times[i]: the seconds of product i in a lap. */
     s24_status (*run)(void *user, double times[S24I_RACE_PRODUCTS], const s24i_lap *lap);
@@ -51,8 +52,8 @@ typedef struct s24i_race {
 /*
  * choices[i] of each product. *agreed 0: times never came twice, because other work ran with
  * them. Then the choice of one thread counts for all together, or the other way round; if there is
- * neither, only what looked far faster dense runs dense, or with race->dense_in_doubt what looked
- * faster; if nothing could be timed at all, that alone decides. Errors: those of race->run.
+ * neither, what looked far faster dense runs dense, or with race->dense_wins what looked faster;
+ * if nothing could be timed at all, race->dense_untimed decides. Errors: those of race->run.
  */
 s24_status s24i_race_run(s24i_choice *choices, int *agreed, const s24i_race *race);
 

@@ -45,7 +45,8 @@ static void race_in_doubt(s24i_choice choices[2], machine *m, double until, int 
     const s24i_race r = {.products = 2,
                          .most = {256, 64},
                          .until = until,
-                         .dense_in_doubt = in_doubt,
+                         .dense_wins = in_doubt,
+                         .dense_untimed = in_doubt,
                          .now = now,
                          .run = run,
                          .user = m};
@@ -157,6 +158,19 @@ static void a_slow_machine(void **state)
     assert_int_equal(choices[0].dense[0], ALL);
 }
 
+/* Many threads together have more rows than a chunk of one of them. */
+static void many_threads(void **state)
+{
+    (void)state;
+    machine m = {.sparse = {1e-8, 0}, .dense = {0, 600e-8}, .dense_factor = 1};
+    s24i_choice choices[2];
+    int agreed = 0;
+    race(choices, &agreed, &m, 32);
+    assert_true(agreed);
+    assert_int_equal(m.most_rows, 1024);
+    assert_int_equal(choices[0].dense[S24I_TOGETHER], ALL & ~0x3ffu); /* 512 rows are 2:4 */
+}
+
 /* Where the time is over before the first lap, the caller has said what runs. */
 static void no_time_at_all(void **state)
 {
@@ -209,6 +223,7 @@ int main(void)
         cmocka_unit_test(a_little_faster_is_not_enough),
         cmocka_unit_test(a_busy_machine),
         cmocka_unit_test(a_slow_machine),
+        cmocka_unit_test(many_threads),
         cmocka_unit_test(no_time_at_all),
         cmocka_unit_test(times_that_do_not_agree),
         cmocka_unit_test(an_error_ends_it),

@@ -117,6 +117,16 @@ static double now(void *user)
     return s24i_seconds();
 }
 
+/* The seconds that a lap is measured in. A thread alone counts its own, so that what else the
+   machine does while the thread waits for its core is no part of them; all together wait for each
+   other, and that is. */
+static double lap_seconds(int together)
+{
+    struct timespec own;
+    if (together || clock_gettime(CLOCK_THREAD_CPUTIME_ID, &own)) return s24i_seconds();
+    return (double)own.tv_sec + 1e-9 * (double)own.tv_nsec;
+}
+
 static s24i_lane lane_of(const racing *r, int together)
 {
     const s24_session *s = r->session;
@@ -138,9 +148,9 @@ static s24_status run_block(const racing *r, const s24i_lane *lane, const s24i_l
         one.weight[lap->dense ? S24I_WAY_SPARSE : S24I_WAY_DENSE] = NULL;
         const s24i_block_step *step = s24i_steps_product(&r->session->steps, s24i_product_slot(i));
         operands(&y, &x, r->session, l, step, lap->rows);
-        const double start = s24i_seconds();
+        const double start = lap_seconds(lap->together);
         TRY(s24i_lane_linear(lane, &one, &y, &x, step->adds));
-        times[product] += s24i_seconds() - start;
+        times[product] += lap_seconds(lap->together) - start;
         runs[product]++;
     }
     return S24_OK;
@@ -219,15 +229,16 @@ static s24_status run_race(racing *r, int *agreed)
     const int64_t shared = s24i_least_shared(threads);
     const int64_t image = shape->image ? shape->positions : 0;
     const int64_t tokens = s24i_max(s24i_max(CHUNK_ROWS, shared), image);
+    const int on_tiles = s24_ctx_cpu(r->ctx) & S24_CPU_AMX && r->model->dtype != S24_F32;
     s24i_choice choices[S24I_RACE_PRODUCTS];
     const double start = s24i_seconds();
     TRY(s24_session_create(&r->session, r->ctx, r->model, tokens));
     const s24i_race race = {.products = r->count,
                             .most = {CHUNK_ROWS, threads > 1 ? shared : 0},
                             .until = start + RACE_SECONDS - chooser->spent,
+                            .dense_wins = on_tiles,
                             /* On tiles bf16 gains little with 2:4, and loses with few tokens. */
-                            .dense_in_doubt =
-                                r->model->dtype == S24_BF16 && s24_ctx_cpu(r->ctx) & S24_CPU_AMX,
+                            .dense_untimed = on_tiles && r->model->dtype == S24_BF16,
                             .now = now,
                             .run = run_lap,
                             .user = r};

@@ -123,11 +123,12 @@ static int has_agreed(track *t)
     return points > 0 && (agreed == points || agreed >= ENOUGH);
 }
 
-static uint32_t dense_bits(const track *t, int product, int agreed, int in_doubt)
+static uint32_t dense_bits(const track *t, int product, int agreed, const s24i_race *race)
 {
-    const double least = log(agreed ? MARGIN : in_doubt ? 1 : FAR);
+    const double least = log(agreed ? MARGIN : race->dense_wins ? 1 : FAR);
+    const uint32_t all = (1u << S24I_ROW_OCTAVES) - 1;
     uint32_t bits = 0;
-    if (last_before(t, S24I_ROW_OCTAVES) < 0) return in_doubt ? (1u << S24I_ROW_OCTAVES) - 1 : 0;
+    if (last_before(t, S24I_ROW_OCTAVES) < 0) return race->dense_untimed ? all : 0;
     for (int i = 0; i < S24I_ROW_OCTAVES; i++)
         if (ratio_at(t, i, product) < least) bits |= 1u << i;
     return bits;
@@ -135,7 +136,8 @@ static uint32_t dense_bits(const track *t, int product, int agreed, int in_doubt
 
 s24_status s24i_race_run(s24i_choice *choices, int *agreed, const s24i_race *race)
 {
-    static const int order[] = {0, 2, 4, 6, 8};
+    /* Every second to the rows of a chunk, then all: those of many threads together. */
+    static const int order[] = {0, 2, 4, 6, 8, 9, 10, 11, 12};
     track tracks[2] = {{{{0}}}};
     *agreed = 1;
     for (size_t i = 0; i < sizeof order / sizeof *order; i++)
@@ -149,7 +151,7 @@ s24_status s24i_race_run(s24i_choice *choices, int *agreed, const s24i_race *rac
         const int as = !occurs || (!sure[together] && sure[!together]) ? !together : together;
         *agreed &= sure[together] || !occurs;
         for (int p = 0; p < race->products; p++)
-            choices[p].dense[together] = dense_bits(&tracks[as], p, sure[as], race->dense_in_doubt);
+            choices[p].dense[together] = dense_bits(&tracks[as], p, sure[as], race);
     }
     return S24_OK;
 }
