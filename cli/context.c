@@ -42,12 +42,21 @@ int cli_device(cli_app *cli, s24_device **device)
     return code;
 }
 
-/* A level that this CPU lacks is not an error: what it has of those below is used, and said. */
+/* A level that this CPU lacks is not an error: what it has of those below is used, and said. Tiles
+   are there for a program only when the kernel gives them. */
 static void say_level(cli_app *cli, const char *asked)
 {
-    const char *has = s24_cpu_name(s24_ctx_cpu(cli->ctx));
-    if (asked && strcmp(asked, has) != 0)
-        cli_note(cli, "--isa %s: this CPU does not have it; up to %s is used", asked, has);
+    const char *has = s24_cpu_name(s24_ctx_cpu(cli->ctx)), *units = s24_cpu_units();
+    if (!asked || strcmp(asked, has) == 0) return;
+    if (strcmp(asked, "amx") == 0 && *units)
+        cli_note(cli,
+                 "--isa amx: the CPU has %s, but 2:4 products need bf16, int8 and the kernel's "
+                 "permission; up to %s is used",
+                 units, has);
+    else
+        cli_note(cli,
+                 "--isa %s: this CPU does not have it, or a hypervisor hides it; up to %s is used",
+                 asked, has);
 }
 
 int cli_context_whole(cli_app *cli, s24_ctx **out, int threads)

@@ -129,11 +129,12 @@ static void keep_fresh(cli_app *cli, advice *a)
     }
 }
 
-/* Says why nothing runs on tiles where the CPU has some. */
+/* Says why nothing runs on tiles where the CPU has some. With --isa they were not asked for, or
+   that was said. */
 static void note_tiles(cli_app *cli)
 {
     const char *units = s24_cpu_units();
-    if (!*units || s24_cpu_detect() & S24_CPU_AMX) return;
+    if (!*units || cli->common->isa || s24_cpu_detect() & S24_CPU_AMX) return;
     cli_note(cli,
              "the CPU has %s, which 2:4 products cannot use here: they need bf16, int8 and the "
              "kernel's permission",
