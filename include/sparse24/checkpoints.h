@@ -257,11 +257,11 @@ typedef struct s24_gguf_opts {
 /*
  * Writes a Hugging Face folder of a GGUF file of llama.cpp (versions 2 and 3): config.json,
  * generation_config.json, model.safetensors, the tokenizer's files and tokenizer_config.json, with
- * the chat template. Models llama (with a sliding window: mistral), qwen2, qwen3 and gpt2; tensors
- * of F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, IQ4_NL and Q2_K to Q6_K; byte pair encoding at
- * byte level of the kinds that s24_tokenizer_load reads, and SentencePiece's. Rotary rows that a
- * llama has pairwise are put half a head apart. One tensor is in memory at a time; the folder
- * appears whole, as a writer's does. Errors: IO, FORMAT (file, key or tensor, place, what is
+ * the chat template. Decoders of the architectures that docs/cli.md names; tensors of F32, F16,
+ * BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, IQ4_NL and Q2_K to Q6_K; byte pair encoding at byte level,
+ * cut as one of the names in docs/cli.md says, and SentencePiece's. Rotary rows that GGUF has
+ * pairwise are put half a head apart. One tensor is in memory at a time; the folder appears whole,
+ * as a writer's does. Errors: IO, FORMAT (file, key or tensor, place, what is
  * expected), UNSUPPORTED (a model, a key of one, a type of tensor or of tokenizer, by its name),
  * DTYPE, EXISTS, MEMORY, INTERRUPTED.
  */

@@ -188,38 +188,97 @@ def byte_tokenizer(pre="smollm", **more):
     return {f"tokenizer.ggml.{k}": v for k, v in keys.items() if v is not None}
 
 
+# What a model of each architecture has besides that of a llama: keys (None: not that one).
+MEAN = {"attention.layer_norm_rms_epsilon": None, "attention.layer_norm_epsilon": 1e-5}
+WINDOW = {"attention.sliding_window": 8}
+HEADS = {"attention.key_length": 16, "attention.value_length": 16}
+KEYS = {
+    "gpt2": MEAN | {"attention.head_count_kv": None, "rope.freq_base": None,
+                    "rope.dimension_count": None},
+    "phi3": WINDOW | {"rope.scaling.original_context_length": 64, "rope.dimension_count": 8},
+    "seed_oss": HEADS, "starcoder2": MEAN, "gemma": HEADS,
+    "gemma2": HEADS | WINDOW | {"attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0},
+    "gemma3": HEADS | WINDOW | {"rope.scaling.type": "linear", "rope.scaling.factor": 8.0},
+    "granite": {"attention.scale": 0.125, "embedding_scale": 12.0, "residual_scale": 0.25,
+                "logit_scale": 8.0},
+    "phi2": MEAN | {"attention.head_count_kv": 4, "rope.dimension_count": 8,
+                    "rope.freq_base": None},
+    "gptneox": MEAN | {"attention.head_count_kv": None, "rope.dimension_count": 4,
+                       "use_parallel_residual": True},
+    "stablelm": MEAN | {"rope.dimension_count": 4, "use_parallel_residual": False},
+    "chatglm": {"rope.dimension_count": 8}, "glm4": {"rope.dimension_count": 8},
+    "command-r": MEAN | {"logit_scale": 0.0625, "rope.scaling.type": "none"},
+    "cohere2": MEAN | WINDOW | {"logit_scale": 0.0625, "vocab_size": 12}}
+
+
 def keys(architecture, tokenizer=None, **more):
     given = {"block_count": 1, "context_length": 64, "embedding_length": 64,
-             "feed_forward_length": 96, "attention.head_count": 4}
-    if architecture == "gpt2":
-        given["attention.layer_norm_epsilon"] = 1e-5
-    else:
-        given |= {"attention.head_count_kv": 2, "attention.layer_norm_rms_epsilon": 1e-6,
-                  "rope.freq_base": 5000.0, "rope.dimension_count": 16}
-    given |= more
+             "feed_forward_length": 96, "attention.head_count": 4, "attention.head_count_kv": 2,
+             "attention.layer_norm_rms_epsilon": 1e-6, "rope.freq_base": 5000.0,
+             "rope.dimension_count": 16}
+    given |= KEYS.get(architecture, {}) | more
     out = {"general.architecture": architecture,
            **{f"{architecture}.{k}": v for k, v in given.items() if v is not None}}
     return out | (byte_tokenizer() if tokenizer is None else tokenizer)
 
 
+QUERY, GATE = ["attn_q", "attn_k", "attn_v"], ["ffn_gate", "ffn_up"]
+SIDES = {"attn_qkv": [128, 64], "attn_q": [64, 64], "attn_k": [32, 64], "attn_v": [32, 64],
+         "attn_output": [64, 64], "ffn_gate": [96, 64], "ffn_up": [96, 64], "ffn_down": [64, 96],
+         "attn_q_norm": [16], "attn_k_norm": [16], "attn_norm": [64], "ffn_norm": [64],
+         "post_attention_norm": [64], "post_ffw_norm": [64]}
+SUMS = ["post_attention_norm", "post_ffw_norm"]
+# Layers and norms of a block besides attn_output and ffn_down; what of them has biases; a head.
+BLOCKS = {
+    "llama": ([*QUERY, *GATE, "attn_norm", "ffn_norm"], (), 0),
+    "qwen2": ([*QUERY, *GATE, "attn_norm", "ffn_norm"], QUERY, 0),
+    "qwen3": ([*QUERY, *GATE, "attn_norm", "ffn_norm", "attn_q_norm", "attn_k_norm"], (), 0),
+    "gpt2": (["attn_qkv", "ffn_up", "attn_norm", "ffn_norm"], "all", 0),
+    "phi3": (["attn_qkv", "ffn_up", "attn_norm", "ffn_norm"], (), 1),
+    "seed_oss": ([*QUERY, *GATE, "attn_norm", "post_attention_norm"], QUERY, 1),
+    "arcee": ([*QUERY, "ffn_up", "attn_norm", "ffn_norm"], ("ffn_up", "ffn_down"), 1),
+    "starcoder2": ([*QUERY, "ffn_up", "attn_norm", "ffn_norm"], "all", 0),
+    "gemma2": ([*QUERY, *GATE, "attn_norm", "ffn_norm", *SUMS], (), 0),
+    "gemma3": ([*QUERY, *GATE, "attn_norm", "ffn_norm", *SUMS, "attn_q_norm", "attn_k_norm"], (),
+               0),
+    "olmo2": ([*QUERY, *GATE, *SUMS, "attn_q_norm", "attn_k_norm"], (), 1),
+    "phi2": ([*QUERY, "ffn_up", "attn_norm"], "all", 1),
+    "gptneox": (["attn_qkv", "ffn_up", "attn_norm", "ffn_norm"], "all", 1),
+    "stablelm": ([*QUERY, *GATE, "attn_norm", "ffn_norm"], ("attn_norm", "ffn_norm"), 1),
+    "chatglm": ([*QUERY, "ffn_up", "attn_norm", "ffn_norm"], QUERY, 1),
+    "glm4": ([*QUERY, "ffn_up", "attn_norm", "ffn_norm", *SUMS], QUERY, 1),
+    "command-r": ([*QUERY, *GATE, "attn_norm"], (), 0)}
+AS = {"mistral3": "llama", "smollm3": "llama", "granite": "llama", "gemma": "llama",
+      "cohere2": "command-r"}
+
+
 def shapes(architecture, words=12):
     """Name to shape of a model of one block, as GGUF spells them."""
-    block = {"attn_norm.weight": [64], "ffn_norm.weight": [64], "attn_output.weight": [64, 64],
-             "ffn_up.weight": [96, 64], "ffn_down.weight": [64, 96]}
-    outside = {"token_embd.weight": [words, 64], "output_norm.weight": [64]}
+    layers, biased, head = BLOCKS[AS.get(architecture, architecture)]
+    sides = dict(SIDES)
+    if architecture in ("gpt2", "gptneox"):
+        sides["attn_qkv"] = [192, 64]
+    if architecture == "phi2":
+        sides["attn_k"] = sides["attn_v"] = [64, 64]
+    if architecture in ("phi3", "chatglm", "glm4"):
+        sides["ffn_up"] = [192, 64]
+    if architecture == "olmo2":
+        sides |= {"attn_q_norm": [64], "attn_k_norm": [32]}
+    out = {"token_embd.weight": [words, 64], "output_norm.weight": [64]}
+    outside = ["output_norm"]
+    if head:
+        out["output.weight"] = [words, 64]
+    if architecture == "phi2":
+        out["output.bias"] = [words]
     if architecture == "gpt2":
-        outside |= {"output_norm.bias": [64], "position_embd.weight": [64, 64]}
-        block |= {"attn_qkv.weight": [192, 64], "attn_qkv.bias": [192], "attn_norm.bias": [64],
-                  "ffn_norm.bias": [64], "attn_output.bias": [64], "ffn_up.bias": [96],
-                  "ffn_down.bias": [64]}
-    else:
-        block |= {"attn_q.weight": [64, 64], "attn_k.weight": [32, 64], "attn_v.weight": [32, 64],
-                  "ffn_gate.weight": [96, 64]}
-    if architecture == "qwen2":
-        block |= {"attn_q.bias": [64], "attn_k.bias": [32], "attn_v.bias": [32]}
-    if architecture == "qwen3":
-        block |= {"attn_q_norm.weight": [16], "attn_k_norm.weight": [16]}
-    return outside | {f"blk.0.{k}": v for k, v in block.items()}
+        out["position_embd.weight"] = [64, 64]
+    for name in [*layers, "attn_output", "ffn_down"]:
+        out[f"blk.0.{name}.weight"] = sides[name]
+        if biased == "all" or name in biased:
+            out[f"blk.0.{name}.bias"] = sides[name][:1]
+    if biased == "all" or architecture == "stablelm":
+        out |= {f"{name}.bias": [64] for name in outside}
+    return out
 
 
 def model(architecture, kind="F32", seed=1, words=12):

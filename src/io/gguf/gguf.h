@@ -7,8 +7,9 @@
  *     gguf_read.c       the file: its keys and tensors
  *     gguf_value.c      values by their keys
  *     gguf_types.c      tensors' elements (a row of gguf_types.def for each type)
- *     gguf_models.c     a table of model types: names of tensors, config.json
- *     gguf_tokenizer.c  the tokenizer's files
+ *     gguf_rows.c       a table of model types: names of keys and tensors
+ *     gguf_models.c     a model by its row: config.json, where tensors go
+ *     gguf_tokenizer.c  the tokenizer's files, its words by a row of gguf_words.def
  *     gguf_convert.c    all of it into a folder
  */
 #ifndef S24_IO_GGUF_GGUF_H
@@ -115,25 +116,67 @@ s24_status s24i_gguf_row(float *out, int type, const uint8_t *row, int64_t eleme
 
 /* ---- models and tokenizers ------------------------------------------------------------------- */
 
+/* How rows of a tensor lie in GGUF: as in a folder; columns there; those of a head pairwise, which
+   the folder has half a head apart; queries, keys and values of all heads one after the other,
+   which the folder has head by head. */
+enum { S24I_GGUF_TURNED = 1, S24I_GGUF_PAIRED_Q, S24I_GGUF_PAIRED_K, S24I_GGUF_BY_HEADS };
+
+enum { S24I_GGUF_WHOLE, S24I_GGUF_REAL, S24I_GGUF_SWITCH /* true or false */ };
+
+/* A key of config.json, and GGUF's without the architecture before it. */
+typedef struct s24i_gguf_field {
+    const char *json, *key;
+    int kind, is_needed;
+    double fallback; /* below 0: it is left out */
+} s24i_gguf_field;
+
+/* Names of a tensor without ".weight" and ".bias"; `folder` "": it is no tensor there. */
+typedef struct s24i_gguf_spelling {
+    const char *gguf, *folder;
+    int how; /* S24I_GGUF_TURNED … */
+} s24i_gguf_spelling;
+
+/* A model type; `outside` and `inside` are tensors of no block, of a block. */
+typedef struct s24i_gguf_arch {
+    const char *architecture, *model_type, *class;
+    const char *constants; /* of config.json */
+    const char *blocks;    /* what stands before a block's number in a folder */
+    const s24i_gguf_field *fields;
+    const s24i_gguf_spelling *outside, *inside;
+    const char *key_turned;                /* the share of a head that turns; NULL: all of it */
+    const char *key_biases;                /* whether queries have biases; NULL: nothing says it */
+    const char *windowed, *windowed_class; /* the model type with a window; NULL: the same */
+    int grown;                             /* 1 was added to the weights of norms */
+    /* query_pre_attn_scalar is the width of a head, in a model of so many blocks width / heads; 0:
+       there is none. */
+    int blocks_of_narrow_scores;
+} s24i_gguf_arch;
+
+extern const s24i_gguf_arch s24i_gguf_archs[]; /* the last has no architecture */
+
 /* How a tensor of GGUF's is stored in a folder. */
 typedef struct s24i_gguf_place {
     char name[96]; /* "": it is no tensor there */
-    int transposed;
-    int64_t heads; /* over 0: rows of a head lie pairwise, and are put half a head apart */
+    int how;
+    int64_t heads; /* of its rows, where `how` is by heads */
+    float less;    /* what is taken from every element */
 } s24i_gguf_place;
 
 enum { S24I_GGUF_FIELDS = 16 };
 
 /* A model that is converted: what config.json says. */
 typedef struct s24i_gguf_model {
-    const struct s24i_gguf_row *row;  /* of gguf_models.c */
+    const s24i_gguf_arch *row;
     double numbers[S24I_GGUF_FIELDS]; /* of the row's fields; below 0: not there */
     int64_t layers, heads, kv_heads, vocabulary;
-    int64_t first, last[3];  /* ids before texts and at their ends, −1: none */
-    int has_head, has_bias;  /* a head that is not the words' table; biases of queries */
-    int64_t window;          /* tokens that a token attends to; 0: all before it */
-    s24_text scaling;        /* kind of rope scaling; bytes 0: none */
-    double factor, original; /* of it */
+    int64_t head, turned;   /* elements of a head, and those of them that turn */
+    int64_t first, last[3]; /* ids before texts and at their ends, −1: none */
+    int has_head;           /* one that is not the words' table */
+    int has_bias, has_outer_bias, has_context_bias; /* of queries, ffn_down, attn_output */
+    int64_t window;            /* tokens that a token attends to; 0: all before it */
+    s24_text scaling;          /* kind of rope scaling; bytes 0: none */
+    double factor, original;   /* of it */
+    double fast, slow, louder; /* of yarn; below 0: not said */
     s24_dtype dtype;
 } s24i_gguf_model;
 

@@ -19,29 +19,35 @@ typedef struct job {
     s24_dtype dtype;
 } job;
 
+static int is_turned(const job *j)
+{
+    return j->place.how == S24I_GGUF_TURNED;
+}
+
 static s24_tensor stored(const job *j)
 {
     const s24i_gguf_tensor *t = j->tensor;
     s24_tensor out = {.name = j->place.name, .dtype = j->dtype, .rank = t->rank};
     for (int i = 0; i < t->rank; i++)
-        out.shape[i] = t->shape[j->place.transposed ? 1 - i : i];
+        out.shape[i] = t->shape[is_turned(j) ? 1 - i : i];
     return out;
 }
 
-/* Where among `count` paired rows of the folder's one of the file's is: the pairs of a head are put
-   apart. */
-static int64_t paired_place(const job *j, int64_t row, int64_t count)
+/* The folder's place of one of `count` rows of heads: pairs of a head are put apart, or parts of
+   all heads together. */
+static int64_t head_place(const job *j, int64_t row, int64_t count)
 {
-    const int64_t head = count / j->place.heads, place = row % head;
-    return row - place + place % 2 * (head / 2) + place / 2;
+    const int64_t head = count / j->place.heads, in = row % head, h = row / head;
+    if (j->place.how != S24I_GGUF_BY_HEADS) return row - in + in % 2 * (head / 2) + in / 2;
+    return (h % (j->place.heads / 3) * 3 + h / (j->place.heads / 3)) * head + in;
 }
 
 /* Where an element is stored. */
 static int64_t place_of(const job *j, int64_t row, int64_t col)
 {
-    if (j->place.transposed) return col * j->rows + row;
-    if (j->place.heads && j->tensor->rank == 1) return paired_place(j, col, j->cols);
-    if (j->place.heads) row = paired_place(j, row, j->rows);
+    if (is_turned(j)) return col * j->rows + row;
+    if (j->place.heads && j->tensor->rank == 1) return head_place(j, col, j->cols);
+    if (j->place.heads) row = head_place(j, row, j->rows);
     return row * j->cols + col;
 }
 
@@ -50,7 +56,7 @@ static s24_status put_row(const job *j, uint8_t *out, const float *row, uint8_t 
                           int64_t number)
 {
     const size_t size = s24_dtype_bytes(j->dtype);
-    const int stays = !j->place.transposed && !(j->place.heads && j->tensor->rank == 1);
+    const int stays = !is_turned(j) && !(j->place.heads && j->tensor->rank == 1);
     uint8_t *at = stays ? out + (size_t)place_of(j, number, 0) * size : given;
     TRY(s24_convert(at, j->dtype, row, S24_F32, j->cols));
     for (int64_t c = 0; c < j->cols && !stays; c++)
@@ -64,6 +70,8 @@ static s24_status fill(const job *j, uint8_t *out, float *row)
     const size_t bytes = s24i_gguf_row_bytes(t->type, j->cols);
     for (int64_t i = 0; i < j->rows; i++) {
         TRY(s24i_gguf_row(row, t->type, t->data + (size_t)i * bytes, j->cols));
+        for (int64_t c = 0; c < j->cols && j->place.less != 0.0f; c++)
+            row[c] -= j->place.less;
         TRY(put_row(j, out, row, (uint8_t *)(row + j->cols), i));
     }
     return S24_OK;
@@ -80,7 +88,7 @@ static s24_status write_tensor(job *j)
     for (int i = 0; i < t->rank - 1; i++)
         j->rows *= t->shape[i];
     const int is_same =
-        s24i_gguf_type_dtype(t->type) == j->dtype && !j->place.transposed && !j->place.heads;
+        s24i_gguf_type_dtype(t->type) == j->dtype && !j->place.how && j->place.less == 0.0f;
     if (is_same) return s24_writer_write(j->writer, j->place.name, t->data);
     s24_status status;
     TRY_DONE(s24i_alloc_elems(&out, ctx, j->rows * j->cols, s24_dtype_bytes(j->dtype),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Models as GGUF spells them, a row each: how their keys stand in config.json and their tensors in
- * a folder. A key of the model that no row names is refused, since it may change what is computed.
+ * A model of a GGUF file by its row of gguf_rows.c: what config.json says and where its tensors go.
+ * A key of the model that no row names is refused, since it may change what is computed.
  */
 #include <math.h>
 #include <stdio.h>
@@ -9,106 +9,10 @@
 
 #include "io/gguf/gguf.h"
 
-enum { TURNED = 1 /* a layer that the folder has [in, out] */, PAIRED_Q, PAIRED_K };
-
-typedef struct field {
-    const char *json, *key;
-    int is_real, is_needed;
-    double fallback; /* below 0: it is left out */
-} field;
-
-typedef struct spelling {
-    const char *gguf, *folder; /* of a tensor, without ".weight" and ".bias" */
-    int how;
-} spelling;
-
-typedef struct s24i_gguf_row {
-    const char *architecture, *model_type, *class;
-    const char *constants; /* of config.json */
-    const char *blocks;    /* what stands before a block's number in a folder */
-    const field *fields;
-    const spelling *outside, *inside; /* tensors of no block, of a block */
-} row;
-
-/* ---- rows ------------------------------------------------------------------------------------ */
-
-#define SHAPE                                                                                      \
-    {"hidden_size", ".embedding_length", 0, 1, -1},                                                \
-        {"intermediate_size", ".feed_forward_length", 0, 1, -1},                                   \
-        {"num_hidden_layers", ".block_count", 0, 1, -1},                                           \
-        {"num_attention_heads", ".attention.head_count", 0, 1, -1},                                \
-        {"num_key_value_heads", ".attention.head_count_kv", 0, 0, -1},                             \
-        {"max_position_embeddings", ".context_length", 0, 1, -1},                                  \
-        {"head_dim", ".attention.key_length", 0, 0, -1},                                           \
-        {"rms_norm_eps", ".attention.layer_norm_rms_epsilon", 1, 1, -1},                           \
-    {                                                                                              \
-        "rope_theta", ".rope.freq_base", 1, 0, 10000                                               \
-    }
-
-static const field rotary_fields[] = {SHAPE, {NULL, NULL, 0, 0, 0}};
-static const field windowed_fields[] = {
-    SHAPE, {"sliding_window", ".attention.sliding_window", 0, 0, -1}, {NULL, NULL, 0, 0, 0}};
-static const field gpt2_fields[] = {
-    {"n_embd", ".embedding_length", 0, 1, -1},
-    {"n_inner", ".feed_forward_length", 0, 1, -1},
-    {"n_layer", ".block_count", 0, 1, -1},
-    {"n_head", ".attention.head_count", 0, 1, -1},
-    {"n_positions", ".context_length", 0, 1, -1},
-    {"layer_norm_epsilon", ".attention.layer_norm_epsilon", 1, 1, -1},
-    {NULL, NULL, 0, 0, 0}};
-
-static const spelling rotary_outside[] = {{"token_embd", "model.embed_tokens", 0},
-                                          {"output_norm", "model.norm", 0},
-                                          {"output", "lm_head", 0},
-                                          {"rope_freqs", "", 0},
-                                          {NULL, NULL, 0}};
-#define BLOCK                                                                                      \
-    {"attn_norm", "input_layernorm", 0}, {"attn_v", "self_attn.v_proj", 0},                        \
-        {"attn_output", "self_attn.o_proj", 0}, {"ffn_norm", "post_attention_layernorm", 0},       \
-        {"ffn_gate", "mlp.gate_proj", 0}, {"ffn_up", "mlp.up_proj", 0},                            \
-    {                                                                                              \
-        "ffn_down", "mlp.down_proj", 0                                                             \
-    }
-static const spelling llama_inside[] = {BLOCK,
-                                        {"attn_q", "self_attn.q_proj", PAIRED_Q},
-                                        {"attn_k", "self_attn.k_proj", PAIRED_K},
-                                        {NULL, NULL, 0}};
-static const spelling qwen_inside[] = {BLOCK,
-                                       {"attn_q", "self_attn.q_proj", 0},
-                                       {"attn_k", "self_attn.k_proj", 0},
-                                       {"attn_q_norm", "self_attn.q_norm", 0},
-                                       {"attn_k_norm", "self_attn.k_norm", 0},
-                                       {NULL, NULL, 0}};
-static const spelling gpt2_outside[] = {{"token_embd", "transformer.wte", 0},
-                                        {"position_embd", "transformer.wpe", 0},
-                                        {"output_norm", "transformer.ln_f", 0},
-                                        {"output", "lm_head", 0},
-                                        {NULL, NULL, 0}};
-static const spelling gpt2_inside[] = {{"attn_norm", "ln_1", 0},
-                                       {"attn_qkv", "attn.c_attn", TURNED},
-                                       {"attn_output", "attn.c_proj", TURNED},
-                                       {"ffn_norm", "ln_2", 0},
-                                       {"ffn_up", "mlp.c_fc", TURNED},
-                                       {"ffn_down", "mlp.c_proj", TURNED},
-                                       {NULL, NULL, 0}};
-
-#define SILU "\"hidden_act\":\"silu\""
-static const row rows[] = {
-    {"llama", "llama", "LlamaForCausalLM", SILU, "model.layers.", windowed_fields, rotary_outside,
-     llama_inside},
-    {"qwen2", "qwen2", "Qwen2ForCausalLM", SILU, "model.layers.", rotary_fields, rotary_outside,
-     qwen_inside},
-    {"qwen3", "qwen3", "Qwen3ForCausalLM", SILU ",\"attention_bias\":false", "model.layers.",
-     rotary_fields, rotary_outside, qwen_inside},
-    {"gpt2", "gpt2", "GPT2LMHeadModel", "\"activation_function\":\"gelu_new\"", "transformer.h.",
-     gpt2_fields, gpt2_outside, gpt2_inside},
-};
-enum { ROWS = (int)(sizeof rows / sizeof *rows) };
-
 /* ---- keys ------------------------------------------------------------------------------------ */
 
 /* Keys of a model that are read next to its row's fields, or say nothing that is computed. */
-static int is_known(const row *r, const char *key)
+static int is_known(const s24i_gguf_arch *r, const char *key)
 {
     static const char *const others[] = {".vocab_size",
                                          ".attention.value_length",
@@ -117,18 +21,21 @@ static int is_known(const row *r, const char *key)
                                          ".rope.scaling.factor",
                                          ".rope.scaling.original_context_length",
                                          ".rope.scaling.finetuned",
+                                         ".rope.scaling.yarn_beta_fast",
+                                         ".rope.scaling.yarn_beta_slow",
+                                         ".rope.scaling.yarn_attn_factor",
                                          ".tensor_data_layout",
                                          ".expert_count",
                                          ".expert_used_count",
                                          NULL};
-    for (const field *f = r->fields; f->json; f++)
+    for (const s24i_gguf_field *f = r->fields; f->json; f++)
         if (!strcmp(f->key, key)) return 1;
     for (int i = 0; others[i]; i++)
         if (!strcmp(others[i], key)) return 1;
     return 0;
 }
 
-static s24_status check_keys(const s24i_gguf *g, const row *r)
+static s24_status check_keys(const s24i_gguf *g, const s24i_gguf_arch *r)
 {
     const size_t bytes = strlen(r->architecture);
     for (int64_t i = 0; i < g->keys.count; i++) {
@@ -146,23 +53,34 @@ static s24_status check_keys(const s24i_gguf *g, const row *r)
     return S24_OK;
 }
 
+static s24_status read_field(double *out, const s24i_gguf *g, const s24i_gguf_field *f)
+{
+    const s24i_need need = f->is_needed ? S24I_REQUIRED : S24I_OPTIONAL;
+    int64_t whole = -1;
+    int is_on = -1;
+    *out = f->fallback;
+    switch (f->kind) {
+    case S24I_GGUF_REAL:
+        TRY(s24i_gguf_real(out, g, f->key, need));
+        REQUIRE(g->ctx, *out >= 0 || *out == f->fallback, S24_ERROR_FORMAT,
+                "%s: key \"%s%s\" is %g, 0 or more is expected", g->path, g->architecture, f->key,
+                *out);
+        return S24_OK;
+    case S24I_GGUF_WHOLE:
+        TRY(s24i_gguf_int(&whole, g, f->key, need, 1 << 28));
+        if (whole >= 0) *out = (double)whole;
+        return S24_OK;
+    default:
+        TRY(s24i_gguf_bool(&is_on, g, f->key));
+        if (is_on >= 0) *out = is_on;
+        return S24_OK;
+    }
+}
+
 static s24_status read_fields(s24i_gguf_model *m, const s24i_gguf *g)
 {
-    for (int i = 0; m->row->fields[i].json; i++) {
-        const field *f = &m->row->fields[i];
-        const s24i_need need = f->is_needed ? S24I_REQUIRED : S24I_OPTIONAL;
-        int64_t whole = -1;
-        m->numbers[i] = f->fallback;
-        if (f->is_real) {
-            TRY(s24i_gguf_real(&m->numbers[i], g, f->key, need));
-            REQUIRE(g->ctx, m->numbers[i] >= 0, S24_ERROR_FORMAT,
-                    "%s: key \"%s%s\" is %g, 0 or more is expected", g->path, g->architecture,
-                    f->key, m->numbers[i]);
-        } else {
-            TRY(s24i_gguf_int(&whole, g, f->key, need, 1 << 28));
-            if (whole >= 0) m->numbers[i] = (double)whole;
-        }
-    }
+    for (int i = 0; m->row->fields[i].json; i++)
+        TRY(read_field(&m->numbers[i], g, &m->row->fields[i]));
     return S24_OK;
 }
 
@@ -183,13 +101,15 @@ static s24_status read_heads(s24i_gguf_model *m, const s24i_gguf *g)
     m->kv_heads = kv < 0 ? m->heads : kv;
     REQUIRE(g->ctx, m->heads > 0 && m->kv_heads > 0, S24_ERROR_FORMAT,
             "%s: key \"%s.attention.head_count\" or …_kv is 0", g->path, g->architecture);
-    int64_t head = said < 0 ? width / m->heads : said, value = head, turned = head;
+    m->head = m->turned = said < 0 ? width / m->heads : said;
+    int64_t value = m->head;
     TRY(s24i_gguf_int(&value, g, ".attention.value_length", S24I_OPTIONAL, 1 << 28));
-    TRY(s24i_gguf_int(&turned, g, ".rope.dimension_count", S24I_OPTIONAL, 1 << 28));
-    REQUIRE(g->ctx, value == head && turned == head, S24_ERROR_UNSUPPORTED,
+    TRY(s24i_gguf_int(&m->turned, g, ".rope.dimension_count", S24I_OPTIONAL, 1 << 28));
+    const int turns = m->row->key_turned ? m->turned <= m->head : m->turned == m->head;
+    REQUIRE(g->ctx, value == m->head && turns && m->head > 0, S24_ERROR_UNSUPPORTED,
             "%s: key \"%s.%s\" is %lld; only that of all %lld of a head is supported", g->path,
-            g->architecture, value == head ? "rope.dimension_count" : "attention.value_length",
-            (long long)(value == head ? turned : value), (long long)head);
+            g->architecture, value == m->head ? "rope.dimension_count" : "attention.value_length",
+            (long long)(value == m->head ? m->turned : value), (long long)m->head);
     return S24_OK;
 }
 
@@ -234,6 +154,7 @@ static s24_status read_scaling(s24i_gguf_model *m, const s24i_gguf *g)
 {
     s24_text kind = {"none", 4};
     int64_t original = -1;
+    m->fast = m->slow = m->louder = -1;
     TRY(s24i_gguf_text(&kind, g, ".rope.scaling.type", S24I_OPTIONAL));
     const int is_yarn = s24i_text_is(&kind, "yarn");
     REQUIRE(g->ctx, is_yarn || s24i_text_is(&kind, "linear") || s24i_text_is(&kind, "none"),
@@ -246,7 +167,9 @@ static s24_status read_scaling(s24i_gguf_model *m, const s24i_gguf *g)
     TRY(s24i_gguf_int(&original, g, ".rope.scaling.original_context_length",
                       is_yarn ? S24I_REQUIRED : S24I_OPTIONAL, 1 << 28));
     m->original = (double)original;
-    return S24_OK;
+    TRY(s24i_gguf_real(&m->fast, g, ".rope.scaling.yarn_beta_fast", S24I_OPTIONAL));
+    TRY(s24i_gguf_real(&m->slow, g, ".rope.scaling.yarn_beta_slow", S24I_OPTIONAL));
+    return s24i_gguf_real(&m->louder, g, ".rope.scaling.yarn_attn_factor", S24I_OPTIONAL);
 }
 
 /* ---- the model ------------------------------------------------------------------------------- */
@@ -269,15 +192,26 @@ static s24_status read_ids(s24i_gguf_model *m, const s24i_gguf *g)
     return S24_OK;
 }
 
+static s24_status find_row(s24i_gguf_model *m, const s24i_gguf *g)
+{
+    char known[320] = "";
+    size_t used = 0;
+    for (const s24i_gguf_arch *r = s24i_gguf_archs; r->architecture; r++) {
+        if (!strcmp(r->architecture, g->architecture)) m->row = r;
+        used += (size_t)snprintf(known + used, sizeof known - used, "%s%s", used ? ", " : "",
+                                 r->architecture);
+        if (used >= sizeof known) used = sizeof known - 1;
+    }
+    REQUIRE(g->ctx, m->row, S24_ERROR_UNSUPPORTED,
+            "%s: key \"general.architecture\" is '%s', which is not supported, only %s", g->path,
+            s24i_show(g->architecture).text, known);
+    return S24_OK;
+}
+
 s24_status s24i_gguf_model_read(s24i_gguf_model *out, const s24i_gguf *g)
 {
     *out = (s24i_gguf_model){.row = NULL};
-    for (int i = 0; i < ROWS; i++)
-        if (!strcmp(rows[i].architecture, g->architecture)) out->row = &rows[i];
-    REQUIRE(g->ctx, out->row, S24_ERROR_UNSUPPORTED,
-            "%s: key \"general.architecture\" is '%s', which is not supported, only llama, qwen2, "
-            "qwen3 and gpt2",
-            g->path, s24i_show(g->architecture).text);
+    TRY(find_row(out, g));
     TRY(check_keys(g, out->row));
     TRY(read_fields(out, g));
     TRY(read_heads(out, g));
@@ -289,6 +223,8 @@ s24_status s24i_gguf_model_read(s24i_gguf_model *out, const s24i_gguf *g)
     out->vocabulary = words->shape[0];
     out->has_head = s24i_gguf_tensor_of(g, "output.weight") != NULL;
     out->has_bias = s24i_gguf_tensor_of(g, "blk.0.attn_q.bias") != NULL;
+    out->has_outer_bias = s24i_gguf_tensor_of(g, "blk.0.ffn_down.bias") != NULL;
+    out->has_context_bias = s24i_gguf_tensor_of(g, "blk.0.attn_output.bias") != NULL;
     const double window = number_of(out, ".attention.sliding_window");
     out->window = window > 0 ? (int64_t)window : 0;
     return read_ids(out, g);
@@ -309,6 +245,24 @@ static int64_t block_number(const char **rest, const char *name)
     return number;
 }
 
+/* In which order a tensor's rows lie, and what was added to its elements. */
+static s24_status read_order(s24i_gguf_place *out, const s24i_gguf *g, const s24i_gguf_model *m,
+                             const s24i_gguf_tensor *tensor, int how)
+{
+    const int64_t heads[] = {[S24I_GGUF_PAIRED_Q] = m->heads,
+                             [S24I_GGUF_PAIRED_K] = m->kv_heads,
+                             [S24I_GGUF_BY_HEADS] = 3 * m->heads};
+    const int64_t rows = tensor->shape[0];
+    *out = (s24i_gguf_place){.how = how, .heads = heads[how]};
+    if (how == S24I_GGUF_TURNED && tensor->rank != 2) out->how = 0;
+    if (m->row->grown && tensor->rank == 1) out->less = 1.0f;
+    const int64_t multiple = how == S24I_GGUF_BY_HEADS ? out->heads : 2 * out->heads;
+    REQUIRE(g->ctx, !out->heads || rows % multiple == 0, S24_ERROR_FORMAT,
+            "%s: tensor \"%s\" has %lld rows, a multiple of %lld is expected", g->path,
+            s24i_show(tensor->name).text, (long long)rows, (long long)multiple);
+    return S24_OK;
+}
+
 s24_status s24i_gguf_place_of(s24i_gguf_place *out, const s24i_gguf *g, const s24i_gguf_model *m,
                               const s24i_gguf_tensor *tensor)
 {
@@ -316,7 +270,7 @@ s24_status s24i_gguf_place_of(s24i_gguf_place *out, const s24i_gguf *g, const s2
     const int64_t block = block_number(&name, tensor->name);
     const char *end = strrchr(name, '.');
     const size_t bytes = end ? (size_t)(end - name) : 0;
-    const spelling *s = block < 0 ? m->row->outside : m->row->inside;
+    const s24i_gguf_spelling *s = block < 0 ? m->row->outside : m->row->inside;
     while (s->gguf && (strlen(s->gguf) != bytes || strncmp(s->gguf, name, bytes) != 0))
         s++;
     REQUIRE(g->ctx,
@@ -324,16 +278,7 @@ s24_status s24i_gguf_place_of(s24i_gguf_place *out, const s24i_gguf *g, const s2
                 (!strcmp(end, ".weight") || !strcmp(end, ".bias")),
             S24_ERROR_UNSUPPORTED, "%s: tensor \"%s\" is none that a %s model of %lld blocks has",
             g->path, s24i_show(tensor->name).text, g->architecture, (long long)m->layers);
-    *out = (s24i_gguf_place){.transposed = s->how == TURNED && tensor->rank == 2,
-                             .heads = s->how == PAIRED_Q   ? m->heads
-                                      : s->how == PAIRED_K ? m->kv_heads
-                                                           : 0};
-    const int64_t rows_of = tensor->shape[0];
-    REQUIRE(g->ctx, !out->heads || (rows_of % out->heads == 0 && rows_of / out->heads % 2 == 0),
-            S24_ERROR_FORMAT,
-            "%s: tensor \"%s\" has %lld rows, an even number for each of %lld "
-            "heads is expected",
-            g->path, s24i_show(tensor->name).text, (long long)rows_of, (long long)out->heads);
+    TRY(read_order(out, g, m, tensor, s->how));
     if (!*s->folder) return S24_OK;
     if (block < 0)
         snprintf(out->name, sizeof out->name, "%s%s", s->folder, end);
@@ -368,45 +313,89 @@ static void put_ids(s24i_json_text *text, const s24i_gguf_model *m)
     if (m->last[1] >= 0) s24i_json_put(text, "]");
 }
 
+static void put_real(s24i_json_text *text, const char *key, double value)
+{
+    if (value < 0) return;
+    put_key(text, key);
+    s24i_json_put_real(text, value);
+}
+
+/* The same with a point, which readers of real numbers ask for. */
+static void put_pointed(s24i_json_text *text, const char *key, double value)
+{
+    put_real(text, key, value);
+    if (value >= 0 && value < 1e15 && value == floor(value)) s24i_json_put(text, ".0");
+}
+
+static void put_switch(s24i_json_text *text, const char *key, int is_on)
+{
+    put_key(text, key);
+    s24i_json_put(text, is_on ? "true" : "false");
+}
+
 static void put_scaling(s24i_json_text *text, const s24i_gguf_model *m)
 {
     if (!m->scaling.bytes) return;
     put_key(text, "rope_scaling");
     s24i_json_put(text, "{\"rope_type\": ");
     s24i_json_put_string(text, m->scaling.data, m->scaling.bytes);
-    s24i_json_put(text, ", \"factor\": ");
-    s24i_json_put_real(text, m->factor);
-    if (m->original > 0) {
-        s24i_json_put(text, ", \"original_max_position_embeddings\": ");
-        s24i_json_put_real(text, m->original);
-    }
+    put_pointed(text, "factor", m->factor);
+    put_real(text, "original_max_position_embeddings", m->original > 0 ? m->original : -1);
+    put_pointed(text, "beta_fast", m->fast);
+    put_pointed(text, "beta_slow", m->slow);
+    put_pointed(text, "attention_factor", m->louder);
     if (s24i_text_is(&m->scaling, "llama3"))
         s24i_json_put(text, ", \"low_freq_factor\": 1.0, \"high_freq_factor\": 4.0");
     s24i_json_put(text, "}");
 }
 
+static void put_fields(s24i_json_text *text, const s24i_gguf_model *m)
+{
+    for (int i = 0; m->row->fields[i].json; i++) {
+        const s24i_gguf_field *f = &m->row->fields[i];
+        const int is_window = !strcmp(f->key, ".attention.sliding_window");
+        if (is_window && m->window == 0 && !m->row->windowed) {
+            put_key(text, f->json);
+            s24i_json_put(text, "null");
+        } else if (f->kind == S24I_GGUF_SWITCH && m->numbers[i] >= 0) {
+            put_switch(text, f->json, m->numbers[i] > 0);
+        } else if (!is_window || m->window > 0) {
+            (f->kind == S24I_GGUF_REAL ? put_pointed : put_real)(text, f->json, m->numbers[i]);
+        }
+    }
+}
+
+/* What is said by other means than keys. */
+static void put_rest(s24i_json_text *text, const s24i_gguf_model *m)
+{
+    const s24i_gguf_arch *row = m->row;
+    const int64_t narrow = row->blocks_of_narrow_scores;
+    const int64_t width = (int64_t)number_of(m, ".embedding_length");
+    put_scaling(text, m);
+    if (narrow)
+        put_real(text, "query_pre_attn_scalar",
+                 (double)(m->layers == narrow ? width / m->heads : m->head));
+    if (row->key_turned) put_pointed(text, row->key_turned, (double)m->turned / (double)m->head);
+    if (row->key_biases) put_switch(text, row->key_biases, m->has_bias);
+    if (m->has_outer_bias) put_switch(text, "mlp_bias", 1);
+    if (m->has_context_bias) put_switch(text, "attention_out_bias", 1);
+    put_switch(text, "tie_word_embeddings", !m->has_head);
+}
+
 static void write_config(s24i_json_text *text, const void *user)
 {
     const s24i_gguf_model *m = user;
-    const int is_mistral = m->window > 0;
+    const int is_other = m->row->windowed && m->window > 0;
     s24i_json_put(text, "{\n  \"model_type\": \"");
-    s24i_json_put(text, is_mistral ? "mistral" : m->row->model_type);
+    s24i_json_put(text, is_other ? m->row->windowed : m->row->model_type);
     s24i_json_put(text, "\",\n  \"architectures\": [\"");
-    s24i_json_put(text, is_mistral ? "MistralForCausalLM" : m->row->class);
+    s24i_json_put(text, is_other ? m->row->windowed_class : m->row->class);
     s24i_json_put(text, "\"],\n  ");
     s24i_json_put(text, m->row->constants);
     put_key(text, "vocab_size");
     s24i_json_put_integer(text, m->vocabulary);
-    for (int i = 0; m->row->fields[i].json; i++) {
-        if (m->numbers[i] < 0) continue;
-        put_key(text, m->row->fields[i].json);
-        s24i_json_put_real(text, m->numbers[i]);
-    }
-    put_scaling(text, m);
-    if (m->has_bias && !strcmp(m->row->model_type, "llama"))
-        s24i_json_put(text, ",\n  \"attention_bias\": true");
-    s24i_json_put(text, ",\n  \"tie_word_embeddings\": ");
-    s24i_json_put(text, m->has_head ? "false" : "true");
+    put_fields(text, m);
+    put_rest(text, m);
     s24i_json_put(text, ",\n  \"torch_dtype\": \"");
     s24i_json_put(text, m->dtype == S24_F32   ? "float32"
                         : m->dtype == S24_F16 ? "float16"

@@ -2,8 +2,9 @@
 /*
  * A GGUF file's tokenizer in a folder's files: byte pair encoding at byte level as tokenizer.json,
  * SentencePiece's as tokenizer.model; and tokenizer_config.json, which has the chat template. How
- * texts are cut before merging GGUF says by a name alone, of which the table of rows knows some.
+ * texts are cut before merging GGUF says by a name alone, of which gguf_words.def knows some.
  */
+#include <stdio.h>
 #include <string.h>
 
 #include "io/gguf/gguf.h"
@@ -12,28 +13,28 @@
 
 enum { NORMAL = 1, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE, TYPES };
 
-typedef struct pre {
-    const char *name;
-    s24i_split *split; /* NULL: ByteLevel's own, which is GPT-2's */
-    int digits, nfc, whole_words, first;
-} pre;
+enum { MOST_PATTERNS = 5 };
 
-static const pre pres[] = {
-    {"gpt-2", NULL, 0, 0, 0, 0},
-    {"smollm", NULL, 1, 0, 0, 0},
-    {"starcoder", NULL, 1, 0, 0, 0},
-    {"llama-bpe", s24i_split_llama3, 0, 0, 1, 1},
-    {"llama3", s24i_split_llama3, 0, 0, 1, 1},
-    {"qwen2", s24i_split_qwen2, 0, 1, 0, 0},
-    {"deepseek-r1-qwen", s24i_split_qwen2, 0, 1, 0, 0},
+typedef struct cuts {
+    const char *name;
+    const char *patterns[MOST_PATTERNS]; /* as many as there are, then NULL */
+    int digits;                          /* each is a word */
+    int nfc, whole_words;
+    int first; /* texts begin with a token where no key says so */
+} cuts;
+
+#define WORDS(called, ...) {.name = called, __VA_ARGS__},
+static const cuts rows[] = {
+#include "io/gguf/gguf_words.def"
 };
-enum { PRES = (int)(sizeof pres / sizeof *pres) };
+#undef WORDS
+enum { ROWS = (int)(sizeof rows / sizeof *rows) };
 
 typedef struct words {
     const s24i_gguf *g;
     const s24i_gguf_model *model;
     const s24i_gguf_value *tokens, *types, *scores, *merges;
-    const pre *pre; /* NULL: SentencePiece */
+    const cuts *cuts; /* NULL: SentencePiece */
     s24i_names names;
     s24_text template;
     int first, last, prefix; /* put before and after a text; a blank before it */
@@ -110,7 +111,7 @@ static s24_status read_arrays(words *w)
     TRY(s24i_gguf_array(&w->types, g, "tokenizer.ggml.token_type", S24I_GGUF_I32, S24I_OPTIONAL));
     TRY(check_count(w, w->types, "tokenizer.ggml.token_type"));
     TRY(read_tokens(w));
-    if (w->pre) {
+    if (w->cuts) {
         TRY(s24i_gguf_array(&w->merges, g, "tokenizer.ggml.merges", S24I_GGUF_STRING,
                             S24I_REQUIRED));
         return read_merges(w);
@@ -123,6 +124,7 @@ static s24_status read_arrays(words *w)
 static s24_status read_kind(words *w)
 {
     const s24i_gguf *g = w->g;
+    char known[320] = "";
     s24_text kind, name = {"gpt-2", 5};
     const int is_gpt2 = !strcmp(g->architecture, "gpt2");
     TRY(s24i_gguf_text(&kind, g, "tokenizer.ggml.model", S24I_REQUIRED));
@@ -130,12 +132,13 @@ static s24_status read_kind(words *w)
     REQUIRE(g->ctx, s24i_text_is(&kind, "gpt2"), S24_ERROR_UNSUPPORTED,
             "%s: key \"tokenizer.ggml.model\" is not supported, only gpt2 and llama", g->path);
     TRY(s24i_gguf_text(&name, g, "tokenizer.ggml.pre", is_gpt2 ? S24I_OPTIONAL : S24I_REQUIRED));
-    for (int i = 0; i < PRES; i++)
-        if (s24i_text_is(&name, pres[i].name)) w->pre = &pres[i];
-    REQUIRE(g->ctx, w->pre, S24_ERROR_UNSUPPORTED,
-            "%s: key \"tokenizer.ggml.pre\" is not supported, only gpt-2, smollm, starcoder, "
-            "llama-bpe, llama3, qwen2 and deepseek-r1-qwen",
-            g->path);
+    for (int i = 0; i < ROWS; i++) {
+        if (s24i_text_is(&name, rows[i].name)) w->cuts = &rows[i];
+        const size_t used = strlen(known);
+        snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "", rows[i].name);
+    }
+    REQUIRE(g->ctx, w->cuts, S24_ERROR_UNSUPPORTED,
+            "%s: key \"tokenizer.ggml.pre\" is not supported, only %s", g->path, known);
     return S24_OK;
 }
 
@@ -143,8 +146,8 @@ static s24_status read_ends(words *w)
 {
     const s24i_gguf *g = w->g;
     const int64_t most = (int64_t)w->tokens->count - 1;
-    w->first = w->pre ? w->pre->first : 1;
-    w->prefix = !w->pre;
+    w->first = w->cuts ? w->cuts->first : 1;
+    w->prefix = !w->cuts;
     w->unknown = w->padding = -1;
     TRY(s24i_gguf_bool(&w->first, g, "tokenizer.ggml.add_bos_token"));
     TRY(s24i_gguf_bool(&w->last, g, "tokenizer.ggml.add_eos_token"));
@@ -158,7 +161,7 @@ static s24_status read_ends(words *w)
             "%s: keys \"tokenizer.ggml.bos_token_id\" and \"…eos_token_id\" are no tokens that can "
             "stand at a text's ends",
             g->path);
-    REQUIRE(g->ctx, !w->pre || !w->prefix, S24_ERROR_UNSUPPORTED,
+    REQUIRE(g->ctx, !w->cuts || !w->prefix, S24_ERROR_UNSUPPORTED,
             "%s: key \"tokenizer.ggml.add_space_prefix\" is not supported at byte level", g->path);
     TRY(s24i_gguf_text(&w->template, g, "tokenizer.chat_template", S24I_OPTIONAL));
     REQUIRE(g->ctx,
@@ -196,19 +199,18 @@ static void put_added(s24i_json_text *text, const words *w)
 #define LEVEL                                                                                      \
     "{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"trim_offsets\":true,\"use_regex\":"
 
-static void put_pre_tokenizer(s24i_json_text *text, const pre *p)
+static void put_pre_tokenizer(s24i_json_text *text, const cuts *p)
 {
     s24i_json_put(text, ",\n  \"normalizer\":");
     s24i_json_put(text, p->nfc ? "{\"type\":\"NFC\"}" : "null");
     s24i_json_put(text, ",\n  \"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[");
     if (p->digits) s24i_json_put(text, "{\"type\":\"Digits\",\"individual_digits\":true},");
-    if (p->split) {
-        const char *pattern = s24i_split_pattern(p->split);
+    for (int i = 0; i < MOST_PATTERNS && p->patterns[i]; i++) {
         s24i_json_put(text, "{\"type\":\"Split\",\"pattern\":{\"Regex\":");
-        s24i_json_put_string(text, pattern, strlen(pattern));
+        s24i_json_put_string(text, p->patterns[i], strlen(p->patterns[i]));
         s24i_json_put(text, "},\"behavior\":\"Isolated\",\"invert\":false},");
     }
-    s24i_json_put(text, p->split ? LEVEL "false}]}" : LEVEL "true}]}");
+    s24i_json_put(text, p->patterns[0] ? LEVEL "false}]}" : LEVEL "true}]}");
 }
 
 /* One text of a template, with its number at its tokens. */
@@ -276,13 +278,14 @@ static void write_json(s24i_json_text *text, const void *user)
                         "\"added_tokens\":[");
     put_added(text, w);
     s24i_json_put(text, "]");
-    put_pre_tokenizer(text, w->pre);
+    put_pre_tokenizer(text, w->cuts);
     put_template(text, w);
     s24i_json_put(text, ",\n  \"decoder\":" LEVEL "true},\n  \"model\":{\"type\":\"BPE\","
                         "\"dropout\":null,\"unk_token\":null,\"continuing_subword_prefix\":null,"
                         "\"end_of_word_suffix\":null,\"fuse_unk\":false,\"byte_fallback\":false,"
                         "\"ignore_merges\":");
-    s24i_json_put(text, w->pre->whole_words ? "true,\n    \"vocab\":{" : "false,\n    \"vocab\":{");
+    s24i_json_put(text,
+                  w->cuts->whole_words ? "true,\n    \"vocab\":{" : "false,\n    \"vocab\":{");
     for (int64_t id = 0; id < w->names.count; id++) {
         s24i_json_put(text, id ? "," : "");
         put_token(text, w, id);
@@ -384,7 +387,7 @@ static void put_named(s24i_json_text *text, const words *w, const char *key, int
 static void write_tokenizer_config(s24i_json_text *text, const void *user)
 {
     const words *w = user;
-    s24i_json_put(text, w->pre
+    s24i_json_put(text, w->cuts
                             ? "{\n  \"tokenizer_class\": \"PreTrainedTokenizerFast\""
                             : "{\n  \"tokenizer_class\": \"LlamaTokenizer\",\n  \"legacy\": true");
     s24i_json_put(text,
@@ -407,7 +410,7 @@ static s24_status add_files(s24_writer *writer, words *w)
     TRY(read_kind(w));
     TRY(read_arrays(w));
     TRY(read_ends(w));
-    if (w->pre)
+    if (w->cuts)
         TRY(s24i_writer_add_text(writer, "tokenizer.json", write_json, w));
     else
         TRY(s24i_writer_add_text(writer, "tokenizer.model", write_model, w));

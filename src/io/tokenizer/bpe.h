@@ -19,8 +19,6 @@ typedef size_t s24i_split(const char *text, size_t bytes);
 /* The splitter of a pattern as tokenizer.json spells it; NULL when it is another. */
 s24i_split *s24i_split_find(const char *pattern);
 s24i_split s24i_split_gpt2, s24i_split_llama3, s24i_split_qwen2;
-/* And the pattern of a splitter that has one, else NULL. */
-const char *s24i_split_pattern(s24i_split *split);
 /* A character that is a number, or all that comes before the next one. */
 s24i_split s24i_split_digits;
 enum { S24I_MOST_SPLITS = 4 };

@@ -180,10 +180,3 @@ s24i_split *s24i_split_find(const char *pattern)
         if (!strcmp(patterns[i].pattern, pattern)) return patterns[i].split;
     return NULL;
 }
-
-const char *s24i_split_pattern(s24i_split *split)
-{
-    for (int i = 0; i < PATTERNS; i++)
-        if (patterns[i].split == split) return patterns[i].pattern;
-    return NULL;
-}

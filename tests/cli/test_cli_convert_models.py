@@ -1,0 +1,200 @@
+# SPDX-License-Identifier: Apache-2.0
+"""convert: a GGUF file of each architecture that is read, whose tensors lie in the folder where
+that model type has them, whose config.json says what the keys do, and which runs; and tokenizers
+by the name of how they cut words."""
+import json
+import unittest
+
+from cli_case import Scratch, run
+import cli_data
+import gguf_data
+
+ATTENTION = {f"attn_{x}": f"self_attn.{x}_proj" for x in "qkv"} | {
+    "attn_output": "self_attn.o_proj"}
+GATED = {"ffn_gate": "mlp.gate_proj", "ffn_up": "mlp.up_proj", "ffn_down": "mlp.down_proj"}
+JOINED = {"ffn_up": "mlp.gate_up_proj", "ffn_down": "mlp.down_proj"}
+FIRST = {"attn_norm": "input_layernorm"}
+NORMS = FIRST | {"ffn_norm": "post_attention_layernorm"}
+SUMS = {"post_attention_norm": "post_attention_layernorm",
+        "post_ffw_norm": "post_feedforward_layernorm"}
+HEADS = {"attn_q_norm": "self_attn.q_norm", "attn_k_norm": "self_attn.k_norm"}
+LLAMA = NORMS | ATTENTION | GATED
+GEMMA = FIRST | SUMS | {"ffn_norm": "pre_feedforward_layernorm"} | ATTENTION | GATED | HEADS
+OUTSIDE = {"token_embd": "embed_tokens", "output_norm": "norm"}
+ROPE = {"rope_theta": 5000}
+HALF = {"partial_rotary_factor": 0.5}
+# model_type, names of a block's tensors, what config.json says besides sizes.
+MODELS = {
+    "mistral3": ("mistral", LLAMA, ROPE | {"sliding_window": None, "hidden_act": "silu"}),
+    "phi3": ("phi3", NORMS | JOINED | {"attn_qkv": "self_attn.qkv_proj",
+                                       "attn_output": "self_attn.o_proj"},
+             ROPE | HALF | {"sliding_window": 8}),
+    "seed_oss": ("seed_oss", FIRST | ATTENTION | GATED | {
+        "post_attention_norm": "post_attention_layernorm"},
+        ROPE | {"attention_bias": True, "head_dim": 16}),
+    "arcee": ("arcee", NORMS | ATTENTION | GATED,
+              {"hidden_act": "relu2", "attention_bias": False, "mlp_bias": True}),
+    "starcoder2": ("starcoder2", NORMS | ATTENTION | {"ffn_up": "mlp.c_fc",
+                                                      "ffn_down": "mlp.c_proj"},
+                   {"norm_epsilon": 1e-5, "use_bias": True, "sliding_window": None,
+                    "hidden_act": "gelu_pytorch_tanh"}),
+    "smollm3": ("smollm3", LLAMA, ROPE | {"no_rope_layer_interval": 4}),
+    "gemma": ("gemma", LLAMA, {"hidden_activation": "gelu_pytorch_tanh", "head_dim": 16}),
+    "gemma2": ("gemma2", GEMMA, {"attn_logit_softcapping": 50, "final_logit_softcapping": 30,
+                                 "sliding_window": 8, "query_pre_attn_scalar": 16}),
+    "gemma3": ("gemma3_text", GEMMA, {
+        "sliding_window": 8, "sliding_window_pattern": 6, "rope_local_base_freq": 10000,
+        "query_pre_attn_scalar": 16, "rope_scaling": {"rope_type": "linear", "factor": 8}}),
+    "granite": ("granite", LLAMA, {"attention_multiplier": 0.125, "embedding_multiplier": 12,
+                                   "residual_multiplier": 0.25, "logits_scaling": 8}),
+    "olmo2": ("olmo2", SUMS | ATTENTION | GATED | HEADS, ROPE),
+    "phi2": ("phi", FIRST | ATTENTION | {"attn_output": "self_attn.dense", "ffn_up": "mlp.fc1",
+                                         "ffn_down": "mlp.fc2"},
+             HALF | {"hidden_act": "gelu_new", "rope_theta": 10000}),
+    "gptneox": ("gpt_neox", NORMS | {"attn_qkv": "attention.query_key_value",
+                                     "attn_output": "attention.dense",
+                                     "ffn_up": "mlp.dense_h_to_4h",
+                                     "ffn_down": "mlp.dense_4h_to_h"},
+                {"use_parallel_residual": True, "rotary_pct": 0.25, "rotary_emb_base": 5000}),
+    "stablelm": ("stablelm", LLAMA, {"use_parallel_residual": False, "use_qkv_bias": False,
+                                     "partial_rotary_factor": 0.25}),
+    "chatglm": ("glm", NORMS | ATTENTION | JOINED, HALF | {"attention_bias": True}),
+    "glm4": ("glm4", NORMS | ATTENTION | JOINED | {
+        "post_attention_norm": "post_self_attn_layernorm",
+        "post_ffw_norm": "post_mlp_layernorm"}, HALF),
+    "command-r": ("cohere", FIRST | ATTENTION | GATED, {"logit_scale": 0.0625}),
+    "cohere2": ("cohere2", FIRST | ATTENTION | GATED,
+                {"logit_scale": 0.0625, "sliding_window": 8, "sliding_window_pattern": 4})}
+
+
+def pairs_apart(values, rows, heads):
+    """Rows that lie pairwise, half a head apart."""
+    cols, head = len(values) // rows, rows // heads
+    order = [h * head + 2 * i + part for h in range(heads) for part in (0, 1)
+             for i in range(head // 2)]
+    return [v for row in order for v in values[row * cols:(row + 1) * cols]]
+
+
+def head_by_head(values, rows, heads):
+    """All queries, all keys, all values: of each head the three."""
+    cols, head = len(values) // rows, rows // (3 * heads)
+    order = [(part * heads + h) * head + i for h in range(heads) for part in range(3)
+             for i in range(head)]
+    return [v for row in order for v in values[row * cols:(row + 1) * cols]]
+
+
+def expected(architecture, name, values):
+    """What the folder has of a tensor."""
+    place = name.split(".")[-2]
+    if architecture in ("mistral3", "arcee", "smollm3", "granite") and place in ("attn_q",
+                                                                                 "attn_k"):
+        rows, heads = (64, 4) if place == "attn_q" else (32, 2)
+        return pairs_apart(values, rows, heads)
+    if architecture == "gptneox" and place == "attn_qkv":
+        return head_by_head(values, 192, 4)
+    if architecture.startswith("gemma") and "norm" in place:
+        return [gguf_data.single(v - 1) for v in values]
+    return values
+
+
+class Models(Scratch):
+    def convert(self, architecture, **more):
+        tensors, values = gguf_data.model(architecture)
+        (self.folder / "m.gguf").write_bytes(gguf_data.file(
+            gguf_data.keys(architecture, **more), tensors))
+        self.good("convert", "m.gguf", "out", "--force")
+        found, _ = cli_data.read(self.folder / "out" / "model.safetensors")
+        return values, found, json.loads((self.folder / "out" / "config.json").read_text())
+
+    def test_each_lies_where_its_type_has_it_and_runs(self):
+        for architecture, (model_type, block, says) in MODELS.items():
+            with self.subTest(architecture):
+                values, found, config = self.convert(architecture)
+                before = "gpt_neox." if architecture == "gptneox" else "model."
+                outside = OUTSIDE | {"output": "lm_head"}
+                if architecture == "gptneox":
+                    outside = {"token_embd": "embed_in", "output_norm": "final_layer_norm",
+                               "output": "embed_out"}
+                if architecture == "phi2":
+                    outside["output_norm"] = "final_layernorm"
+                self.assertEqual(len(found), len(values))
+                for name, given in values.items():
+                    place, suffix = name.split(".")[-2:]
+                    if name.startswith("blk"):
+                        to = f"{before}layers.0.{block[place]}.{suffix}"
+                    else:
+                        to = ("" if place == "output" else before) + f"{outside[place]}.{suffix}"
+                    self.assertEqual(cli_data.floats(found[to][2]),
+                                     expected(architecture, name, given), name)
+                self.assertEqual(config["model_type"], model_type)
+                self.assertEqual(config["tie_word_embeddings"], "output.weight" not in values)
+                self.assertEqual({k: config[k] for k in says}, says)
+                self.good("generate", "out", "--prompt", "ab c", "--max-new", "3")
+
+    def test_large_gemmas_divide_scores_by_a_narrower_width(self):
+        # That of 46 and of 62 blocks; the file has the tensors of one, which suffices here.
+        for architecture, layers in (("gemma2", 46), ("gemma3", 62)):
+            _, _, config = self.convert(architecture, **{
+                "block_count": layers, "attention.head_count": 2})
+            self.assertEqual(config["query_pre_attn_scalar"], 32)
+            _, _, config = self.convert(architecture, **{
+                "block_count": layers - 1, "attention.head_count": 2})
+            self.assertEqual(config["query_pre_attn_scalar"], 16)
+
+    def test_yarn_goes_along_with_its_range(self):
+        _, _, config = self.convert("qwen2", **{
+            "rope.scaling.type": "yarn", "rope.scaling.factor": 4.0,
+            "rope.scaling.original_context_length": 16, "rope.scaling.yarn_beta_fast": 16.0,
+            "rope.scaling.yarn_beta_slow": 2.0, "rope.scaling.yarn_attn_factor": 1.25})
+        self.assertEqual(config["rope_scaling"], {
+            "rope_type": "yarn", "factor": 4, "original_max_position_embeddings": 16,
+            "beta_fast": 16, "beta_slow": 2, "attention_factor": 1.25})
+        self.good("generate", "out", "--prompt", "ab c", "--max-new", "3")
+
+    def test_what_a_row_has_not_is_refused(self):
+        def write(name, architecture, more_tensors=None, **more):
+            tensors, _ = gguf_data.model(architecture)
+            (self.folder / name).write_bytes(gguf_data.file(
+                gguf_data.keys(architecture, **more), tensors | (more_tensors or {})))
+
+        factors = {"rope_factors_long.weight": ("F32", [8], gguf_data.floats([1] * 8))}
+        write("whole.gguf", "gemma2", **{"rope.dimension_count": 8})
+        write("wide.gguf", "phi2", **{"rope.dimension_count": 18})
+        write("norms.gguf", "command-r", {
+            "blk.0.attn_q_norm.weight": ("F32", [16], gguf_data.floats([1] * 16))})
+        write("long.gguf", "arcee", factors)
+        write("rows.gguf", "gptneox", **{"attention.head_count": 5, "attention.key_length": None})
+        for name, code, sentence in (
+                ("whole", 5, r"rope.dimension_count\" is 8; only that of all 16 of a head"),
+                ("wide", 5, r"rope.dimension_count\" is 18; only that of all 16 of a head"),
+                ("norms", 5, r'tensor "blk.0.attn_q_norm.weight" is none that a command-r'),
+                ("long", 5, r'tensor "rope_factors_long.weight" is none that a arcee'),
+                ("rows", 4, r'"blk.0.attn_qkv.weight" has 192 rows, a multiple of 15')):
+            done = run("convert", f"{name}.gguf", "no", cwd=self.folder)
+            self.assertEqual(done.returncode, code, done.stderr)
+            self.assertRegex(done.stderr, sentence)
+            self.assertFalse((self.folder / "no").exists())
+
+
+class Words(Scratch):
+    # How many parts of the pre-tokenizer cut a text.
+    CUTS = {"phi-2": 1, "olmo": 1, "refact": 2, "command-r": 2, "smaug-bpe": 2, "dbrx": 2,
+            "glm4": 2, "chatglm-bpe": 2, "seed-coder": 2, "tekken": 2, "gpt-4o": 2,
+            "deepseek-coder": 6, "deepseek-v3": 4}
+
+    def test_each_is_read_as_it_is_written(self):
+        for pre, parts in self.CUTS.items():
+            with self.subTest(pre):
+                tensors, _ = gguf_data.model("llama")
+                (self.folder / "m.gguf").write_bytes(gguf_data.file(
+                    gguf_data.keys("llama", gguf_data.byte_tokenizer(pre)), tensors))
+                self.good("convert", "m.gguf", "out", "--force")
+                made = json.loads((self.folder / "out" / "tokenizer.json").read_text())
+                self.assertEqual(len(made["pre_tokenizer"]["pretokenizers"]), parts)
+                found = self.json("generate", "out", "--prompt", "abab ab", "--max-new", "1")
+                first = pre == "tekken"
+                self.assertEqual(found["prompts"][0]["prompt_tokens"], 4 + first)
+
+
+if __name__ == "__main__":
+    unittest.main()
