@@ -116,6 +116,47 @@ def nomic_bert(draw):
         transformers.NomicBertModel
 
 
+def rotated(draw, sizes):
+    """Rotary positions of an encoder, static NTK scaling as GTE's linear one among them."""
+    theta = draw.choice([10000.0, 160000.0])
+    return draw.choice([{"rope_type": "default", "rope_theta": theta},
+                        {"rope_type": "linear", "rope_theta": 2 * theta, "factor": 2 ** 0.25}])
+
+
+def gte(draw):
+    sizes = common(draw)
+    sizes["type_vocab_size"] = draw.integer(0, 2)
+    return transformers.GteConfig(**sizes, rope_parameters=rotated(draw, sizes)), \
+        transformers.GteModel
+
+
+def jina_v3(draw):
+    sizes = common(draw)
+    return transformers.JinaEmbeddingsV3Config(**sizes, rope_parameters=rotated(draw, sizes)), \
+        transformers.JinaEmbeddingsV3Model
+
+
+def t5_sizes(draw):
+    sizes = common(draw)
+    return {"vocab_size": sizes["vocab_size"], "num_layers": sizes["num_hidden_layers"],
+            "d_model": 4 * draw.integer(2, 60), "num_heads": sizes["num_attention_heads"],
+            "d_kv": draw.choice([8, 16, 20, 32, 64]), "d_ff": sizes["intermediate_size"],
+            "relative_attention_num_buckets": draw.choice([32, 32, 8, 20]),
+            "relative_attention_max_distance": draw.choice([128, 128, 20]),
+            "layer_norm_epsilon": draw.choice([1e-6, 1e-3]),
+            "initializer_factor": draw.choice([0.3, 1.0])}
+
+
+def t5(draw):
+    return transformers.T5Config(
+        **t5_sizes(draw), feed_forward_proj=draw.choice(["relu", "gated-gelu"])), \
+        transformers.T5EncoderModel
+
+
+def mt5(draw):
+    return transformers.MT5Config(**t5_sizes(draw)), transformers.MT5EncoderModel
+
+
 def vit(draw):
     sizes = common(draw)
     patch = draw.choice([4, 8, 14, 16])
@@ -402,7 +443,8 @@ def classes(row, head):
 
 
 ROWS = [bert, roberta, xlm_roberta, camembert, electra, distilbert, mpnet, modernbert, gpt2, llama,
-        mistral, qwen2, qwen3, nomic_bert, vit, data2vec_text, ernie, eurobert, opt, ministral,
+        mistral, qwen2, qwen3, nomic_bert, gte, jina_v3, t5, mt5, vit, data2vec_text, ernie,
+        eurobert, opt, ministral,
         phi3, seed_oss, arcee, starcoder2, smollm3, gemma, gemma2, gemma3, granite, olmo2, phi,
         stablelm, gpt_neox, glm, glm4, cohere, cohere2,
         *(classes(row, head) for row, head in (
@@ -411,7 +453,9 @@ ROWS = [bert, roberta, xlm_roberta, camembert, electra, distilbert, mpnet, moder
             (opt, "OPTForSequenceClassification"),
             (eurobert, "EuroBertForSequenceClassification"),
             (eurobert, "EuroBertForTokenClassification"),
-            (nomic_bert, "NomicBertForSequenceClassification")))]
+            (nomic_bert, "NomicBertForSequenceClassification"),
+            (gte, "GteForSequenceClassification"), (gte, "GteForTokenClassification"),
+            (jina_v3, "JinaEmbeddingsV3ForSequenceClassification")))]
 
 
 class Draw:

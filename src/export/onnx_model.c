@@ -225,7 +225,7 @@ static s24_status widen_distances(s24i_onnx_model *m, s24i_onnx_weight *weight)
         status = s24i_alloc_elems(&m->distances, m->ctx, (2 * far + 1) * heads, sizeof *table,
                                   "distances");
     for (int64_t by = -far; status == S24_OK && by <= far; by++)
-        memcpy(m->distances + (by + far) * heads, table + s24i_bucket(by) * heads,
+        memcpy(m->distances + (by + far) * heads, table + s24i_bucket(&m->shape, by) * heads,
                (size_t)heads * sizeof *table);
     s24_ctx_free(m->ctx, table);
     weight->tensor = NULL;
@@ -267,7 +267,12 @@ static s24_status find_row(s24i_onnx_model *m)
     REQUIRE(m->ctx, !scheme, S24_ERROR_UNSUPPORTED,
             "%s: its weights are stored as %s: convert it to sparse24 or dense, then that folder",
             folder, scheme);
-    return s24i_steps_require(m->ctx, m->arch, has, "ONNX export");
+    TRY(s24i_steps_require(m->ctx, m->arch, has, "ONNX export"));
+    REQUIRE(m->ctx, !m->arch->rms && !m->arch->pre_norm, S24_ERROR_UNSUPPORTED,
+            "%s/config.json: blocks of model_type '%s' have norms before their layers, which no "
+            "graph of ONNX is made of",
+            folder, s24i_show(type).text);
+    return S24_OK;
 }
 
 static s24_status read_pooling(s24i_onnx_model *m)

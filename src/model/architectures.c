@@ -24,14 +24,25 @@ const s24i_architecture *s24i_architecture_find(const char *model_type)
     return NULL;
 }
 
+/* A key that is true, or "key=value". */
+static s24_status read_variant(int *varies, const s24i_config *config, const char *key)
+{
+    char name[64];
+    const char *equals = strchr(key, '='), *value = "";
+    if (!equals) return s24i_config_bool(varies, config, key, S24I_OPTIONAL);
+    snprintf(name, sizeof name, "%.*s", (int)(equals - key), key);
+    TRY(s24i_config_string(&value, config, name, S24I_OPTIONAL));
+    *varies = !strcmp(value, equals + 1);
+    return S24_OK;
+}
+
 s24_status s24i_architecture_vary(const s24i_architecture **row, s24_ctx *ctx, const char *folder)
 {
     s24i_config config;
     int varies = 0;
     if (!(*row)->key_variant) return S24_OK;
     TRY(s24i_config_load(&config, ctx, folder, "config.json", S24I_REQUIRED));
-    const s24_status status =
-        s24i_config_bool(&varies, &config, (*row)->key_variant, S24I_OPTIONAL);
+    const s24_status status = read_variant(&varies, &config, (*row)->key_variant);
     s24i_config_free(&config);
     if (varies) *row = (*row)->variant;
     return status;

@@ -30,7 +30,7 @@ static s24_status read_scores(s24i_shape *shape, const s24i_config *config,
     if (arch->key_scaled_by_block)
         TRY(s24i_config_bool(&shape->scaled_by_block, config, arch->key_scaled_by_block,
                              S24I_OPTIONAL));
-    if (arch->key_score_factor)
+    if (arch->key_score_factor || arch->usual_score_factor > 0.0f)
         TRY(read_number(&shape->score_scale, config, arch->key_score_factor,
                         arch->usual_score_factor));
     if (!arch->key_score_root) return S24_OK;

@@ -82,10 +82,11 @@ typedef struct s24i_architecture {
         *key_channels, *key_dropout, *key_attention_dropout;
     /* key_turns lists which blocks positions turn; without it all but one of key_turns_every. */
     /* Where the key is not there. */
-    const char *activation; /* NULL: gelu */
-    float usual_eps;        /* 0: 1e-12 */
-    float usual_theta;      /* 0: 10000 */
-    int64_t usual_sliding;  /* 0: no window */
+    const char *activation;  /* NULL: gelu */
+    float usual_eps;         /* 0: 1e-12 */
+    float usual_theta;       /* 0: 10000 */
+    int64_t usual_sliding;   /* 0: no window */
+    int64_t usual_positions; /* of rows without key_positions */
     const char *words, *positions, *types;
     const char *first_token, *patches; /* of images: what stands before the patches, their layer */
     const char *slots[S24I_ALL_SLOTS]; /* without .weight, .bias */
@@ -105,8 +106,9 @@ typedef struct s24i_architecture {
     /* Of attention to tokens on either side (key_near: how many both sides have): every how many
        blocks one sees all, what else positions of the others turn by. */
     const char *key_near, *key_near_every, *key_near_theta;
-    /* Of scores that grow by a table of distances, [buckets, heads], S24I_BUCKETS at least. */
-    const char *relative, *key_buckets;
+    /* Of scores that grow by a table of distances, [buckets, heads], S24I_BUCKETS of which are
+       read, or, with key_farthest, all: from that distance on tokens are in the last one. */
+    const char *relative, *key_buckets, *key_farthest;
     /* The layer from embeddings to the blocks' width, where these differ, and the key of theirs. */
     const char *project, *key_embedding;
     /* Positions begin after the row of the token that pads, whose id it is, and config.json counts
@@ -129,7 +131,7 @@ typedef struct s24i_architecture {
     const char *key_pattern;
     int64_t usual_pattern;
     float usual_turned; /* the share of a head that positions turn; 0: 1 */
-    /* The row of models whose key_variant is true. */
+    /* The row of models whose key_variant is true, or, "key=value", that value. */
     const char *key_variant;
     const struct s24i_architecture *variant;
     int64_t position_rows_before; /* the first position's, which config.json does not count */
@@ -157,9 +159,17 @@ typedef struct s24i_architecture {
     int side_by_side;   /* both halves of a block read its input */
     int adjacent;       /* positions turn neighbours against each other, not halves of a head */
     int wide_norms;     /* query_norm and key_norm are of all heads together */
+    int gate_last;      /* of joint gate and intermediate the gate is the second half */
+    int slopes;         /* scores fall by the tokens' distance, each head's by a slope of its own */
     int head_by_head; /* rows of the joint layer: query, key and value of a head, then the next's */
     int windows_turned; /* positions turn blocks with a window alone */
 } s24i_architecture;
+
+/* Do scores change by the distance of two tokens, head by head? */
+static inline int s24i_has_distances(const s24i_architecture *architecture)
+{
+    return architecture->relative || architecture->slopes;
+}
 
 /* Is what a layer gives the residual changed before it is added? */
 static inline int s24i_adds_aside(const s24i_architecture *architecture)
@@ -187,6 +197,8 @@ typedef struct s24i_shape {
     float embedding_factor, residual_factor, logits_factor; /* 0: 1 */
     float scores_cap, logits_cap;                           /* 0: none */
     int64_t buckets;        /* rows of the table of distances; 0: scores do not grow by them */
+    int64_t buckets_read;   /* the first of these, half of them for either side */
+    int64_t farthest;       /* from here on distances are in the last bucket of their side */
     int64_t embedding;      /* columns of the tables of words, positions and types */
     int64_t skipped;        /* rows before the first position's */
     int joint;              /* query, key and value are one layer, S24I_QUERY */
@@ -419,7 +431,7 @@ int64_t s24i_slot_outputs(const s24i_shape *shape, s24i_slot slot);
 
 /* "bert, vit and sam_vision_model": the model types of the rows that `takes` wants. */
 typedef struct s24i_names {
-    char text[512];
+    char text[768];
 } s24i_names;
 s24i_names s24i_architecture_names(int (*takes)(const s24i_architecture *architecture));
 

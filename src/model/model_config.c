@@ -27,7 +27,13 @@ static s24_status read_activation(s24i_shape *shape, const s24i_config *config,
                  {"gelu_accurate", S24_ACTIVATION_GELU_TANH, 0},
                  {"gelu_python_tanh", S24_ACTIVATION_GELU_TANH, 0},
                  {"swish", S24_ACTIVATION_SILU, 0},
-                 {"swiglu", S24_ACTIVATION_SILU, 0}}; /* of a gate, as its gate */
+                 /* Of a gate, as its gate. */
+                 {"swiglu", S24_ACTIVATION_SILU, 0},
+                 {"geglu", S24_ACTIVATION_GELU, 0},
+                 {"reglu", S24_ACTIVATION_RELU, 0},
+                 {"gated-gelu", S24_ACTIVATION_GELU_TANH, 0},
+                 {"gated-relu", S24_ACTIVATION_RELU, 0},
+                 {"gated-silu", S24_ACTIVATION_SILU, 0}};
     const char *name = arch->activation ? arch->activation : "gelu";
     TRY(s24i_config_string(&name, config, arch->key_activation, S24I_OPTIONAL));
     if (arch->gelu_is_tanh && !strcmp(name, "gelu")) name = "gelu_pytorch_tanh";
@@ -141,11 +147,15 @@ static s24_status read_heads(s24i_shape *shape, const s24i_config *config,
 static s24_status read_tables(s24i_shape *shape, const s24i_config *config,
                               const s24i_architecture *arch)
 {
-    enum { MOST_BUCKETS = 1 << 12 };
+    enum { LEAST_BUCKETS = 4, MOST_BUCKETS = 1 << 12, USUAL_FARTHEST = 128 };
     int64_t padding = 1;
     if (arch->relative) shape->buckets = S24I_BUCKETS;
-    TRY(read_int(&shape->buckets, config, arch->key_buckets, S24I_OPTIONAL, S24I_BUCKETS,
-                 MOST_BUCKETS));
+    shape->farthest = USUAL_FARTHEST;
+    TRY(read_int(&shape->buckets, config, arch->key_buckets, S24I_OPTIONAL,
+                 arch->key_farthest ? LEAST_BUCKETS : S24I_BUCKETS, MOST_BUCKETS));
+    shape->buckets_read = arch->key_farthest ? shape->buckets : S24I_BUCKETS;
+    TRY(read_int(&shape->farthest, config, arch->key_farthest, S24I_OPTIONAL,
+                 shape->buckets_read / 4 + 1, MOST_ROWS));
     shape->embedding = shape->width;
     TRY(read_int(&shape->embedding, config, arch->key_embedding, S24I_OPTIONAL, 1, MOST_WIDTH));
     REQUIRE(config->ctx, arch->project || shape->embedding == shape->width, S24_ERROR_UNSUPPORTED,
@@ -194,6 +204,7 @@ static s24_status read_shape(s24i_shape *shape, const s24i_config *config,
     shape->joint_gate = arch->joint_gate;
     shape->eps = arch->usual_eps > 0.0f ? arch->usual_eps : 1e-12f;
     TRY(read_int(&shape->vocabulary, config, arch->key_vocabulary, S24I_REQUIRED, 1, MOST_ROWS));
+    shape->positions = arch->usual_positions;
     TRY(read_int(&shape->positions, config, arch->key_positions, S24I_REQUIRED, 1, MOST_ROWS));
     TRY(read_int(&shape->types, config, arch->key_types, S24I_OPTIONAL, 0, MOST_WIDTH));
     TRY(s24i_config_int(&shape->width, config, arch->key_width, S24I_REQUIRED, 1, MOST_WIDTH));

@@ -14,6 +14,7 @@
 typedef struct s24i_rope {
     float theta, factor; /* factor 0: none */
     float original, low, high;
+    int by_base;  /* while it is read: `factor` is static NTK scaling's */
     int by_pairs; /* YaRN; */
     int between;  /* and where its range begins and ends is not rounded to pairs */
     float louder; /* what cosines and sines are multiplied by; 0: nothing */

@@ -29,7 +29,7 @@ static void put_in_place(s24i_steps *steps, s24i_step_kind kind, s24i_step_place
 
 static s24i_step_kind attends(const s24i_architecture *a)
 {
-    if (a->relative) return S24I_STEP_ATTEND_DISTANCE;
+    if (s24i_has_distances(a)) return S24I_STEP_ATTEND_DISTANCE;
     return a->key_near ? S24I_STEP_ATTEND_NEAR : S24I_STEP_ATTEND;
 }
 

@@ -33,6 +33,19 @@ static s24_status read_linear(s24i_rope *rope, const s24i_config *config)
     return read_float(&rope->factor, config, "factor", S24I_REQUIRED, 1e6);
 }
 
+/* Static NTK scaling, as GTE's own code has it: a wider base, and every turn slower alike. */
+static s24_status read_ntk(s24i_rope *rope, const s24i_config *config)
+{
+    double mixed = 0;
+    TRY(read_linear(rope, config));
+    TRY(s24i_config_double(&mixed, config, "mixed_b", S24I_OPTIONAL, 0, 1e6));
+    REQUIRE(config->ctx, mixed == 0, S24_ERROR_UNSUPPORTED,
+            "%s: mixed_b of the rotary positions is %g, which is not supported", config->file,
+            mixed);
+    rope->by_base = 1;
+    return S24_OK;
+}
+
 static s24_status read_llama3(s24i_rope *rope, const s24i_config *config)
 {
     TRY(read_linear(rope, config));
@@ -80,6 +93,13 @@ static void fill_yarn(s24i_rope *rope, int64_t positions)
     if (rope->louder == 0.0f) rope->louder = (float)yarn_louder(rope->factor, 1);
 }
 
+static void fill_ntk(s24i_rope *rope, int64_t d)
+{
+    if (!rope->by_base) return;
+    rope->theta *= rope->factor;
+    rope->factor = powf(rope->factor, 2.0f / (float)d);
+}
+
 /* The share of a head that turns; where nothing says it, what there was. */
 static s24_status read_share(s24i_shape *shape, const s24i_config *config)
 {
@@ -102,8 +122,10 @@ static s24_status read_scaling(s24i_rope *out, s24i_shape *shape, const s24i_con
         const char *name;
         s24_status (*read)(s24i_rope *rope, const s24i_config *config);
     } types[] = {{"default", read_default},
-                 {"dynamic", read_default}, /* differs beyond the model's positions alone */
+                 /* differs beyond the model's positions alone */
+                 {"dynamic", read_default},
                  {"linear", read_linear},
+                 {"ntk", read_ntk},
                  {"llama3", read_llama3},
                  {"yarn", read_yarn}};
     const char *type = "default";
@@ -114,8 +136,8 @@ static s24_status read_scaling(s24i_rope *out, s24i_shape *shape, const s24i_con
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
         if (strcmp(types[i].name, type) == 0) return types[i].read(out, rope);
     return s24_ctx_fail(rope->ctx, S24_ERROR_UNSUPPORTED,
-                        "%s: rope_type is '%s'; only default, dynamic, linear, llama3 and yarn are "
-                        "supported",
+                        "%s: rope_type is '%s'; only default, dynamic, linear, llama3, ntk "
+                        "and yarn are supported",
                         rope->file, s24i_show(type).text);
 }
 
@@ -187,6 +209,7 @@ s24_status s24i_rope_read(s24i_shape *shape, const s24i_config *config,
         TRY(s24i_config_child(&rope, config, places[i], S24I_OPTIONAL));
         if (rope.json) TRY(read_kinds(shape, &rope, arch));
     }
+    fill_ntk(&shape->rope, s24i_turned(shape));
     fill_yarn(&shape->rope, shape->positions);
     fill_yarn(&shape->near_rope, shape->positions);
     return S24_OK;

@@ -155,10 +155,16 @@ static s24_status fill_distances(s24_session *session, s24_ctx *ctx, int64_t lon
     const s24_model *model = session->model;
     const s24i_shape *s = &model->shape;
     const int64_t count = s24i_distances(longest, &session->distance_zero);
-    const int64_t tables = model->relative ? s->heads : 1;
-    session->distances_head = model->relative ? count : 0;
+    const int by_head = s24i_has_distances(model->architecture);
+    const s24i_distance_rule rule = {.shape = s,
+                                     .table = model->relative,
+                                     .slopes = model->architecture->slopes,
+                                     .first_head = model->ranks.rank * s->heads,
+                                     .all_heads = s24i_max(model->ranks.world, 1) * s->heads};
+    const int64_t tables = by_head ? s->heads : 1;
+    session->distances_head = by_head ? count : 0;
     TRY(s24i_alloc_elems(&session->distances, ctx, tables * count, sizeof(float), "distances"));
-    s24i_distances_fill(session->distances, s, model->relative, longest);
+    s24i_distances_fill(session->distances, &rule, longest);
     return S24_OK;
 }
 
@@ -180,7 +186,8 @@ static s24_status fill(s24_session *session, s24_ctx *ctx)
         TRY(fill_angles(&session->angles, ctx, shape, &shape->rope, longest));
     if (shape->near_rope.theta != 0.0f)
         TRY(fill_angles(&session->near_angles, ctx, shape, &shape->near_rope, longest));
-    if (session->model->relative || shape->near) TRY(fill_distances(session, ctx, longest));
+    if (s24i_has_distances(session->model->architecture) || shape->near)
+        TRY(fill_distances(session, ctx, longest));
     if (session->model->class_weight)
         TRY(s24i_alloc_elems(&session->class_rows, ctx, session->threads * 2 * shape->width, one,
                              "a classifier's rows"));

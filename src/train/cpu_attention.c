@@ -277,7 +277,7 @@ static void table_back(const s24i_heads *h, int64_t turns)
     const float root = 1.0f / h->scale;
     for (int64_t head = 0; head < h->heads; head++)
         for (int64_t i = 0; i <= 2 * h->distance_zero; i++) {
-            const int64_t bucket = s24i_bucket(i - h->distance_zero);
+            const int64_t bucket = s24i_bucket(h->shape, i - h->distance_zero);
             float sum = 0.0f;
             for (int64_t turn = 0; turn < turns; turn++)
                 sum += turn_sums(h, turn)[head * h->distances_head + i];
@@ -295,7 +295,8 @@ size_t s24i_cpu_attention_bytes(s24i_machine *m, const s24i_heads *h, int64_t to
 void s24i_cpu_distances(s24i_machine *m, float *to, const s24i_shape *shape, const float *table,
                         int64_t longest)
 {
-    if (m->status == S24_OK) s24i_distances_fill(to, shape, table, longest);
+    const s24i_distance_rule rule = {.shape = shape, .table = table};
+    if (m->status == S24_OK) s24i_distances_fill(to, &rule, longest);
 }
 
 static s24_batch batch_of(const s24i_heads *h)

@@ -133,7 +133,8 @@ typedef struct s24i_heads {
        and the gradients of the model's table that it was made of. On the CPU alone. NULL: none. */
     const float *distances;
     int64_t distances_head, distance_zero;
-    float *drelative; /* [buckets, heads] */
+    const struct s24i_shape *shape; /* whose buckets they are */
+    float *drelative;               /* [buckets, heads] */
     const s24i_dropout *drop;
     const void *context; /* attention's output, for the pass backward, */
     float *lse;          /* what a device leaves for it: [heads, T], */

@@ -87,6 +87,7 @@ s24i_heads s24i_heads_of(const s24_transformer *t, int64_t b)
                         .distances = near || t->relative ? at->distances : NULL,
                         .distances_head = at->distances_head,
                         .distance_zero = at->distance_zero,
+                        .shape = s,
                         .drelative = t->drelative,
                         .context = s24i_in_stack(&at->context, slot),
                         .lse = t->opts.train ? s24i_in_stack(&at->lse, slot) : NULL,

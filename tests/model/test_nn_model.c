@@ -165,9 +165,9 @@ static const struct {
     s24_status status;
     const char *sentence;
 } refused[] = {
-    {{.config = "{\"model_type\": \"t5\"}"},
+    {{.config = "{\"model_type\": \"xlnet\"}"},
      S24_ERROR_UNSUPPORTED,
-     "model_type 't5' is not supported"},
+     "model_type 'xlnet' is not supported"},
     {{.config = "{\"vocab_size\": 11}"}, S24_ERROR_FORMAT, "model_type is missing"},
     {{.config = "{\"model_type\": \"bert\", \"vocab_size\": 11}"},
      S24_ERROR_FORMAT,

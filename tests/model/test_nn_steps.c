@@ -33,6 +33,13 @@ static void test_rows(void **state)
     static const char nomic[] = "product 0>2 0, rotate 2>2, attend 2>3, product 3>0+ 3, "
                                 "norm 0>0 0, product 0>4 4, gate 4>4, product 4>0+ 5, "
                                 "norm 0>0 1, ";
+    static const char turned[] = "product 0>2 0, rotate 2>2, attend 2>3, product 3>0+ 3, "
+                                 "norm 0>0 0, product 0>4 4, product 4>0+ 5, norm 0>0 1, ";
+    static const char t5[] = "norm 0>1 0, product 1>2 0, attend by distance 2>3, product 3>0+ 3, "
+                             "norm 0>1 1, product 1>4 4, product 4>0+ 5, ";
+    static const char gated_t5[] = "norm 0>1 0, product 1>2 0, attend by distance 2>3, "
+                                   "product 3>0+ 3, norm 0>1 1, product 1>4 4, gate 4>4, "
+                                   "product 4>0+ 5, ";
     static const char aside[] = "norm 0>1 0, product 1>2 0, rotate 2>2, attend 2>3, "
                                 "product 3>1 3, norm 1>1 2, add 1>0, norm 0>1 1, product 1>4 4, "
                                 "gate 4>4, product 4>1 5, norm 1>1 3, add 1>0, ";
@@ -50,20 +57,49 @@ static void test_rows(void **state)
     static const char gated_side[] = "norm 0>1 0, product 1>2 0, rotate 2>2, attend 2>3, "
                                      "norm 0>1 1, product 1>4 4, gate 4>4, product 3>0+ 3, "
                                      "product 4>0+ 5, ";
-    static const row rows[] = {
-        {"gemma", llama},       {"gemma2", aside},       {"gemma3_text", gemma3},
-        {"granite", granite},   {"olmo2", olmo2},        {"phi", side},
-        {"gpt_neox", side},     {"stablelm", llama},     {"glm", llama},
-        {"glm4", aside},        {"cohere", gated_side},  {"cohere2", gated_side},
-        {"roberta", after},     {"xlm-roberta", after},  {"camembert", after},
-        {"electra", after},     {"distilbert", after},   {"mpnet", mpnet},
-        {"modernbert", modern}, {"nomic_bert", nomic},   {"bert", after},
-        {"gpt2", before},       {"vit", before},         {"sam_vision_model", before},
-        {"llama", llama},       {"mistral", llama},      {"qwen2", llama},
-        {"qwen3", qwen3},       {"ministral", llama},    {"seed_oss", llama},
-        {"phi3", llama},        {"eurobert", llama},     {"arcee", plain},
-        {"starcoder2", plain},  {"smollm3", llama},      {"opt", before},
-        {"ernie", after},       {"data2vec-text", after}};
+    static const row rows[] = {{"gemma", llama},
+                               {"gemma2", aside},
+                               {"gemma3_text", gemma3},
+                               {"granite", granite},
+                               {"olmo2", olmo2},
+                               {"phi", side},
+                               {"gpt_neox", side},
+                               {"stablelm", llama},
+                               {"glm", llama},
+                               {"glm4", aside},
+                               {"cohere", gated_side},
+                               {"cohere2", gated_side},
+                               {"roberta", after},
+                               {"xlm-roberta", after},
+                               {"camembert", after},
+                               {"electra", after},
+                               {"distilbert", after},
+                               {"mpnet", mpnet},
+                               {"modernbert", modern},
+                               {"nomic_bert", nomic},
+                               {"bert", after},
+                               {"gpt2", before},
+                               {"vit", before},
+                               {"sam_vision_model", before},
+                               {"llama", llama},
+                               {"mistral", llama},
+                               {"qwen2", llama},
+                               {"qwen3", qwen3},
+                               {"ministral", llama},
+                               {"seed_oss", llama},
+                               {"phi3", llama},
+                               {"eurobert", llama},
+                               {"arcee", plain},
+                               {"starcoder2", plain},
+                               {"smollm3", llama},
+                               {"opt", before},
+                               {"gte", nomic},
+                               {"new", nomic},
+                               {"jina_embeddings_v3", turned},
+                               {"t5", t5},
+                               {"mt5", gated_t5},
+                               {"ernie", after},
+                               {"data2vec-text", after}};
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         char text[512] = "";

@@ -208,8 +208,8 @@ static void refusals(void **state)
         const char *model_type, *text, *sentence;
     } cases[] = {
         {"qwen2", "{\"rope_parameters\": {\"rope_type\": \"longrope\"}}",
-         "config.json: rope_type is 'longrope'; only default, dynamic, linear, llama3 and yarn are "
-         "supported"},
+         "config.json: rope_type is 'longrope'; only default, dynamic, linear, llama3, ntk "
+         "and yarn are supported"},
         {"llama", "{\"rope_scaling\": {\"type\": \"linear\"}}", "the key \"factor\" is missing"},
         {"llama", "{\"rope_scaling\": {\"type\": \"linear\", \"factor\": 0}}",
          "\"factor\" is 0, expected"},
@@ -219,6 +219,8 @@ static void refusals(void **state)
          "{\"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 8, \"low_freq_factor\": 4, "
          "\"high_freq_factor\": 4, \"original_max_position_embeddings\": 64}}",
          "\"high_freq_factor\" is 4; more than \"low_freq_factor\", 4, was expected"},
+        {"gte", "{\"rope_scaling\": {\"type\": \"ntk\", \"factor\": 2, \"mixed_b\": 0.5}}",
+         "mixed_b of the rotary positions is 0.5, which is not supported"},
         {"smollm3", "{\"no_rope_layers\": [1, 0]}", "no_rope_layers has 2 elements; one for each"},
         {"smollm3", "{\"no_rope_layers\": [1, 0, 1, 1, 1]}", "element 4 of no_rope_layers"},
         {"smollm3", "{\"no_rope_layers\": [true]}", "element 0 of no_rope_layers"},

@@ -20,6 +20,11 @@ typedef struct attends {
     int causal, masked, near, table;
 } attends;
 
+static const s24i_shape shape = {.heads = HEADS,
+                                 .buckets = BUCKETS,
+                                 .buckets_read = S24I_BUCKETS,
+                                 .farthest = 128,
+                                 .near = NEAR};
 static const int64_t offsets[TEXTS + 1] = {0, 1, 132, TOKENS};
 
 typedef struct data {
@@ -43,7 +48,7 @@ static double dot(const float *a, const float *b)
 /* Where the table has what scores of a distance grow by. */
 static int64_t place_of(int64_t by, int64_t head)
 {
-    return s24i_bucket(by) * HEADS + head;
+    return s24i_bucket(&shape, by) * HEADS + head;
 }
 
 /* One query of one head, whose text is first … end − 1. */
@@ -104,11 +109,12 @@ static void near(const double *expected, const float *got, int64_t count, const 
 /* The case's distances, as a model's are made. */
 static void give_distances(s24i_heads *heads, data *x, attends how)
 {
-    const s24i_shape shape = {.heads = HEADS, .buckets = BUCKETS, .near = NEAR};
     const int64_t count = s24i_distances(131, &heads->distance_zero);
     if (!how.near && !how.table) return;
     assert_true(count <= DISTANCES);
-    s24i_distances_fill(x->distances, &shape, how.table ? x->table : NULL, 131);
+    const s24i_distance_rule rule = {.shape = &shape, .table = how.table ? x->table : NULL};
+    s24i_distances_fill(x->distances, &rule, 131);
+    heads->shape = &shape;
     heads->distances = x->distances;
     heads->near = how.near ? NEAR : 0;
     if (!how.table) return;

@@ -273,6 +273,9 @@ def compile_encoder(model: torch.nn.Module, *, dtype: str | None = None,
         setattr(part, name, compile_encoder(getattr(part, name), **options))
         return model
     kind = type(model).__name__
+    if getattr(model.config, "is_encoder_decoder", False):
+        raise NotImplementedError(f"{kind}: its decoder is not carried out; of such models "
+                                  "an encoder alone is, as T5EncoderModel")
     base = model._modules.get(getattr(model, "base_model_prefix", ""))
     if base is None or kind.endswith(_LANGUAGE) or kind.endswith("ForImageClassification"):
         return _native(model, options, kind.endswith(_LANGUAGE))

@@ -53,8 +53,14 @@ static const char *const off[] = {"is_decoder", "add_cross_attention", "use_task
                   .token_last = "classifier"}
 // clang-format on
 
-const s24i_architecture s24i_bert = {
-    .model_type = "bert", .prefix = "bert.", BERT_SHAPED, BERT_HEAD};
+extern const s24i_architecture s24i_jina_v2;
+
+const s24i_architecture s24i_bert = {.model_type = "bert",
+                                     .prefix = "bert.",
+                                     .key_variant = "position_embedding_type=alibi",
+                                     .variant = &s24i_jina_v2,
+                                     BERT_SHAPED,
+                                     BERT_HEAD};
 
 const s24i_architecture s24i_ernie = {
     .model_type = "ernie", .prefix = "ernie.", BERT_SHAPED, BERT_HEAD};

@@ -188,7 +188,8 @@ static void *ungated_at(const s24i_chunk *c, int is_gate)
 {
     const s24_session *session = session_of(c);
     const int64_t n = session->model->shape.intermediate;
-    const int64_t before = is_gate ? 0 : c->block->gate.n ? c->rows * n : n;
+    const int is_first = is_gate != session->model->architecture->gate_last;
+    const int64_t before = is_first ? 0 : c->block->gate.n ? c->rows * n : n;
     return after(c->lane->outer, session->between, before);
 }
 
@@ -467,7 +468,7 @@ static void give_distances(s24i_attention *job, const s24i_pass *pass, const s24
     const s24_session *session = pass->session;
     const s24_model *model = session->model;
     job->near = s24i_block_near(&model->shape, block - model->blocks);
-    if (!job->near && !model->relative) return;
+    if (!job->near && !s24i_has_distances(model->architecture)) return;
     job->distances = session->distances + session->distance_zero;
     job->distances_head = session->distances_head;
 }

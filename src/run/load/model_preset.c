@@ -51,6 +51,8 @@ static const struct {
       .rope = {.theta = 160000.0f},                                                                \
       .near_rope = {.theta = (by) ? 10000.0f : 0.0f},                                              \
       .buckets = far,                                                                              \
+      .buckets_read = far,                                                                         \
+      .farthest = 128,                                                                             \
       .joint = (by) > 0,                                                                           \
       .gated = (by) > 0,                                                                           \
       .joint_gate = (by) > 0,                                                                      \
