@@ -157,6 +157,18 @@ def mt5(draw):
     return transformers.MT5Config(**t5_sizes(draw)), transformers.MT5EncoderModel
 
 
+def deberta_v2(draw):
+    sizes = common(draw)
+    sizes["type_vocab_size"] = draw.choice([0, 0, 2])
+    ways = draw.choice([["p2c", "c2p"], ["c2p"], ["p2c"], "c2p|p2c"])
+    return transformers.DebertaV2Config(
+        **sizes, relative_attention=True, share_att_key=draw.choice([True, True, True, False]),
+        position_buckets=draw.choice([-1, 8, 32, 256]), pos_att_type=ways,
+        max_relative_positions=draw.choice([-1, -1, 200]),
+        norm_rel_ebd=draw.choice(["layer_norm", "none"]), position_biased_input=False), \
+        transformers.DebertaV2Model
+
+
 def vit(draw):
     sizes = common(draw)
     patch = draw.choice([4, 8, 14, 16])
@@ -443,8 +455,8 @@ def classes(row, head):
 
 
 ROWS = [bert, roberta, xlm_roberta, camembert, electra, distilbert, mpnet, modernbert, gpt2, llama,
-        mistral, qwen2, qwen3, nomic_bert, gte, jina_v3, t5, mt5, vit, data2vec_text, ernie,
-        eurobert, opt, ministral,
+        mistral, qwen2, qwen3, nomic_bert, gte, jina_v3, t5, mt5, deberta_v2, vit, data2vec_text,
+        ernie, eurobert, opt, ministral,
         phi3, seed_oss, arcee, starcoder2, smollm3, gemma, gemma2, gemma3, granite, olmo2, phi,
         stablelm, gpt_neox, glm, glm4, cohere, cohere2,
         *(classes(row, head) for row, head in (
@@ -454,6 +466,8 @@ ROWS = [bert, roberta, xlm_roberta, camembert, electra, distilbert, mpnet, moder
             (eurobert, "EuroBertForSequenceClassification"),
             (eurobert, "EuroBertForTokenClassification"),
             (nomic_bert, "NomicBertForSequenceClassification"),
+            (deberta_v2, "DebertaV2ForSequenceClassification"),
+            (deberta_v2, "DebertaV2ForTokenClassification"),
             (gte, "GteForSequenceClassification"), (gte, "GteForTokenClassification"),
             (jina_v3, "JinaEmbeddingsV3ForSequenceClassification")))]
 

@@ -109,6 +109,9 @@ typedef struct s24i_architecture {
     /* Of scores that grow by a table of distances, [buckets, heads], S24I_BUCKETS of which are
        read, or, with key_farthest, all: from that distance on tokens are in the last one. */
     const char *relative, *key_buckets, *key_farthest;
+    /* Of scores that grow by products with rows of distances (model/apart.h): the table, [2·span,
+       width], and what norms it. */
+    const char *apart, *apart_norm;
     /* The layer from embeddings to the blocks' width, where these differ, and the key of theirs. */
     const char *project, *key_embedding;
     /* Positions begin after the row of the token that pads, whose id it is, and config.json counts
@@ -177,6 +180,14 @@ static inline int s24i_adds_aside(const s24i_architecture *architecture)
     return architecture->after_attention_norm || architecture->key_residual;
 }
 
+/* Of a table of distances that queries and keys are multiplied with. */
+typedef struct s24i_apart {
+    int64_t span;            /* rows for distances on either side; 0: there is no such table */
+    int64_t near, farthest;  /* so many rows, from half of it on ever wider ones; 0: one each */
+    int of_queries, of_keys; /* which are multiplied */
+    int normed;
+} s24i_apart;
+
 typedef struct s24i_shape {
     int64_t vocabulary, positions, types, width, layers, heads, intermediate;
     float eps;
@@ -196,9 +207,10 @@ typedef struct s24i_shape {
     int64_t turned;       /* elements of a head that positions turn, its first; 0: all */
     float embedding_factor, residual_factor, logits_factor; /* 0: 1 */
     float scores_cap, logits_cap;                           /* 0: none */
-    int64_t buckets;        /* rows of the table of distances; 0: scores do not grow by them */
-    int64_t buckets_read;   /* the first of these, half of them for either side */
-    int64_t farthest;       /* from here on distances are in the last bucket of their side */
+    int64_t buckets;      /* rows of the table of distances; 0: scores do not grow by them */
+    int64_t buckets_read; /* the first of these, half of them for either side */
+    int64_t farthest;     /* from here on distances are in the last bucket of their side */
+    s24i_apart apart;
     int64_t embedding;      /* columns of the tables of words, positions and types */
     int64_t skipped;        /* rows before the first position's */
     int joint;              /* query, key and value are one layer, S24I_QUERY */
@@ -332,7 +344,9 @@ typedef struct s24i_block {
     s24i_layer_norm attention_norm, output_norm, after_attention_norm, after_output_norm;
     s24i_layer_norm query_norm, key_norm; /* of a head; no gamma: there is none */
     const float *rel_h, *rel_w;           /* [2·side − 1, head], NULL: none */
-    float input_most[S24I_ALL_SLOTS];     /* of a layer's inputs in calibration; 0: unknown */
+    /* Of distances, by head [d][s24i_apart_ld]; NULL: scores do not grow by them. */
+    const float *apart_keys, *apart_queries;
+    float input_most[S24I_ALL_SLOTS]; /* of a layer's inputs in calibration; 0: unknown */
 } s24i_block;
 
 /* The ranks that hold a model together; comm NULL: this process holds all of it. */
@@ -366,6 +380,8 @@ struct s24_model {
     const float *square_weight, *square_bias;   /* [width, width], [width]; NULL: there is none */
     s24i_layer_norm class_norm;                 /* no gamma: there is none */
     const float *relative;                      /* [buckets, heads]; NULL: none */
+    const float *apart;                         /* [2·span, width]; NULL: none */
+    s24i_layer_norm apart_norm;                 /* of its rows; no gamma: there is none */
     s24i_linear project;                        /* [width, embedding]; empty: there is none */
     const float *project_bias;
     /* Of images: position_rows hold the patches' bias and the first token too, so that the layer's

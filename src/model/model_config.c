@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* What config.json says about a model: its shape, and which head it was trained for. */
+#include "model/apart.h"
 #include "model/text_config.h"
 
 #include <stdio.h>
@@ -224,6 +225,7 @@ static s24_status read_shape(s24i_shape *shape, const s24i_config *config,
     TRY(s24i_rope_read(shape, config, arch));
     TRY(s24i_windows_read(shape, config, arch));
     TRY(read_tables(shape, config, arch));
+    TRY(s24i_apart_read(shape, config, arch));
     if (!arch->key_position_type) return S24_OK;
     TRY(s24i_config_string(&positions, config, arch->key_position_type, S24I_OPTIONAL));
     REQUIRE(config->ctx, strcmp(positions, "absolute") == 0, S24_ERROR_UNSUPPORTED,

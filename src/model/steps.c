@@ -29,6 +29,7 @@ static void put_in_place(s24i_steps *steps, s24i_step_kind kind, s24i_step_place
 
 static s24i_step_kind attends(const s24i_architecture *a)
 {
+    if (a->apart) return S24I_STEP_ATTEND_APART;
     if (s24i_has_distances(a)) return S24I_STEP_ATTEND_DISTANCE;
     return a->key_near ? S24I_STEP_ATTEND_NEAR : S24I_STEP_ATTEND;
 }
@@ -115,6 +116,7 @@ const char *s24i_step_name(s24i_step_kind kind)
                                         [S24I_STEP_ATTEND] = "attend",
                                         [S24I_STEP_ATTEND_NEAR] = "attend near",
                                         [S24I_STEP_ATTEND_DISTANCE] = "attend by distance",
+                                        [S24I_STEP_ATTEND_APART] = "attend by content and distance",
                                         [S24I_STEP_ADD] = "add",
                                         [S24I_STEP_GATE] = "gate",
                                         [S24I_STEP_SUM] = "sum"};

@@ -29,6 +29,8 @@ typedef enum s24i_step_kind {
     S24I_STEP_ATTEND,          /* CONTEXT = attention of QKV, the one step where tokens meet */
     S24I_STEP_ATTEND_NEAR,     /* the same, which in some blocks sees tokens near alone */
     S24I_STEP_ATTEND_DISTANCE, /* the same, with scores that grow by the tokens' distance */
+    S24I_STEP_ATTEND_APART,    /* the same, with scores that grow by what a row for their distance
+                                  gives with queries and keys */
     S24I_STEP_ADD,             /* to += residual_factor · from */
     S24I_STEP_GATE,            /* OUTER = activation(gate) · intermediate, both in OUTER before */
     S24I_STEP_SUM,             /* SUMS = their sum over the ranks that hold the model together */

@@ -3,6 +3,8 @@
    do its checkpoints, which another order would make foreign. */
 #include "model/walk.h"
 
+#include "model/apart.h"
+
 /* A packed weight, or a dense one of integers, is [n, k] in every model, and says whether the
    tensor that it stands for is. */
 static s24_status check_packed(const s24i_walk *walk, const s24i_wanted *w,
@@ -178,6 +180,20 @@ static s24_status take_embeddings(const s24i_walk *walk)
                      0);
 }
 
+/* Rows of distances and their norm. */
+static s24_status take_apart(const s24i_walk *walk)
+{
+    const s24i_wanted rows = {.role = S24I_ROLE_APART,
+                              .begins = 1,
+                              .pattern = walk->arch->apart,
+                              .suffix = "",
+                              .rows = s24i_apart_rows(&walk->shape->apart),
+                              .cols = walk->shape->width};
+    TRY(take(walk, &rows));
+    if (!walk->shape->apart.normed) return S24_OK;
+    return take_norm(walk, S24I_ROLE_APART_NORM, walk->arch->apart_norm, 0);
+}
+
 /* What stands between the embeddings and the blocks. */
 static s24_status take_between(const s24i_walk *walk)
 {
@@ -191,6 +207,7 @@ static s24_status take_between(const s24i_walk *walk)
                                   .cols = s->heads};
     if (a->embedding_norm) TRY(take_norm(walk, S24I_ROLE_EMBEDDING_NORM, a->embedding_norm, 0));
     if (a->relative) TRY(take(walk, &relative));
+    if (a->apart) TRY(take_apart(walk));
     if (!s24i_projects(s)) return S24_OK;
     return take_pair(walk,
                      (s24i_wanted){.role = S24I_ROLE_PROJECT,

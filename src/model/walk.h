@@ -17,6 +17,8 @@ typedef enum s24i_role {
     S24I_ROLE_FIRST_TOKEN,
     S24I_ROLE_PATCHES,        /* weight, bias */
     S24I_ROLE_RELATIVE,       /* [buckets, heads] */
+    S24I_ROLE_APART,          /* [2·span, width] */
+    S24I_ROLE_APART_NORM,     /* a norm */
     S24I_ROLE_PROJECT,        /* weight, bias */
     S24I_ROLE_EMBEDDING_NORM, /* a norm: weight, and bias unless it is rms */
     S24I_ROLE_LAYER,          /* of a block, by slot: weight, bias */

@@ -16,6 +16,7 @@
 #include "model/distances.h"
 #include "model/rotary.h"
 #include "run/cpu/attention.h"
+#include "run/cpu/attention_apart.h"
 #include "run/cpu/attention_grid.h"
 #include "run/cpu/kv_cache.h"
 #include "run/cpu/pass.h"
@@ -46,7 +47,7 @@ static s24_dtype choose_between(const s24_session *session, uint32_t cpu)
 {
     const s24_model *model = session->model;
     if (cpu & S24_CPU_PORT5 && !(cpu & S24_CPU_AMX)) return S24_F32;
-    if (model->dtype == S24_F32 || model->shape.grid) return S24_F32;
+    if (model->dtype == S24_F32 || model->shape.grid || model->apart) return S24_F32;
     if (!s24i_attention_takes_bf16(session->vec, model->shape.head_width)) return S24_F32;
     if (model->architecture->query_norm &&
         s24i_head_norm(model->architecture, &model->shape, 0) > S24I_MOST_NORMED_HEAD)
@@ -168,14 +169,29 @@ static s24_status fill_distances(s24_session *session, s24_ctx *ctx, int64_t lon
     return S24_OK;
 }
 
+/* The row of the table of distances for each that two tokens can have. */
+static s24_status fill_apart(s24_session *session, s24_ctx *ctx, int64_t longest)
+{
+    const s24i_apart *apart = &session->model->shape.apart;
+    if (!apart->span) return S24_OK;
+    session->apart_zero = longest - 1;
+    TRY(s24i_alloc_elems(&session->apart_rows, ctx, 2 * longest - 1, sizeof(int32_t), "distances"));
+    for (int64_t by = 1 - longest; by < longest; by++)
+        session->apart_rows[by + longest - 1] = (int32_t)s24i_apart_row(apart, by);
+    return S24_OK;
+}
+
 static s24_status fill(s24_session *session, s24_ctx *ctx)
 {
     const s24i_shape *shape = &session->model->shape;
     const int64_t tokens = session->max_tokens, longest = s24i_min(tokens, shape->positions);
     const int64_t heads = shape->heads * shape->head_width;
     const size_t one = sizeof(float), part = s24_dtype_bytes(session->between);
-    session->scratch_elems = shape->grid ? s24i_attention_grid_scratch(shape)
-                                         : s24i_attention_scratch(longest, shape->head_width);
+    session->scratch_elems =
+        shape->grid ? s24i_attention_grid_scratch(shape)
+        : shape->apart.span
+            ? s24i_attention_apart_scratch(&shape->apart, longest, shape->head_width)
+            : s24i_attention_scratch(longest, shape->head_width);
     TRY(s24i_alloc_elems(&session->hidden, ctx, tokens * shape->width, one, "hidden states"));
     TRY(s24i_alloc_elems(&session->qkv, ctx, tokens * s24i_qkv_outputs(shape), part, "q, k and v"));
     TRY(s24i_alloc_elems(&session->context, ctx, tokens * heads, part, "attention"));
@@ -188,6 +204,7 @@ static s24_status fill(s24_session *session, s24_ctx *ctx)
         TRY(fill_angles(&session->near_angles, ctx, shape, &shape->near_rope, longest));
     if (s24i_has_distances(session->model->architecture) || shape->near)
         TRY(fill_distances(session, ctx, longest));
+    TRY(fill_apart(session, ctx, longest));
     if (session->model->class_weight)
         TRY(s24i_alloc_elems(&session->class_rows, ctx, session->threads * 2 * shape->width, one,
                              "a classifier's rows"));
@@ -263,6 +280,7 @@ void s24_session_destroy(s24_session *session)
     s24_ctx_free(ctx, session->angles);
     s24_ctx_free(ctx, session->near_angles);
     s24_ctx_free(ctx, session->distances);
+    s24_ctx_free(ctx, session->apart_rows);
     s24_ctx_free(ctx, session->class_rows);
     s24_ctx_free(ctx, session->head.logits);
     s24_ctx_free(ctx, session->head.losses);

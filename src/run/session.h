@@ -67,6 +67,8 @@ struct s24_session {
        are near, in blocks that attend so. */
     float *distances;
     int64_t distances_head, distance_zero;
+    int32_t *apart_rows; /* of a table of distances, see s24i_attention_apart, from apart_zero on */
+    int64_t apart_zero;
     float *scratch;
     int64_t scratch_elems;
     s24i_head_rows head; /* of a language model */

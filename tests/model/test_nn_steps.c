@@ -35,6 +35,9 @@ static void test_rows(void **state)
                                 "norm 0>0 1, ";
     static const char turned[] = "product 0>2 0, rotate 2>2, attend 2>3, product 3>0+ 3, "
                                  "norm 0>0 0, product 0>4 4, product 4>0+ 5, norm 0>0 1, ";
+    static const char deberta[] = "product 0>2 0, attend by content and distance 2>3, "
+                                  "product 3>0+ 3, norm 0>0 0, product 0>4 4, product 4>0+ 5, "
+                                  "norm 0>0 1, ";
     static const char t5[] = "norm 0>1 0, product 1>2 0, attend by distance 2>3, product 3>0+ 3, "
                              "norm 0>1 1, product 1>4 4, product 4>0+ 5, ";
     static const char gated_t5[] = "norm 0>1 0, product 1>2 0, attend by distance 2>3, "
@@ -96,6 +99,7 @@ static void test_rows(void **state)
                                {"gte", nomic},
                                {"new", nomic},
                                {"jina_embeddings_v3", turned},
+                               {"deberta-v2", deberta},
                                {"t5", t5},
                                {"mt5", gated_t5},
                                {"ernie", after},

@@ -6,6 +6,7 @@
 
 #include "model/rotary.h"
 #include "run/cpu/attention.h"
+#include "run/cpu/attention_apart.h"
 #include "run/cpu/attention_grid.h"
 #include "run/cpu/kv_cache.h"
 
@@ -406,6 +407,7 @@ s24_status s24i_chunk_run(const s24i_chunk *c, int first, int end)
         case S24I_STEP_ATTEND:
         case S24I_STEP_ATTEND_NEAR:
         case S24I_STEP_ATTEND_DISTANCE:
+        case S24I_STEP_ATTEND_APART:
         case S24I_STEP_KINDS:
             break;
         }
@@ -473,6 +475,18 @@ static void give_distances(s24i_attention *job, const s24i_pass *pass, const s24
     job->distances_head = session->distances_head;
 }
 
+static void attend_apart(const s24i_pass *pass, const s24i_block *block, const s24i_attention *job)
+{
+    const s24_session *session = pass->session;
+    const s24i_shape *shape = &session->model->shape;
+    const s24i_attention_apart apart = {.job = job,
+                                        .apart = &shape->apart,
+                                        .keys = block->apart_keys,
+                                        .queries = block->apart_queries,
+                                        .rows = session->apart_rows + session->apart_zero};
+    s24i_attention_apart_run(pass->ctx, &apart);
+}
+
 void s24i_pass_attend(const s24i_pass *pass, const s24i_block *block)
 {
     if (block->rel_h) {
@@ -504,7 +518,9 @@ void s24i_pass_attend(const s24i_pass *pass, const s24i_block *block)
                                 .scratch = session->scratch,
                                 .scratch_elems = session->scratch_elems};
     give_distances(&attention, pass, block);
-    if (session->cache)
+    if (session->model->apart)
+        attend_apart(pass, block, &attention);
+    else if (session->cache)
         attend_cached(pass, &attention, block - session->model->blocks);
     else
         s24i_attention_run(pass->ctx, &attention);

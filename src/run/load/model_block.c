@@ -10,6 +10,7 @@
 
 #include <string.h>
 
+#include "run/load/model_apart.h"
 #include "run/weight/weight.h"
 
 /* 2:4, dense or both, as is chosen for its shape; both as long as that is not known. */
@@ -301,6 +302,7 @@ s24_status s24i_block_build(s24_model *model, s24_ctx *ctx, int64_t block,
     }
     s24i_block_clear(old, ctx);
     *old = made;
+    TRY(s24i_apart_fill(model, ctx, block));
     return model->chooser ? s24i_choose_block(model, ctx, block) : S24_OK;
 }
 

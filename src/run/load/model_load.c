@@ -68,6 +68,10 @@ static const float *floats_of(const s24_model *m, const s24i_wanted *w)
         return m->patch_bias;
     case S24I_ROLE_RELATIVE:
         return m->relative;
+    case S24I_ROLE_APART:
+        return m->apart;
+    case S24I_ROLE_APART_NORM:
+        return of_norm(&m->apart_norm, w);
     case S24I_ROLE_PROJECT:
         return m->project_bias;
     case S24I_ROLE_SQUARE:

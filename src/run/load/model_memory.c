@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "model/apart.h"
 #include "run/gpu/gpu_model.h"
 #include "run/load/layer_dtypes.h"
 #include "run/weight/weight.h"
@@ -136,6 +137,9 @@ static void carve_block(carver *c, s24_model *model, int64_t number)
         carve_norm(c, &block->query_norm, model, s24i_head_norm(model->architecture, shape, 0));
         carve_norm(c, &block->key_norm, model, s24i_head_norm(model->architecture, shape, 1));
     }
+    const int64_t apart = shape->heads * shape->head_width * s24i_apart_ld(&shape->apart);
+    if (shape->apart.span && shape->apart.of_queries) block->apart_keys = carve(c, apart);
+    if (shape->apart.span && shape->apart.of_keys) block->apart_queries = carve(c, apart);
     if (!shape->grid) return;
     const int64_t rows = 2 * s24i_attended_side(shape, number) - 1;
     block->rel_h = carve(c, rows * shape->head_width);
@@ -155,6 +159,8 @@ static void carve_model(carver *c, s24_model *model, s24i_rooms rooms)
     model->type_rows = carve(c, shape->types * wide);
     if (!shape->types) model->type_rows = NULL;
     if (a->embedding_norm) carve_norm(c, &model->embedding_norm, model, wide);
+    if (shape->apart.span) model->apart = carve(c, s24i_apart_rows(&shape->apart) * shape->width);
+    if (shape->apart.normed) carve_norm(c, &model->apart_norm, model, shape->width);
     if (s24i_projects(shape)) model->project_bias = carve(c, shape->width);
     if (a->final_norm) carve_norm(c, &model->final_norm, model, shape->width);
     if (shape->image) model->patch_bias = carve(c, shape->width);
