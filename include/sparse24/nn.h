@@ -259,6 +259,18 @@ typedef struct s24_outputs {
    threads, a QA output without a head; a rank that differs), MEMORY, those of s24_comm_sum. */
 S24_API s24_status s24_session_forward(s24_session *session, s24_ctx *ctx, const s24_batch *batch,
                                        const s24_outputs *outputs);
+/*
+ * Of a model on a device: enqueues a pass that begins after all that is in `stream` now, and after
+ * whose end begins what is enqueued there later. The batch's offsets are in host memory and may
+ * change when the call returns; ids, types, mask, pixels and outputs are in the device's memory.
+ * states [tokens, width] (may be NULL) is what outputs->hidden is, in f16 of a model of f16, else
+ * in bf16. ids and types are not checked: those out of range read what is not theirs. The call
+ * waits for the pass before where the texts have other lengths than its, and for what it measures
+ * and captures in the first two of a shape; else for nothing. Errors: as above, UNSUPPORTED (a
+ * model on the CPU; blocks; logits and losses of a language model).
+ */
+S24_API s24_status s24_session_enqueue(s24_session *session, s24_ctx *ctx, const s24_batch *batch,
+                                       const s24_outputs *outputs, void *states, void *stream);
 
 /*
  * Texts to embeddings [count, width]: tokenize, batch like lengths together, forward, pool,

@@ -438,7 +438,7 @@ void s24_device_leave(const s24_device *device, int before)
 s24_status s24_device_stream_follow(s24_ctx *ctx, s24_device *device, void *stream, void *first)
 {
     s24i_device_error error = {""};
-    TRY(ready(ctx, device, stream));
+    TRY(ready(ctx, device, device));
     return s24i_device_status(ctx, device->table->stream_follow(device->gpu, stream, first, &error),
                               &error);
 }

@@ -27,8 +27,8 @@ static s24_status check_text(s24_ctx *ctx, const s24_batch *batch, const s24i_sh
     return S24_OK;
 }
 
-s24_status s24i_batch_check(s24_ctx *ctx, const s24_batch *batch, const s24i_shape *shape,
-                            int64_t most, const char *reader)
+s24_status s24i_batch_check_texts(s24_ctx *ctx, const s24_batch *batch, const s24i_shape *shape,
+                                  int64_t most, const char *reader)
 {
     REQUIRE(ctx, batch && batch->texts > 0 && batch->offsets && batch->ids, S24_ERROR_ARGUMENT,
             "the batch has no texts, offsets or ids");
@@ -40,8 +40,16 @@ s24_status s24i_batch_check(s24_ctx *ctx, const s24_batch *batch, const s24i_sha
         REQUIRE(ctx, end <= most, S24_ERROR_ARGUMENT,
                 "text %lld ends at token %lld; the %s was made for %lld", (long long)b,
                 (long long)end, reader, (long long)most);
-        for (int64_t t = batch->offsets[b]; t < end; t++)
-            TRY(check_token(ctx, batch, shape, b, t));
     }
+    return S24_OK;
+}
+
+s24_status s24i_batch_check(s24_ctx *ctx, const s24_batch *batch, const s24i_shape *shape,
+                            int64_t most, const char *reader)
+{
+    TRY(s24i_batch_check_texts(ctx, batch, shape, most, reader));
+    for (int64_t b = 0; b < batch->texts; b++)
+        for (int64_t t = batch->offsets[b]; t < batch->offsets[b + 1]; t++)
+            TRY(check_token(ctx, batch, shape, b, t));
     return S24_OK;
 }

@@ -503,6 +503,9 @@ s24_status s24i_model_create(s24_model **out, s24_ctx *ctx, const s24i_architect
    made. ARGUMENT. */
 s24_status s24i_batch_check(s24_ctx *ctx, const s24_batch *batch, const s24i_shape *shape,
                             int64_t most, const char *reader);
+/* The same but for ids and types, which may lie where the host does not read. */
+s24_status s24i_batch_check_texts(s24_ctx *ctx, const s24_batch *batch, const s24i_shape *shape,
+                                  int64_t most, const char *reader);
 
 /* ---- tensors of a model (model_tensor.c) ----------------------------------------------------- */
 

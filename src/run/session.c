@@ -345,14 +345,17 @@ static s24_status check_images(const s24_session *session, s24_ctx *ctx, const s
     return S24_OK;
 }
 
+typedef s24_status batch_check(s24_ctx *ctx, const s24_batch *batch, const s24i_shape *shape,
+                               int64_t most, const char *reader);
+
 /* Checks the batch, completes it to *whole, and lays out the tiles of its texts. */
 static s24_status begin(s24_session *session, s24_ctx *ctx, s24_batch *whole,
-                        const s24_batch *batch)
+                        const s24_batch *batch, batch_check *check)
 {
     if (session->images)
         TRY(check_images(session, ctx, batch));
     else
-        TRY(s24i_batch_check(ctx, batch, &session->model->shape, session->max_tokens, "session"));
+        TRY(check(ctx, batch, &session->model->shape, session->max_tokens, "session"));
     if (session->cache) TRY(s24i_cache_begin(session->cache, ctx, session, batch));
     REQUIRE(ctx, s24_ctx_threads(ctx) <= session->threads, S24_ERROR_ARGUMENT,
             "the context has %d threads; the session was made for %d", s24_ctx_threads(ctx),
@@ -373,7 +376,7 @@ s24_status s24i_session_embed(s24_session *session, s24_ctx *ctx, const s24_batc
                               float *hidden)
 {
     s24_batch whole;
-    TRY(begin(session, ctx, &whole, batch));
+    TRY(begin(session, ctx, &whole, batch, s24i_batch_check));
     return s24i_embed(session, ctx, &whole, hidden);
 }
 
@@ -382,7 +385,7 @@ s24_status s24i_session_block(s24_session *session, s24_ctx *ctx, const s24_batc
 {
     s24_batch whole;
     const s24i_pass pass = {session, ctx, &whole, hidden, observer};
-    TRY(begin(session, ctx, &whole, batch));
+    TRY(begin(session, ctx, &whole, batch, s24i_batch_check));
     TRY(s24i_pass_start(&pass, block));
     return s24i_pass_block(&pass, block, 0);
 }
@@ -439,7 +442,7 @@ s24_status s24i_session_submit(s24_session *session, s24_ctx *ctx, const s24_bat
 {
     s24_batch whole;
     s24_status status = check_outputs(session, ctx, outputs);
-    if (status == S24_OK) status = begin(session, ctx, &whole, batch);
+    if (status == S24_OK) status = begin(session, ctx, &whole, batch, s24i_batch_check);
     if (status == S24_OK && session->model->lm_head.n)
         status = s24i_language_check(ctx, session->model, &whole, outputs);
     TRY(s24i_session_meet(session, ctx, &whole, status));
@@ -461,4 +464,23 @@ s24_status s24_session_forward(s24_session *session, s24_ctx *ctx, const s24_bat
             session ? "outputs" : "session");
     TRY(s24i_session_submit(session, ctx, batch, outputs));
     return s24i_session_finish(session, ctx);
+}
+
+s24_status s24_session_enqueue(s24_session *session, s24_ctx *ctx, const s24_batch *batch,
+                               const s24_outputs *outputs, void *states, void *stream)
+{
+    s24_batch whole;
+    if (!ctx) return S24_ERROR_ARGUMENT;
+    REQUIRE(ctx, session && outputs, S24_ERROR_ARGUMENT, "%s is NULL",
+            session ? "outputs" : "session");
+    REQUIRE(ctx, session->gpu, S24_ERROR_UNSUPPORTED,
+            "a pass is enqueued on a device; s24_session_forward runs one of a model on the CPU");
+    const int language = session->model->lm_head.n && (outputs->logits || outputs->loss);
+    REQUIRE(ctx, !outputs->blocks && !language && !outputs->losses, S24_ERROR_UNSUPPORTED,
+            "a pass that is enqueued gives no states of every block, and no logits or losses of a "
+            "language model");
+    TRY(check_outputs(session, ctx, outputs));
+    TRY(begin(session, ctx, &whole, batch, s24i_batch_check_texts));
+    const s24i_gpu_pass pass = {.batch = &whole, .outputs = outputs};
+    return s24i_gpu_pass_in(session->gpu, ctx, &pass, states, stream);
 }

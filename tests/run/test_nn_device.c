@@ -13,6 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/base.h"
 #include "device/device_layers.h"
 #include "sparse24/nn.h"
 
@@ -143,6 +144,67 @@ static void test_same(void **state)
     if (device) compare(ctx, device, "bert-tiny", S24_I8, 0);
     for (int i = 0; device && i < 2; i++)
         compare(ctx, device, "minilm", i ? S24_E4M3 : S24_I8, 1);
+    s24_device_destroy(device);
+    s24_ctx_destroy(ctx);
+}
+
+/* What a pass among the caller's work gives is what the other one does, from ids on the device to
+   states there, however many passes follow each other. */
+static void enqueue_one(s24_ctx *ctx, s24_device *device, s24_session *session, int64_t width)
+{
+    enum { TURNS = 6 };
+    batch_data data;
+    void *ids, *states, *vectors, *stream;
+    const int64_t count = TOKENS * width;
+    batch_fill(&data);
+    s24_batch batch = {.texts = TEXTS, .offsets = data.offsets, .ids = data.ids};
+    result expected = forward(ctx, session, &batch, width);
+    uint16_t *got = calloc((size_t)(TURNS * count), sizeof *got);
+    float *widened = calloc((size_t)count, sizeof *widened);
+    assert_ok(ctx, s24_device_stream_create(&stream, ctx, device));
+    assert_ok(ctx, s24_device_alloc(&ids, ctx, device, sizeof data.ids, stream));
+    assert_ok(ctx, s24_device_alloc(&states, ctx, device, (size_t)(2 * TURNS * count), stream));
+    assert_ok(ctx, s24_device_alloc(&vectors, ctx, device, (size_t)(4 * TEXTS * width), stream));
+    assert_ok(ctx, s24_device_copy(ctx, device, ids, data.ids, sizeof data.ids, stream));
+    batch.ids = ids;
+    const s24_outputs outputs = {.embeddings = vectors};
+    for (int turn = 0; turn < TURNS; turn++)
+        assert_ok(ctx, s24_session_enqueue(session, ctx, &batch, &outputs,
+                                           (uint16_t *)states + turn * count, stream));
+    assert_ok(ctx, s24_device_copy(ctx, device, got, states, (size_t)(2 * TURNS * count), stream));
+    assert_ok(ctx, s24_device_wait(ctx, device, stream));
+    for (int turn = 0; turn < TURNS; turn++) {
+        s24i_widen(widened, got + turn * count, S24_F16, count);
+        assert_true(distance(widened, expected.hidden, count) < 1e-3);
+    }
+    assert_ok(ctx, s24_device_free(ctx, device, ids, stream));
+    assert_ok(ctx, s24_device_free(ctx, device, states, stream));
+    assert_ok(ctx, s24_device_free(ctx, device, vectors, stream));
+    s24_device_stream_destroy(device, stream);
+    result_free(&expected);
+    free(got);
+    free(widened);
+}
+
+static void test_enqueued(void **state)
+{
+    (void)state;
+    s24_ctx *ctx;
+    assert_int_equal(s24_ctx_create(&ctx, NULL), S24_OK);
+    s24_device *device = device_here(ctx);
+    for (int i = 0; device && i < 2; i++) {
+        const s24_model_opts opts = {
+            .size = sizeof opts, .sparse = 1, .dtype = S24_F16, .device = device};
+        s24_model *model;
+        s24_session *session;
+        s24_model_info info;
+        assert_ok(ctx, s24_model_preset(&model, ctx, i ? "minilm" : "bert-tiny", &opts));
+        s24_model_describe(&info, model);
+        assert_ok(ctx, s24_session_create(&session, ctx, model, TOKENS));
+        enqueue_one(ctx, device, session, info.width);
+        s24_session_destroy(session);
+        s24_model_destroy(model);
+    }
     s24_device_destroy(device);
     s24_ctx_destroy(ctx);
 }
@@ -421,8 +483,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_lost),     cmocka_unit_test(test_same),
-        cmocka_unit_test(test_notes),    cmocka_unit_test(test_narrow),
-        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_enqueued), cmocka_unit_test(test_notes),
+        cmocka_unit_test(test_narrow),   cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -41,6 +41,11 @@ typedef struct s24i_gpu_pass {
 
 /* Enqueues it; the batch may change afterwards. */
 s24_status s24i_gpu_submit(s24i_gpu_session *gpu, s24_ctx *ctx, const s24i_gpu_pass *pass);
+/* Enqueues it between what is in `stream` and what comes there later, and waits for nothing once
+   its shape was met, if its texts have the lengths of the pass before. Inputs and outputs are in
+   device memory, but offsets; states [tokens, width] of model->dtype may be NULL. */
+s24_status s24i_gpu_pass_in(s24i_gpu_session *gpu, s24_ctx *ctx, const s24i_gpu_pass *pass,
+                            void *states, void *stream);
 /* Waits for the submitted pass and writes its outputs. Without one it does nothing. */
 s24_status s24i_gpu_finish(s24i_gpu_session *gpu, s24_ctx *ctx);
 

@@ -12,8 +12,6 @@
 
 #include <string.h>
 
-#include "run/cpu/kv_cache.h"
-
 /* ---- create and destroy ---------------------------------------------------------------------- */
 
 static s24_status reserve(void **out, const s24i_gpu_session *gpu, s24_ctx *ctx, int64_t cols)
@@ -167,18 +165,25 @@ static void *answers_of(const s24i_gpu_session *gpu)
                : gpu->context;
 }
 
+/* The last block's output, of a model whose states are normed the last norm's. */
+static s24_dense last_states(const s24i_gpu_session *gpu, int64_t tokens)
+{
+    const s24_model *model = gpu->model;
+    const int normed = model->architecture->state_normed && model->final_norm.gamma;
+    return s24i_gpu_view(gpu, normed ? gpu->context : gpu->hidden, tokens, model->shape.width);
+}
+
 static s24_status results(const s24i_gpu_session *gpu, s24_ctx *ctx, const s24i_gpu_shape *key,
                           const s24_dense *hidden)
 {
     const s24_model *model = gpu->model;
+    const s24_dense last = last_states(gpu, key->tokens);
     const int64_t width = model->shape.width;
     const s24_dense normed = s24i_gpu_view(gpu, gpu->context, key->tokens, width);
     const s24_dense *states = model->final_norm.gamma ? &normed : hidden;
     if (key->hidden) {
-        const s24_device_head_args args = {.size = sizeof args,
-                                           .y = gpu->outer,
-                                           .x = model->architecture->state_normed ? states : hidden,
-                                           .stream = gpu->stream};
+        const s24_device_head_args args = {
+            .size = sizeof args, .y = gpu->outer, .x = &last, .stream = gpu->stream};
         TRY(s24_device_head(ctx, gpu->device, &args));
     }
     if (key->logits) {
@@ -186,7 +191,7 @@ static s24_status results(const s24i_gpu_session *gpu, s24_ctx *ctx, const s24i_
             gpu, (void *)(uintptr_t)s24i_on_device(model, model->qa_weight), 2, width);
         const s24_device_head_args args = {.size = sizeof args,
                                            .y = answers_of(gpu),
-                                           .x = model->architecture->state_normed ? states : hidden,
+                                           .x = &last,
                                            .w = &w,
                                            .bias = model->device_qa_bias,
                                            .stream = gpu->stream};
@@ -241,123 +246,17 @@ static s24_status run(s24i_gpu_session *gpu, s24_ctx *ctx, const s24i_gpu_shape 
     return enqueue(gpu, ctx, key);
 }
 
-/* ---- in and out ------------------------------------------------------------------------------ */
-
-/* queries 0: the attention over a grid needs no tiles. */
-static int64_t tile_count(const s24_batch *batch, int queries)
-{
-    int64_t count = 0;
-    for (int64_t b = 0; queries && b < batch->texts; b++)
-        count += (batch->offsets[b + 1] - batch->offsets[b] + queries - 1) / queries;
-    return count;
-}
-
-/* Tokens of the longest text, where attention has to know: else texts of other lengths share a
-   graph. */
-static int64_t longest_of(const s24i_gpu_session *gpu, const s24_batch *batch)
-{
-    int64_t longest = 0;
-    if (!s24i_gpu_attends_as_language(gpu->model->architecture, &gpu->model->shape)) return 0;
-    for (int64_t b = 0; b < batch->texts; b++)
-        longest = s24i_max(longest, batch->offsets[b + 1] - batch->offsets[b]);
-    return longest;
-}
-
-/* Which texts of the cache the pass's go on with, and how many tokens these have. */
-static void write_places(s24i_gpu_session *gpu, const s24_batch *batch, const s24i_gpu_shape *key)
-{
-    const s24i_gpu_places p = s24i_gpu_places_of(key);
-    for (int64_t b = 0; key->cache && b < batch->texts; b++) {
-        gpu->pinned[p.places + b] = (int32_t)key->cache->places[b];
-        gpu->pinned[p.before + b] = (int32_t)key->cache->before[b];
-    }
-}
-
-static void write_inputs(s24i_gpu_session *gpu, const s24_batch *batch, const s24i_gpu_shape *key,
-                         int queries)
-{
-    const s24i_gpu_places p = s24i_gpu_places_of(key);
-    int32_t *tiles = gpu->pinned + p.tiles, *positions = gpu->pinned + p.positions;
-    uint8_t *pooled = (uint8_t *)(gpu->pinned + p.pooled);
-    for (int64_t b = 0; b < batch->texts; b++) {
-        const int64_t length = batch->offsets[b + 1] - batch->offsets[b];
-        for (int64_t q = 0; queries && q < length; q += queries) {
-            *tiles++ = (int32_t)b;
-            *tiles++ = (int32_t)q;
-        }
-        for (int64_t t = 0; t < length; t++)
-            *positions++ = (int32_t)(s24i_cache_before(key->cache, b) + t);
-        for (int64_t t = 0; key->unpooled && t < length; t++)
-            *pooled++ = (uint8_t)s24i_is_pooled(batch, batch->offsets[b] + t, t, key->unpooled);
-    }
-    for (int64_t b = 0; b <= batch->texts; b++)
-        gpu->pinned[p.offsets + b] = (int32_t)batch->offsets[b];
-    const size_t tokens = (size_t)key->tokens;
-    write_places(gpu, batch, key);
-    if (!key->images) memcpy(gpu->pinned + p.ids, batch->ids, tokens * sizeof(int32_t));
-    if (key->types) memcpy(gpu->pinned + p.types, batch->types, tokens * sizeof(int32_t));
-    if (key->mask) memcpy(gpu->pinned + p.mask, batch->mask, tokens);
-}
-
-static size_t pixel_bytes(const s24i_gpu_session *gpu, const s24i_gpu_shape *key)
-{
-    const s24i_shape *s = &gpu->model->shape;
-    return (size_t)(key->texts * s->channels * s->image * s->image) * sizeof(float);
-}
-
-/* Are they all of the batch's tokens, in their order? */
-static int is_all(const s24_outputs *outputs, int64_t tokens)
-{
-    int64_t i = 0;
-    if (!outputs->tokens) return 1;
-    while (i < outputs->token_count && outputs->tokens[i] == i)
-        i++;
-    return i == tokens && i == outputs->token_count;
-}
-
-static s24i_gpu_shape shape_of(const s24i_gpu_session *gpu, const s24i_gpu_pass *pass)
-{
-    const s24_batch *batch = pass->batch;
-    const s24_outputs *outputs = pass->outputs;
-    const s24_cache *cache = pass->cache;
-    s24i_gpu_shape key = {.tokens = batch->offsets[batch->texts],
-                          .texts = batch->texts,
-                          .types = batch->types && gpu->model->type_rows,
-                          .mask = batch->mask != NULL,
-                          .unpooled = pass->unpooled,
-                          .embeddings = outputs->embeddings != NULL,
-                          .logits = outputs->start_logits || outputs->end_logits,
-                          .hidden = outputs->hidden != NULL,
-                          .classes = outputs->logits && gpu->class_logits,
-                          .images = gpu->pixels != NULL,
-                          .cached = (int64_t)s24i_gpu_cached_of(cache, batch),
-                          .cache = cache};
-    key.tiles = tile_count(batch, s24i_gpu_queries(gpu, key.tokens));
-    key.longest = longest_of(gpu, batch);
-    key.picks = pass->picks && is_all(outputs, key.tokens);
-    if (!cache) return key;
-    key.cache_memory = cache->memory;
-    key.cache_scratch = cache->scratch;
-    key.cache_angles = cache->angles;
-    key.cache_texts = cache->texts;
-    key.cache_room = cache->room;
-    return key;
-}
+/* ---- passes ---------------------------------------------------------------------------------- */
 
 s24_status s24i_gpu_submit(s24i_gpu_session *gpu, s24_ctx *ctx, const s24i_gpu_pass *pass)
 {
     const s24_batch *batch = pass->batch;
     const s24_outputs *outputs = pass->outputs;
-    const s24i_gpu_shape key = shape_of(gpu, pass);
+    const s24i_gpu_shape key = s24i_gpu_shape_of(gpu, pass);
     REQUIRE(ctx, !outputs->blocks, S24_ERROR_UNSUPPORTED,
             "the hidden states of every block are not given by a device");
     TRY(s24i_gpu_finish(gpu, ctx));
-    write_inputs(gpu, batch, &key, s24i_gpu_queries(gpu, key.tokens));
-    TRY(s24_device_copy(ctx, gpu->device, gpu->inputs, gpu->pinned,
-                        (size_t)s24i_gpu_places_of(&key).end * sizeof(int32_t), gpu->stream));
-    if (key.images)
-        TRY(s24_device_copy(ctx, gpu->device, gpu->pixels, batch->pixels, pixel_bytes(gpu, &key),
-                            gpu->stream));
+    TRY(s24i_gpu_write(gpu, ctx, batch, &key));
     TRY(s24i_gpu_plan(gpu, ctx, &key));
     TRY(run(gpu, ctx, &key));
     TRY(s24i_gpu_logits_begin(gpu, ctx, outputs, key.tokens));
@@ -375,23 +274,60 @@ static s24_status fetch(const s24i_gpu_session *gpu, s24_ctx *ctx, float *to, co
                            (size_t)count * sizeof(float), gpu->stream);
 }
 
-s24_status s24i_gpu_finish(s24i_gpu_session *gpu, s24_ctx *ctx)
+/* Enqueues the copies of a pass's outputs, but for a language model's. */
+static s24_status give(const s24i_gpu_session *gpu, s24_ctx *ctx, const s24_outputs *o,
+                       const s24i_gpu_shape *shape)
 {
-    const s24i_gpu_shape key = gpu->submitted;
-    const s24_outputs *o = &gpu->outputs;
+    const s24i_gpu_shape key = *shape;
     const int64_t width = gpu->model->shape.width;
-    if (!key.tokens) return S24_OK;
-    gpu->submitted.tokens = 0;
     TRY(fetch(gpu, ctx, o->embeddings, gpu->qkv, 0, key.texts * width));
     /* Side by side they come in one copy: each costs a small pass some microseconds. */
     const int beside = o->start_logits && o->end_logits == o->start_logits + key.tokens;
     TRY(fetch(gpu, ctx, o->start_logits, answers_of(gpu), 0, (1 + beside) * key.tokens));
     if (!beside) TRY(fetch(gpu, ctx, o->end_logits, answers_of(gpu), key.tokens, key.tokens));
     TRY(fetch(gpu, ctx, o->hidden, gpu->outer, 0, key.tokens * width));
-    if (key.classes)
-        TRY(fetch(gpu, ctx, o->logits, gpu->class_logits, 0,
-                  key.texts * gpu->model->shape.classes));
+    if (!key.classes) return S24_OK;
+    return fetch(gpu, ctx, o->logits, gpu->class_logits, 0, key.texts * gpu->model->shape.classes);
+}
+
+s24_status s24i_gpu_finish(s24i_gpu_session *gpu, s24_ctx *ctx)
+{
+    const s24i_gpu_shape key = gpu->submitted;
+    const s24_outputs *o = &gpu->outputs;
+    if (!key.tokens) return S24_OK;
+    gpu->submitted.tokens = 0;
+    TRY(give(gpu, ctx, o, &key));
     TRY(s24i_gpu_logits_give(gpu, ctx, o, key.tokens));
     if (gpu->asked) TRY(s24i_gpu_picks_give(gpu, ctx, &key));
     return s24_device_wait(ctx, gpu->device, gpu->stream);
+}
+
+/* ---- a pass among the caller's work ---------------------------------------------------------- */
+
+static s24_status pass_there(s24i_gpu_session *gpu, s24_ctx *ctx, const s24i_gpu_pass *pass,
+                             const s24i_gpu_shape *key, void *states)
+{
+    const s24_dense last = last_states(gpu, key->tokens);
+    TRY(s24i_gpu_copy_inputs(gpu, ctx, pass->batch, key));
+    TRY(s24i_gpu_plan(gpu, ctx, key));
+    TRY(run(gpu, ctx, key));
+    if (states)
+        TRY(s24_device_copy(ctx, gpu->device, states, last.data,
+                            (size_t)(last.rows * last.cols * S24I_GPU_ELEMENT), gpu->stream));
+    return give(gpu, ctx, pass->outputs, key);
+}
+
+s24_status s24i_gpu_pass_in(s24i_gpu_session *gpu, s24_ctx *ctx, const s24i_gpu_pass *pass,
+                            void *states, void *stream)
+{
+    const s24i_gpu_shape key = s24i_gpu_shape_of(gpu, pass);
+    TRY(s24i_gpu_finish(gpu, ctx));
+    TRY(s24i_gpu_lay(gpu, ctx, pass->batch, &key));
+    TRY(s24_device_stream_follow(ctx, gpu->device, gpu->stream, stream));
+    gpu->running = 1;
+    s24_status status = pass_there(gpu, ctx, pass, &key, states);
+    if (status == S24_OK) status = s24_device_stream_follow(ctx, gpu->device, stream, gpu->stream);
+    /* The caller may free what it gave. */
+    if (status != S24_OK) (void)s24_device_wait(ctx, gpu->device, gpu->stream);
+    return status;
 }

@@ -3,8 +3,8 @@
  * The inside of a session on a device, and what its files do for each other. Each calls only those
  * that stand before it here: a product and what it may take in or run as (gpu_fold.c, gpu_eight.c,
  * gpu_product.c), steps of language models (gpu_language.c), a pass through the blocks
- * (gpu_block.c), the measuring of both (gpu_search.c, gpu_plan.c), and the session itself
- * (gpu_session.c).
+ * (gpu_block.c), what it reads (gpu_inputs.c), the measuring of both (gpu_search.c, gpu_plan.c),
+ * and the session itself (gpu_session.c).
  */
 #ifndef S24_RUN_GPU_GPU_STATE_H
 #define S24_RUN_GPU_GPU_STATE_H
@@ -114,6 +114,8 @@ struct s24i_gpu_session {
     s24_outputs outputs;      /* of the submitted pass, */
     s24i_pick *asked;         /* and likeliest tokens that were asked for; NULL: none */
     s24i_gpu_shape submitted; /* tokens 0: none */
+    s24i_gpu_shape laid;      /* of the batch that pinned has, tokens 0: none */
+    int running;              /* 1: nothing has waited for a pass, which may read pinned yet */
 };
 
 /* What a product reads and writes next to its weight and bias. */
@@ -301,6 +303,20 @@ s24_status s24i_gpu_picks_give(const s24i_gpu_session *gpu, s24_ctx *ctx,
 /* logits, loss and losses of outputs, of the last norm's states in context. */
 s24_status s24i_gpu_logits_give(const s24i_gpu_session *gpu, s24_ctx *ctx,
                                 const s24_outputs *outputs, int64_t tokens);
+
+/* ---- what a pass reads (gpu_inputs.c) -------------------------------------------------------- */
+
+s24i_gpu_shape s24i_gpu_shape_of(const s24i_gpu_session *gpu, const s24i_gpu_pass *pass);
+/* Writes a batch of the host's and enqueues its copy to the device. */
+s24_status s24i_gpu_write(s24i_gpu_session *gpu, s24_ctx *ctx, const s24_batch *batch,
+                          const s24i_gpu_shape *shape);
+/* Brings what a batch's lengths decide to the device; waits only where they are others than those
+   of the pass before. */
+s24_status s24i_gpu_lay(s24i_gpu_session *gpu, s24_ctx *ctx, const s24_batch *batch,
+                        const s24i_gpu_shape *shape);
+/* Enqueues copies of the rest, which is on the device. */
+s24_status s24i_gpu_copy_inputs(const s24i_gpu_session *gpu, s24_ctx *ctx, const s24_batch *batch,
+                                const s24i_gpu_shape *shape);
 
 /* ---- measuring (gpu_search.c, gpu_plan.c) ---------------------------------------------------- */
 
