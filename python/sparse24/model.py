@@ -139,6 +139,18 @@ class Model:
             _core.session_forward(*self._session, self._handle, offsets, ids, types, mask,
                                   tuple(outputs.get(name) for name in OUTPUTS))
 
+    def enqueue(self, inputs: typing.Sequence[typing.Any], outputs: dict[str, typing.Any],
+                stream: int, *, offsets: np.ndarray | None = None) -> None:
+        """A pass of a model on a GPU between what is in a stream and what comes there later. inputs
+        (ids, types, mask, pixels) and outputs ("hidden" in f16 of a model of f16, else bf16;
+        "start", "end", "logits" in f32) are there; offsets, of texts, are on the host. It waits for
+        nothing once it has met a number of tokens, if texts have the lengths of the pass before."""
+        given = (*inputs, *(None,) * (4 - len(inputs)))
+        with self._lock:
+            _core.session_enqueue(self._session[0], self._handle, offsets, given,
+                                  tuple(outputs.get(name)
+                                        for name in ("hidden", "start", "end", "logits")), stream)
+
     def perplexity(self, ids: typing.Sequence[int], *, window: int = 0,
                    stride: int = 0) -> float:
         """exp of the mean loss of each next token of a long text of ids, in windows of at most

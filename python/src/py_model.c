@@ -177,6 +177,30 @@ PyObject *pyf_session_forward(PyObject *module, PyObject *args)
     Py_RETURN_NONE;
 }
 
+/* So many images as there are pixels for. */
+static int take_images(s24_batch *batch, const s24_model *model, const py_operand *pixels)
+{
+    s24_model_info i;
+    s24_model_describe(&i, model);
+    const int64_t each = i.channels * i.image * i.image;
+    if (!each) {
+        PyErr_SetString(PyExc_ValueError, "a model of texts has no use for pixels");
+        return 0;
+    }
+    batch->texts = pixels->dense.rows * pixels->dense.cols / each;
+    batch->pixels = pixels->dense.data;
+    return py_operand_expect(pixels, S24_F32, batch->texts * each);
+}
+
+static int take_image_outputs(s24_outputs *to, const s24_model *model, const s24_batch *batch,
+                              py_operand *hidden, py_operand *logits)
+{
+    s24_model_info i;
+    s24_model_describe(&i, model);
+    return written(hidden, batch->texts * i.positions * i.width, &to->hidden) &&
+           written(logits, batch->texts * i.classes, &to->logits);
+}
+
 PyObject *pyf_session_images(PyObject *module, PyObject *args)
 {
     OPERAND pixels = {.name = "pixels"}, hidden = {.name = "hidden", .writable = 1},
@@ -189,18 +213,71 @@ PyObject *pyf_session_images(PyObject *module, PyObject *args)
                           py_operand_take, &pixels, py_operand_take_or_none, &hidden,
                           py_operand_take_or_none, &logits))
         return NULL;
-    s24_model_info i;
+    s24_batch batch = {0};
     s24_outputs outputs = {0};
-    s24_model_describe(&i, model);
-    const int64_t each = i.channels * i.image * i.image;
-    const int64_t numbers = pixels.dense.rows * pixels.dense.cols;
-    if (!each) return PyErr_Format(PyExc_ValueError, "a model of texts has no use for pixels");
-    const s24_batch batch = {.texts = numbers / each, .pixels = pixels.dense.data};
-    if (!py_operand_expect(&pixels, S24_F32, batch.texts * each) ||
-        !written(&hidden, batch.texts * i.positions * i.width, &outputs.hidden) ||
-        !written(&logits, batch.texts * i.classes, &outputs.logits) || !py_begin(&c))
+    if (!take_images(&batch, model, &pixels) ||
+        !take_image_outputs(&outputs, model, &batch, &hidden, &logits) || !py_begin(&c))
         return NULL;
     py_call_threads(&c, threads);
     if (!py_end(&c, s24_session_forward(session, c.ctx, &batch, &outputs))) return NULL;
+    Py_RETURN_NONE;
+}
+
+/* What a pass gives among a framework's work: states in 16 bits, start, end, logits. */
+enum { STATES, THERE_START, THERE_END, THERE_LOGITS, THERE };
+
+static int take_states(void **to, const py_operand *states, const s24_model *model, int64_t tokens)
+{
+    s24_model_info i;
+    s24_model_describe(&i, model);
+    *to = states->dense.data;
+    return py_operand_expect(states, i.dtype == S24_F16 ? S24_F16 : S24_BF16, tokens * i.width);
+}
+
+static int take_there(s24_batch *batch, s24_outputs *outputs, void **states, const s24_model *model,
+                      py_operand o[THERE])
+{
+    static const py_operand none = {0};
+    if (batch->pixels) {
+        py_operand hidden = none;
+        s24_model_info i;
+        s24_model_describe(&i, model);
+        return take_image_outputs(outputs, model, batch, &hidden, &o[THERE_LOGITS]) &&
+               take_states(states, &o[STATES], model, batch->texts * i.positions);
+    }
+    py_operand all[OUTPUTS] = {
+        [START] = o[THERE_START], [END] = o[THERE_END], [LOGITS] = o[THERE_LOGITS]};
+    return take_outputs(outputs, all, model, batch) &&
+           take_states(states, &o[STATES], model, batch->offsets[batch->texts]);
+}
+
+PyObject *pyf_session_enqueue(PyObject *module, PyObject *args)
+{
+    OPERAND offsets = {.name = "offsets"}, ids = {.name = "ids"}, types = {.name = "types"},
+            mask = {.name = "mask"}, pixels = {.name = "pixels"},
+            states = {.name = "states", .writable = 1}, start = {.name = "start", .writable = 1},
+            end = {.name = "end", .writable = 1}, logits = {.name = "logits", .writable = 1};
+    py_call c = {.module = module};
+    s24_session *session;
+    s24_model *model;
+    unsigned long long stream;
+    if (!PyArg_ParseTuple(args, "O&O&O&(O&O&O&O&)(O&O&O&O&)K", py_session, &session, py_model,
+                          &model, py_operand_take_or_none, &offsets, py_operand_take_or_none, &ids,
+                          py_operand_take_or_none, &types, py_operand_take_or_none, &mask,
+                          py_operand_take_or_none, &pixels, py_operand_take_or_none, &states,
+                          py_operand_take_or_none, &start, py_operand_take_or_none, &end,
+                          py_operand_take_or_none, &logits, &stream))
+        return NULL;
+    s24_batch batch = {0};
+    s24_outputs outputs = {0};
+    void *to = NULL;
+    py_operand all[THERE] = {states, start, end, logits};
+    const int taken = pixels.dense.data
+                          ? take_images(&batch, model, &pixels)
+                          : py_batch(&batch, &offsets, &ids) && take_inputs(&batch, &types, &mask);
+    if (!taken || !take_there(&batch, &outputs, &to, model, all) || !py_begin(&c)) return NULL;
+    if (!py_end(&c, s24_session_enqueue(session, c.ctx, &batch, &outputs, to,
+                                        (void *)(uintptr_t)stream)))
+        return NULL;
     Py_RETURN_NONE;
 }

@@ -64,6 +64,16 @@ class Case(unittest.TestCase):
             self.assertLess(float((one - two).abs().max()), scale * EPSILON[dtype] * most)
 
 
+    def does_not_wait(self, call):
+        """The stream is busy for long enough that what is enqueued behind it is not done."""
+        torch.cuda.synchronize()
+        torch.cuda._sleep(int(4e8))
+        result = call()
+        self.assertFalse(torch.cuda.current_stream().query())
+        torch.cuda.synchronize()
+        return result
+
+
 class Operators(Case):
     def test_linear(self):
         for dtype in DTYPES:
@@ -270,11 +280,41 @@ class Streams(Case):
                 self.near(compiled(x).clone(), expected(x), torch.float16, 8)
 
     def test_compiled_training(self):
-        layer = compat.SemiSparseLinear(128, 64, device="cuda", dtype=torch.bfloat16)
-        same, x = copy.deepcopy(layer), dense(32, 128, torch.bfloat16)
-        torch.compile(layer, fullgraph=True)(x).float().square().mean().backward()
-        same(x).float().square().mean().backward()
-        self.near(layer.weight.grad, same.weight.grad, torch.bfloat16)
+        for mode in (None, "reduce-overhead", "max-autotune"):
+            layer = compat.SemiSparseLinear(128, 64, device="cuda", dtype=torch.bfloat16)
+            same, compiled = copy.deepcopy(layer), torch.compile(layer, fullgraph=True, mode=mode)
+            for _ in range(3):
+                x = dense(32, 128, torch.bfloat16)
+                for model in (compiled, same):
+                    model.zero_grad()
+                    model(x).float().square().mean().backward()
+                self.near(layer.weight.grad, same.weight.grad, torch.bfloat16)
+
+    def test_max_autotune(self):
+        model = torch.nn.Sequential(torch.nn.Linear(128, 256), torch.nn.GELU(),
+                                    torch.nn.Linear(256, 128)).bfloat16().cuda().eval()
+        st.prune_(model)
+        expected = copy.deepcopy(model)
+        st.accelerate_(model, measure=False)
+        compiled = torch.compile(model, mode="max-autotune", fullgraph=True)
+        with torch.inference_mode():
+            for rows in (32, 32, 32, 48, 48, 48):
+                x = dense(rows, 128, torch.bfloat16)
+                self.near(compiled(x).clone(), expected(x), torch.bfloat16, 8)
+
+    def test_a_call_does_not_wait(self):
+        w, x = two_four(256, 128), dense(32, 128)
+        packed, trained = st.prune_pack(w), w.clone().requires_grad_()
+        layer = st.QuantizedSparseLinear.from_dense(
+            torch.nn.Linear(128, 256, dtype=torch.float16, device="cuda"), integers=True)
+        calls = (lambda: st.linear(x, packed, 256, 128), lambda: st.prune_pack(w),
+                 lambda: st.prune_pack_pair(w), lambda: layer(x),
+                 lambda: st.training_linear(x, trained).sum().backward())
+        for i, call in enumerate(calls):
+            for _ in range(2):
+                call()
+            with self.subTest(call=i):
+                self.does_not_wait(call)
 
 
 class Modules(Case):
@@ -378,25 +418,80 @@ class Models(Case):
         self.assertEqual(st.accelerate_(torch.nn.Sequential(torch.nn.Linear(8, 8).cuda()))[0].kind,
                          "dense")
 
-    def test_encoders(self):
+    def encoder(self, kind="BertModel", **more):
+        """A small BERT, 2:4, and a native session of it; a ViT by its name."""
         try:
             import transformers  # pylint: disable=import-outside-toplevel
         except ImportError:
             self.skipTest("no transformers here")
-        config = transformers.BertConfig(vocab_size=100, hidden_size=128, num_hidden_layers=2,
-                                         num_attention_heads=2, intermediate_size=256,
-                                         max_position_embeddings=64)
-        model = transformers.BertModel(config).eval().half().cuda()
-        st.prune_(model.encoder)
-        native = st.compile_encoder(model)
-        for lengths in ((5, 17, 1, 40), (16, 16)):
+        sizes = {"hidden_size": 128, "num_hidden_layers": 2, "num_attention_heads": 2,
+                 "intermediate_size": 256, **more}
+        config = transformers.ViTConfig(image_size=32, patch_size=8, num_labels=5, **sizes) \
+            if kind.startswith("ViT") else \
+            transformers.BertConfig(vocab_size=100, max_position_embeddings=64, **sizes)
+        model = getattr(transformers, kind)(config).eval().half().cuda()
+        st.prune_(model)
+        return model, st.compile_encoder(model, max_tokens=256)
+
+    @torch.inference_mode()
+    def test_encoders(self):
+        model, native = self.encoder()
+        for lengths, left in (((5, 17, 1, 40), False), ((16, 16), False), ((5, 17, 9), True),
+                              ((40,) * 9, False)):
             mask = torch.arange(max(lengths))[None, :] < torch.tensor(lengths)[:, None]
-            mask, ids = mask.long().cuda(), torch.randint(1, 100, mask.shape).cuda()
-            with torch.inference_mode():
-                expected = model(ids, attention_mask=mask).last_hidden_state
-                result = native(ids, mask).last_hidden_state
-            self.assertTrue(result.is_cuda)
-            self.near(result[mask.bool()], expected[mask.bool()], torch.float16, 16)
+            mask = (mask.flip(1) if left else mask).long().cuda()
+            ids = torch.randint(1, 100, mask.shape).cuda()
+            places = (mask.cumsum(1) - 1).clamp(min=0)
+            expected = model(ids, attention_mask=mask, position_ids=places)
+            for _ in range(3):  # alone, captured, from the graph
+                for given in ((ids, mask), (ids.cpu(), mask.cpu())):
+                    result = native(*given)
+                    states = result.last_hidden_state
+                    self.assertTrue(states.is_cuda)
+                    self.near(states[mask.bool()], expected.last_hidden_state[mask.bool()],
+                              torch.float16, 16)
+                    if not left:
+                        self.near(result.pooler_output, expected.pooler_output, torch.float16, 16)
+        mask[0, 3], kinds = 0, torch.randint(0, 2, mask.shape).cuda()
+        expected = model(ids, attention_mask=mask, token_type_ids=kinds).last_hidden_state
+        self.near(native(ids, mask, kinds).last_hidden_state[mask.bool()], expected[mask.bool()],
+                  torch.float16, 16)
+
+    @torch.inference_mode()
+    def test_heads_and_images(self):
+        ids = torch.randint(1, 100, (3, 20)).cuda()
+        model, native = self.encoder("BertForQuestionAnswering")
+        one, two = model(ids), native(ids)
+        self.near(two.start_logits, one.start_logits, torch.float16, 16)
+        self.near(two.end_logits, one.end_logits, torch.float16, 16)
+        model, native = self.encoder("BertForSequenceClassification")
+        self.near(native(ids).logits, model(ids).logits, torch.float16, 16)
+        pixels = dense(17 * 3 * 32, 32).view(17, 3, 32, 32)  # more than one pass
+        for kind, field in (("ViTModel", "last_hidden_state"),
+                            ("ViTForImageClassification", "logits")):
+            model, native = self.encoder(kind)
+            for _ in range(3):
+                self.near(native(pixels)[field], model(pixels)[field], torch.float16, 16)
+
+    @torch.inference_mode()
+    def test_encoders_among_other_work(self):
+        _, native = self.encoder()
+        ids = torch.randint(1, 100, (4, 30)).cuda()
+        expected = [native(ids).last_hidden_state for _ in range(3)][-1]
+        self.near(self.does_not_wait(lambda: native(ids)).last_hidden_state, expected,
+                  torch.float16)
+        host = ids.cpu()
+        self.near(self.does_not_wait(lambda: native(host)).last_hidden_state, expected,
+                  torch.float16)
+        streams, results = [torch.cuda.Stream() for _ in range(3)], []
+        for i in range(60):
+            with torch.cuda.stream(streams[i % 3]):
+                torch.cuda._sleep(10000 * (i % 7))
+                rolled = ids.roll(i, 0)
+                results.append((i, native(rolled).last_hidden_state))
+        torch.cuda.synchronize()
+        for i, result in results:
+            self.near(result, expected.roll(i, 0), torch.float16)
 
 
 if __name__ == "__main__":

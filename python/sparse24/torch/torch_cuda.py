@@ -15,7 +15,8 @@ import torch
 from sparse24 import _core
 
 NAMES = {torch.bfloat16: "bf16", torch.float16: "f16", torch.int8: "i8",
-         torch.float8_e4m3fn: "e4m3", torch.float32: "f32", torch.int32: "i32"}
+         torch.float8_e4m3fn: "e4m3", torch.float32: "f32", torch.int32: "i32",
+         torch.uint8: "u8"}
 LAYOUTS = {torch.bfloat16: "hopper-bf16", torch.float16: "hopper-f16", torch.int8: "hopper-i8",
            torch.float8_e4m3fn: "hopper-e4m3"}
 DTYPES = {name: dtype for dtype, name in LAYOUTS.items()}
@@ -88,6 +89,11 @@ def _aligned(packed: torch.Tensor) -> torch.Tensor:
 
 def _operand(x: torch.Tensor, rows: int, cols: int, ld: int) -> tuple:
     return (x.data_ptr(), NAMES[x.dtype], rows, cols, ld)
+
+
+def flat(x: torch.Tensor) -> tuple:
+    """A tensor without gaps by its address, as a row."""
+    return _operand(x, 1, x.numel(), x.numel())
 
 
 def _rows(x: torch.Tensor, cols: int) -> tuple[torch.Tensor, int]:

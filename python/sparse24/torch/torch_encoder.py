@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import functools
 import tempfile
 import types
 import typing
@@ -14,6 +15,7 @@ import torch
 
 from sparse24.model import Model
 
+from .torch_cuda import flat as there_operand, stream_of
 from .torch_ops import operand
 
 #: Heads whose class names end so are put on a native base: they read no more of it than its states.
@@ -43,51 +45,70 @@ def _given(outputs: Output, return_dict: bool | None):
     return tuple(vars(outputs).values()) if return_dict is False else outputs
 
 
+def _there(x: torch.Tensor, device: torch.device) -> torch.Tensor:
+    """x on a device; from the host to a GPU without a wait."""
+    if device.type != "cuda" or x.is_cuda:
+        return x.to(device)
+    return x.pin_memory().to(device, non_blocking=True)
+
+
 class _Rows:
     """Which tokens of padded texts are run, and where they stand."""
 
     def __init__(self, ids: torch.Tensor, attention_mask: torch.Tensor | None):
         self.texts, self.longest = ids.shape
-        self.mask: np.ndarray | None = None  # of tokens that are run and not attended to
-        seen = None if attention_mask is None else attention_mask.bool().cpu().numpy()
-        if seen is not None and seen.shape != tuple(ids.shape):
+        self.mask: torch.Tensor | None = None  # of tokens that are run and not attended to
+        #: Where what is run stands among all tokens, and of each text the first; None: all is run.
+        self.index = self.firsts = None
+        self.lengths = [self.longest] * self.texts if self.longest else []
+        if attention_mask is None:
+            return
+        seen = attention_mask.cpu().numpy() != 0
+        if seen.shape != tuple(ids.shape):
             raise ValueError(f"attention_mask is {list(seen.shape)}; expected {list(ids.shape)}")
-        if seen is not None and self._holes(seen):
-            self.mask, seen = seen.astype(np.uint8).ravel(), None
-        self.seen = None if seen is None or seen.all() else seen
-        lengths = np.full(self.texts, self.longest) if self.seen is None else self.seen.sum(1)
-        self.lengths = lengths[lengths > 0].tolist()
-        self.some = lengths > 0  # texts that have tokens
+        if seen.all():
+            return
+        if self._holes(seen):
+            self.mask = torch.from_numpy(seen.astype(np.uint8))
+            return
+        lengths = seen.sum(1)
+        rows = np.flatnonzero(lengths)
+        self.lengths = lengths[rows].tolist()
+        self.index = torch.from_numpy(np.flatnonzero(seen))
+        starts = np.cumsum(lengths[rows]) - lengths[rows]
+        self.firsts = (torch.from_numpy(rows), torch.from_numpy(starts))
 
     @staticmethod
     def _holes(seen: np.ndarray) -> bool:
         """Is there padding inside a text?"""
-        turns = np.diff(np.pad(seen.astype(np.int8), ((0, 0), (1, 1))), axis=1)
-        return bool(((turns != 0).sum(1) > 2).any())
+        turns = (seen[:, 1:] != seen[:, :-1]).sum(1) + seen[:, 0] + seen[:, -1]
+        return bool((turns > 2).any())
 
-    def take(self, x: torch.Tensor | None) -> np.ndarray | None:
+    def take(self, x: torch.Tensor) -> torch.Tensor:
         """Of a tensor [texts, tokens] what is run, end to end."""
-        if x is None:
-            return None
-        host = x.expand(self.texts, self.longest).cpu().numpy()
-        return (host.ravel() if self.seen is None else host[self.seen]).astype(np.int32)
+        flat = x.expand(self.texts, self.longest).reshape(-1)
+        return flat if self.index is None else flat[_there(self.index, flat.device)]
 
     def scatter(self, flat: torch.Tensor) -> torch.Tensor:
         """[tokens, …] back to [texts, longest, …], with zeros in the padding."""
         shape = (self.texts, self.longest, *flat.shape[1:])
-        if self.seen is None:
+        if self.index is None:
             return flat.view(shape)
-        whole = flat.new_zeros(shape)
-        whole[torch.from_numpy(self.seen).to(flat.device)] = flat
-        return whole
+        whole = flat.new_zeros(self.texts * self.longest, *flat.shape[1:])
+        return whole.index_copy_(0, _there(self.index, flat.device), flat).view(shape)
 
     def first(self, flat: torch.Tensor) -> torch.Tensor:
         """The first token's row of each text [texts, 1, …], zeros for a text without one."""
-        starts = np.cumsum([0, *self.lengths[:-1]]) if self.lengths else []
+        if self.firsts is None:
+            return flat.view(self.texts, self.longest, *flat.shape[1:])[:, :1]
         rows = flat.new_zeros(self.texts, 1, *flat.shape[1:])
-        at = torch.from_numpy(np.asarray(starts, np.int64)).to(flat.device)
-        rows[torch.from_numpy(self.some).to(flat.device), 0] = flat[at]
-        return rows
+        to, at = (_there(index, flat.device) for index in self.firsts)
+        return rows.index_copy_(0, to, flat[at].unsqueeze(1))
+
+
+def _states(native: Model) -> torch.dtype:
+    """Of the states that a session on a GPU gives."""
+    return torch.float16 if native.info["dtype"] == "f16" else torch.bfloat16
 
 
 class NativeEncoder(torch.nn.Module):
@@ -109,7 +130,10 @@ class NativeEncoder(torch.nn.Module):
         [texts, tokens] of a head for answers; or logits [texts, tokens, vocabulary] of a language
         model. Padding, at the left or at the right, is not run: positions count from a text's first
         token. Where attention_mask has zeros inside a text, all of its row is run and what they
-        hide is not attended to. Raises ValueError for any other argument, by its name."""
+        hide is not attended to. On a GPU the pass is enqueued in PyTorch's current stream: the
+        call waits for an attention_mask that is there, and of a language model for the logits; and
+        ids out of range are an assertion there, as nn.Embedding's. Raises ValueError for any other
+        argument, by its name."""
         _refuse(self, other)
         if input_ids is None or input_ids.dim() != 2:
             raise ValueError("input_ids: expected [texts, tokens]")
@@ -117,15 +141,11 @@ class NativeEncoder(torch.nn.Module):
             raise ValueError(f"attention_mask is {list(attention_mask.shape)}; "
                              f"expected {list(input_ids.shape)}")
         rows = _Rows(input_ids, attention_mask)
-        results = self._run(rows, rows.take(input_ids), rows.take(token_type_ids))
-        given, pooled = {}, None
-        for field, parts in results.items():
-            flat = (torch.cat(parts) if len(parts) > 1 else parts[0]).to(self.dtype)
-            given[field] = rows.scatter(flat)
-            if field == "last_hidden_state" and self.pooler is not None:
-                pooled = self.pooler(rows.first(flat))
-        if pooled is not None:
-            given["pooler_output"] = pooled
+        there = self.device.type == "cuda" and not self.language
+        results = (self._enqueue if there else self._run)(rows, input_ids, token_type_ids)
+        given = {field: rows.scatter(flat) for field, flat in results.items()}
+        if self.pooler is not None and "last_hidden_state" in results:
+            given["pooler_output"] = self.pooler(rows.first(results["last_hidden_state"]))
         return _given(Output(**given), return_dict)
 
     def _names(self) -> dict[str, tuple[str, tuple[int, ...]]]:
@@ -137,38 +157,65 @@ class NativeEncoder(torch.nn.Module):
             return {"start": ("start_logits", ()), "end": ("end_logits", ())}
         return {"hidden": ("last_hidden_state", (info["width"],))}
 
-    def _run(self, rows, ids, kinds) -> dict[str, list[torch.Tensor]]:
-        """What passes give, a tensor of f32 for each pass. The ids came to the host after all that
-        was enqueued, and a pass waits for itself."""
-        names = self._names()
-        offsets = np.zeros(len(rows.lengths) + 1, np.int64)
-        np.cumsum(rows.lengths, out=offsets[1:])
-        parts: dict[str, list] = {field: [] for field, _ in names.values()}
-        for first, last in self._passes(rows.lengths):
-            begin, end = offsets[first], offsets[last]
-            outputs = {}
-            for name, (field, shape) in names.items():
-                room = torch.empty(end - begin, *shape, device=self.device)
-                parts[field].append(room)
-                outputs[name] = operand(room.view(end - begin, -1))
-            piece = slice(begin, end)
-            self.native.forward_into(offsets[first:last + 1] - begin, ids[piece],
-                                     None if kinds is None else kinds[piece], outputs,
-                                     mask=None if rows.mask is None else rows.mask[piece])
-        for field, shape in names.values():
-            parts[field] = parts[field] or [torch.empty(0, *shape, device=self.device)]
-        return parts
+    def _rooms(self, rows: _Rows, dtype: torch.dtype) -> dict[str, tuple[str, torch.Tensor]]:
+        """Memory for the session's outputs, by its names, with transformers'."""
+        count = sum(rows.lengths)
+        return {name: (field, torch.empty(count, *shape, device=self.device,
+                                          dtype=dtype if name == "hidden" else torch.float32))
+                for name, (field, shape) in self._names().items()}
+
+    def _run(self, rows: _Rows, ids, kinds) -> dict[str, torch.Tensor]:
+        """What passes give. The ids came to the host after all that was enqueued, and a pass waits
+        for itself."""
+        rooms = self._rooms(rows, torch.float32)
+        host = [None if x is None else rows.take(x).cpu().to(torch.int32).numpy()
+                for x in (ids, kinds)]
+        mask = None if rows.mask is None else rows.mask.numpy().ravel()
+        for offsets, piece in self._passes(rows.lengths):
+            outputs = {name: operand(room[piece].view(offsets[-1], -1))
+                       for name, (_, room) in rooms.items()}
+            self.native.forward_into(offsets, *(None if x is None else x[piece] for x in host),
+                                     outputs, mask=None if mask is None else mask[piece])
+        return {field: room.to(self.dtype) for field, room in rooms.values()}
+
+    @functools.cached_property
+    def _numbers(self) -> torch.Tensor:
+        """The ids as the session reads them: choosing among them asserts that there is such an id,
+        as nn.Embedding does."""
+        return torch.arange(self.native.info["vocabulary"], dtype=torch.int32, device=self.device)
+
+    @functools.cached_property
+    def _kinds(self) -> torch.Tensor:
+        """As _numbers, of types."""
+        kinds = max(self.native.info["types"], 1)
+        return torch.arange(kinds, dtype=torch.int32, device=self.device)
+
+    def _enqueue(self, rows: _Rows, ids, kinds) -> dict[str, torch.Tensor]:
+        """What passes give that are enqueued in PyTorch's current stream."""
+        rooms = self._rooms(rows, _states(self.native))
+        with torch.cuda.device(self.device):
+            given = [None if x is None else known.index_select(0, rows.take(_there(x, self.device)))
+                     for x, known in ((ids, self._numbers), (kinds, self._kinds))]
+            if rows.mask is not None:
+                given.append(_there(rows.mask.view(-1), self.device))
+            for offsets, piece in self._passes(rows.lengths):
+                self.native.enqueue([None if x is None else there_operand(x[piece]) for x in given],
+                                    {name: there_operand(room[piece])
+                                     for name, (_, room) in rooms.items()},
+                                    stream_of(self.device.index), offsets=offsets)
+        return {field: room.to(self.dtype) for field, room in rooms.values()}
 
     def _passes(self, lengths):
-        """Ranges of texts whose tokens fit into one pass."""
-        first, tokens = 0, 0
-        for i, length in enumerate(lengths):
-            if i > first and tokens + length > self.native.max_tokens:
-                yield first, i
-                first, tokens = i, 0
-            tokens += length
-        if lengths:
-            yield first, len(lengths)
+        """(offsets of its texts, slice of the tokens) of each pass into which they fit."""
+        first, tokens, begin = 0, 0, 0
+        for i, length in enumerate([*lengths, None]):
+            full = i > first and (length is None or tokens + length > self.native.max_tokens)
+            if full:
+                offsets = np.zeros(i - first + 1, np.int64)
+                np.cumsum(lengths[first:i], out=offsets[1:])
+                yield offsets, slice(begin, begin + tokens)
+                first, begin, tokens = i, begin + tokens, 0
+            tokens += length or 0
 
 
 class NativeImages(torch.nn.Module):
@@ -189,15 +236,17 @@ class NativeImages(torch.nn.Module):
         if pixel_values is None:
             raise ValueError("pixel_values: expected [n, channels, side, side]")
         pixels = pixel_values.to(self.device, torch.float32).contiguous()
-        info = self.native.info
+        info, there = self.native.info, self.device.type == "cuda"
         name, shape = ("logits", (info["classes"],)) if info["classes"] else \
             ("hidden", (info["positions"], info["width"]))
-        result = torch.empty(len(pixels), *shape, device=self.device)
+        result = torch.empty(len(pixels), *shape, device=self.device,
+                             dtype=_states(self.native) if there and name == "hidden" else None)
         most = max(1, self.native.max_tokens // info["positions"])
-        if self.device.type == "cuda":
-            torch.cuda.current_stream(self.device).synchronize()
         for one, two in zip(pixels.split(most), result.split(most)):
-            if len(one):
+            if there and len(one):
+                self.native.enqueue([None] * 3 + [there_operand(one)], {name: there_operand(two)},
+                                    stream_of(self.device.index))
+            elif len(one):
                 self.native.forward_images_into(operand(one),
                                                 {name: operand(two.view(len(two), -1))})
         result = result.to(self.dtype)
