@@ -6,17 +6,19 @@ PyTorch with CUDA, and for BERT transformers.
     python3 bench/python_gpu.py call bert mlp > bench/results/python/gpu.json
 
 call: an operator's own cost on the host. bert: a BERT-base of random f16 weights, 2:4 by magnitude,
-384 tokens; layers compiled, the pass one CUDA graph; dense, with accelerate_, and compile_encoder.
-mlp: the MLP of a ViT-L, forward and backward, compiled, with weights pruned and packed in each
-step, next to the dense one.
+384 tokens; layers compiled, the pass one CUDA graph; dense, with accelerate_, compile_encoder, and
+the session by itself as `sparse24 bench --model` runs it, in turns. mlp: the MLP of a ViT-L,
+forward and backward, compiled, with weights pruned and packed in each step, next to the dense one.
 """
 import argparse
 import copy
 import json
 import statistics
+import subprocess
 import sys
 import time
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 
@@ -24,7 +26,7 @@ import sparse24
 import sparse24.torch as st
 from sparse24.torch import compat, torch_cuda
 
-ROUNDS = 15
+ROUNDS = 15  # --rounds
 
 
 def microseconds(call, calls=500):
@@ -37,6 +39,29 @@ def microseconds(call, calls=500):
             call()
         times.append((time.perf_counter() - begin) / calls * 1e6)
     return round(min(times), 2)
+
+
+def windows(calls, window=0.02, pause=0.03):
+    """Milliseconds of wall-clock time a call, the median of some windows for each, the calls in
+    turn; a pause before each leaves the chip as cool as it was."""
+    times, repeats = {name: [] for name in calls}, {}
+    for name, call in calls.items():
+        for _ in range(3):
+            call()
+        torch.cuda.synchronize()
+        begin = time.perf_counter()
+        call()
+        torch.cuda.synchronize()
+        repeats[name] = max(2, int(window / (time.perf_counter() - begin)))
+    for _ in range(ROUNDS):
+        for name, call in calls.items():
+            time.sleep(pause)
+            begin = time.perf_counter()
+            for _ in range(repeats[name]):
+                call()
+            torch.cuda.synchronize()
+            times[name].append((time.perf_counter() - begin) / repeats[name] * 1e3)
+    return {name: round(statistics.median(t), 4) for name, t in times.items()}
 
 
 def milliseconds(calls, repeat=10):
@@ -63,6 +88,10 @@ def own_cost(_):
     out["operator"] = microseconds(lambda: op(x, layer.packed, None, 384, 384, layer.layout))
     out["SparseLinear"] = microseconds(lambda: layer(x))
     out["nn.Linear"] = microseconds(lambda: dense(x))
+    y, handle, stream = torch.empty_like(x), torch_cuda.device(0), torch_cuda.stream_of(0)
+    places = y.data_ptr(), x.data_ptr(), layer.packed.data_ptr()
+    out["the C call alone"] = microseconds(
+        lambda: sparse24._core.device_product(handle, stream, *places, 0, "f16", 1, 384, 384))
     # Launches go to a queue: what is measured is the host's time as long as the GPU keeps up.
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
@@ -92,6 +121,40 @@ def captured(model, inputs):
     return graph, out
 
 
+def by_the_program(batches):
+    """Milliseconds of a 2:4 pass, by the number of texts, as `sparse24 bench --model` has them."""
+    command = [sys.executable, "-m", "sparse24", "bench", "--model", "bert-base", "--dtype", "f16",
+               "--batch", ",".join(map(str, batches)), "--seq", "384", "--device", "cuda",
+               "--json"]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    if result.returncode:
+        sys.exit(result.stderr)
+    return {row["batch"]: row["sparse_ms"] for row in json.loads(result.stdout)["rows"]}
+
+
+def session_alone(native, ids):
+    """A pass as the program times it: ids and pooled vectors on the host, waited for."""
+    offsets = np.arange(len(ids) + 1, dtype=np.int64) * ids.shape[1]
+    host = ids.cpu().numpy().astype(np.int32).ravel()
+    vectors = {"embeddings": np.empty((len(ids), native.native.info["width"]), np.float32)}
+    return lambda: native.native.forward_into(offsets, host, None, vectors)
+
+
+def compiled_ways(dense, ids, options):
+    """Graphs of the pass, dense and with accelerate_, what they give, the choices, and the model
+    of the second, whose weights its graph reads."""
+    sparse, graphs, outputs = copy.deepcopy(dense), {}, {}
+    choices = st.accelerate_(sparse.encoder, tokens=ids.numel())
+    if options.why:
+        print(*sorted({(c.kind, c.why) for c in choices}), sep="\n", file=options.why, flush=True)
+    torch._dynamo.reset()
+    for name, model in (("dense", dense), ("accelerate_", sparse)):
+        for layer in model.encoder.layer:
+            layer.compile(mode=options.mode, dynamic=False)
+        graphs[name], outputs[name] = captured(encoded(model), (ids,))
+    return graphs, outputs, choices, sparse
+
+
 @torch.inference_mode()
 def bert(options):
     import transformers  # pylint: disable=import-outside-toplevel
@@ -99,32 +162,28 @@ def bert(options):
     dense = transformers.BertModel(transformers.BertConfig(), add_pooling_layer=False)
     dense = dense.eval().half().cuda()
     st.prune_(dense.encoder)
+    program = by_the_program(options.batch) if options.program else {}
+    native = st.compile_encoder(dense, max_tokens=max(options.batch) * 384)
     rows = []
-    native = None if options.no_native else st.compile_encoder(dense, max_tokens=256 * 384)
     for batch in options.batch:
-        tokens = batch * 384
-        sparse = copy.deepcopy(dense)
-        choices = st.accelerate_(sparse.encoder, tokens=tokens)
-        if options.why:
-            print(*sorted({(c.kind, c.why) for c in choices}), sep="\n", file=options.why)
         ids = torch.randint(1000, 30000, (batch, 384), device="cuda")
-        graphs, outputs = {}, {}
-        for name, model in (("dense", dense), ("accelerate_", sparse)):
-            for layer in model.encoder.layer:
-                layer.compile(mode=options.mode)
-            graphs[name], outputs[name] = captured(encoded(model), (ids,))
+        mask = torch.ones_like(ids)
+        graphs, outputs, choices, _sparse = compiled_ways(dense, ids, options)
+        calls = {name: graph.replay for name, graph in graphs.items()}
+        calls.update({"compile_encoder": lambda ids=ids: native(ids),
+                      "compile_encoder with a mask": lambda ids=ids, mask=mask: native(ids, mask),
+                      "session": session_alone(native, ids)})
         row = {"batch": batch, "layers 2:4": sum(c.kind == "2:4" for c in choices),
-               **milliseconds({name: graph.replay for name, graph in graphs.items()},
-                              max(1, 64 // batch))}
+               **windows(calls), "bench --model": program.get(batch)}
         row["ratio"] = round(row["dense"] / row["accelerate_"], 3)
+        row["compile_encoder over session"] = round(row["compile_encoder"] / row["session"], 3)
         one, two = (o.last_hidden_state.float() for o in outputs.values())
         row["cosine"] = round(float(F.cosine_similarity(one, two, -1).mean()), 5)
-        if native:
-            native(ids)
-            row["compile_encoder"] = milliseconds({"x": lambda: native(ids)}, 3)["x"]
+        row["cosine of compile_encoder"] = round(float(F.cosine_similarity(
+            one, native(ids).last_hidden_state.float(), -1).mean()), 5)
         rows.append(row)
         print(row, file=sys.stderr, flush=True)
-        del graphs, outputs
+        del graphs, outputs, calls
     return rows
 
 
@@ -137,7 +196,7 @@ def profile(calls, file):
             torch.cuda.synchronize()
         table = seen.key_averages().table(sort_by="self_device_time_total", row_limit=20,
                                           max_name_column_width=70)
-        print(name, table, sep="\n", file=file)
+        print(name, table, sep="\n", file=file, flush=True)
 
 
 def mlp(options):
@@ -166,7 +225,7 @@ def mlp(options):
         calls = {"dense": step(dense), "SemiSparseLinear": step(sparse)}
         if options.profile:
             profile(calls, options.profile)
-        row = {"tokens": tokens, **milliseconds(calls)}
+        row = {"tokens": tokens, **windows(calls)}
         row["ratio"] = round(row["dense"] / row["SemiSparseLinear"], 3)
         rows.append(row)
     return rows
@@ -180,11 +239,13 @@ def main():
     parser.add_argument("parts", nargs="+", choices=PARTS)
     parser.add_argument("--batch", type=int, nargs="+", default=[1, 4, 16, 64, 256])
     parser.add_argument("--tokens", type=int, nargs="+", default=[8224, 16448])
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help="of which medians are taken")
+    parser.add_argument("--program", action="store_true", help="run `sparse24 bench`, too")
     parser.add_argument("--mode", help="torch.compile's", default=None)
-    parser.add_argument("--no-native", action="store_true", help="without compile_encoder")
     parser.add_argument("--profile", type=argparse.FileType("a"), help="of mlp, a file")
     parser.add_argument("--why", type=argparse.FileType("a"), help="accelerate_'s reasons, a file")
     options = parser.parse_args()
+    globals()["ROUNDS"] = options.rounds
     versions = {"sparse24": sparse24.__version__, "torch": torch.__version__,
                 "device": sparse24._core.device_text(torch_cuda.device(0))}
     print(json.dumps({"versions": versions,
