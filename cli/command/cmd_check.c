@@ -230,6 +230,7 @@ static int check_all(cli_app *cli, const look_how *how, const findings *found, t
         finding f;
         s24_status status = s24_ctx_progress(cli->ctx, "checking", i, count);
         if (status == S24_OK) status = look(&f, cli, how, tensor);
+        s24_checkpoint_forget(found->checkpoint, tensor);
         if (status != S24_OK) return cli_status(cli, status);
         int selected = s24_tensor_is_selected(tensor, o->include, o->exclude);
         sum->selected += selected;

@@ -111,6 +111,11 @@ S24_API int64_t s24_checkpoint_count(const s24_checkpoint *checkpoint);
 /* Tensors in the order of their names. NULL past the end / when not found. */
 S24_API const s24_tensor *s24_checkpoint_tensor(const s24_checkpoint *checkpoint, int64_t index);
 S24_API const s24_tensor *s24_checkpoint_find(const s24_checkpoint *checkpoint, const char *name);
+/* The tensor was read and will hardly be again: where it has 256 KiB or more its pages leave
+   memory, and come again when they are touched, so that a walk over a file of any size takes no
+   more of it than the largest tensors. Dense and packed ones; nothing is done for those in sparse
+   formats. */
+S24_API void s24_checkpoint_forget(const s24_checkpoint *checkpoint, const s24_tensor *tensor);
 /* The 2:4 matrix of a packed tensor, quantised or not, in a layout or not. Errors: ARGUMENT (it is
    not packed, or dense, or in a sparse format, or factors alone), and those of
    s24_matrix_from_packed, _from_quantized and _from_layout. Of a transposed one too it is [n, k];

@@ -89,7 +89,7 @@ static s24_status prune_by_rows(const s24i_pruner *pruner, const s24_tensor *ten
     const s24_status status = prune_pieces(&total, pruner, w, rows, tensor);
     s24_ctx_free(pruner->ctx, w);
     TRY(status);
-    s24i_checkpoint_forget(pruner->in, tensor); /* a writer of masks knows of no model */
+    s24_checkpoint_forget(pruner->in, tensor); /* a writer of masks knows of no model */
     const double kept = total.whole > 0.0 ? total.kept / total.whole : 1.0;
     const s24_prune_report report = {kept, -1.0};
     s24i_pruner_report(pruner, tensor, &report, &how);

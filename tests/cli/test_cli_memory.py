@@ -1,10 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Memory: how much a header may cost. What is said when there is no more: tests/faults."""
+"""Memory: how much a header may cost, and what docs/trust.md promises of walks over tensors and of
+texts. What is said when there is no more: tests/faults."""
+import array
 import os
+import random
 import subprocess
+import sys
 import unittest
 
 import cli_case
+import cli_data
+
+sys.path.insert(0, os.path.join(os.environ["S24_SOURCE"], "tests/tools"))
+import tiny_bert  # noqa: E402
 
 LETTERS = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_-"
 MOST = 1 << 20  # members of a header
@@ -20,12 +28,7 @@ def many_tensors(path, count):
     return len(header)
 
 
-@unittest.skipIf(os.environ.get("S24_SANITIZE"), "a sanitizer's own memory would be measured")
-class Headers(cli_case.Scratch):
-    @staticmethod
-    def make(folder):
-        many_tensors(folder / "more.safetensors", MOST + 1)
-
+class Measured(cli_case.Scratch):
     def peak(self, *arguments):
         """Bytes of memory that the program took at most."""
         child = subprocess.Popen([cli_case.PROGRAM, *arguments], cwd=self.folder,
@@ -36,6 +39,13 @@ class Headers(cli_case.Scratch):
         child.stderr.close()
         self.assertEqual(child.returncode, 0, error)
         return 1024 * usage.ru_maxrss
+
+
+@unittest.skipIf(os.environ.get("S24_SANITIZE"), "a sanitizer's own memory would be measured")
+class Headers(Measured):
+    @staticmethod
+    def make(folder):
+        many_tensors(folder / "more.safetensors", MOST + 1)
 
     def test_four_times_the_header(self):
         size = many_tensors(self.folder / "many.safetensors", MOST)
@@ -48,6 +58,59 @@ class Headers(cli_case.Scratch):
     def test_a_limit_on_tensors(self):
         self.refusals([("more", ["info", "more.safetensors"], 4,
                         r"more\.safetensors: the header has more than 1048576 members \(tensors")])
+
+
+ROWS, COLS = 1024, 1024  # of a tensor of 4 MiB
+
+
+@unittest.skipIf(os.environ.get("S24_SANITIZE"), "a sanitizer's own memory would be measured")
+class Walks(Measured):
+    """A walk over tensors takes the memory of the largest, however many there are."""
+    @staticmethod
+    def make(folder):
+        chance = random.Random(3)
+        row = array.array("f", (chance.uniform(-1, 1) for _ in range(COLS))).tobytes()
+        for count in (4, 24):
+            tensors = {f"layer.{i}.weight": cli_data.tensor("f32", [ROWS, COLS], row * ROWS)
+                       for i in range(count)}
+            cli_data.write(folder / f"{count}.safetensors", tensors)
+
+    def test_of_any_length(self):
+        commands = [("prune", "{}.safetensors", "p{}.safetensors"),
+                    ("check", "p{}.safetensors"), ("check", "p{}.safetensors", "--verify"),
+                    ("pack", "p{}.safetensors", "k{}.safetensors"),
+                    ("info", "k{}.safetensors"),
+                    ("unpack", "k{}.safetensors", "u{}.safetensors"),
+                    ("convert", "p{}.safetensors", "c{}.safetensors", "--to", "torch")]
+        for words in commands:
+            with self.subTest(words):
+                few, many = (self.peak(*(word.format(count) for word in words))
+                             for count in (4, 24))
+                # Twenty tensors more are 80 MiB, and 45 MiB packed.
+                self.assertLess(many - few, 10 << 20)
+
+
+@unittest.skipIf(os.environ.get("S24_SANITIZE"), "a sanitizer's own memory would be measured")
+class Texts(Measured):
+    """Vectors of texts take the memory of their output and of the texts, and of one batch."""
+    @staticmethod
+    def make(folder):
+        tiny_bert.write(folder / "bert")
+        for count in (1000, 20000):
+            (folder / f"{count}.txt").write_text("read the file of a thread\n" * count)
+
+    def test_many_texts(self):
+        few, many = (self.peak("embed", "bert", "--input", f"{count}.txt", "--output",
+                               f"{count}.npy", "--sparse", "--threads", "2")
+                     for count in (1000, 20000))
+        more = 19000 * (4 * tiny_bert.WIDTH + len("read the file of a thread\n"))
+        self.assertLess(many - few, 2 * more + (4 << 20))
+
+    def test_a_stream(self):
+        """One text is in memory at a time."""
+        few, many = (self.peak("embed", "bert", "--input", f"{count}.txt", "--stream", "--sparse",
+                               "--threads", "2") for count in (1000, 20000))
+        self.assertLess(many - few, 4 << 20)
 
 
 if __name__ == "__main__":

@@ -370,7 +370,7 @@ static void forget(const s24_checkpoint *checkpoint, const void *part, size_t by
     if (from && shard_of(checkpoint, from)) s24i_map_forget(&from, from + bytes);
 }
 
-void s24i_checkpoint_forget(const s24_checkpoint *checkpoint, const s24_tensor *tensor)
+void s24_checkpoint_forget(const s24_checkpoint *checkpoint, const s24_tensor *tensor)
 {
     const size_t codes =
         tensor->indices ? (size_t)(tensor->shape[0] * ((tensor->shape[1] + 7) / 8)) : 0;

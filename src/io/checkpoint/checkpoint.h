@@ -78,9 +78,6 @@ s24_status s24i_checkpoint_map(s24i_map *map, const void **data, s24_ctx *ctx,
 s24_quantized s24i_tensor_quantized(const s24_tensor *tensor);
 /* The model_type of a folder's config.json. ARGUMENT: a single file was opened; FORMAT. */
 s24_status s24i_model_type(const char **type, s24_ctx *ctx, const s24_checkpoint *checkpoint);
-/* A tensor was read and will hardly be again: where it is large its pages are let go, and come
-   again when they are touched. Dense and packed ones, not those in sparse formats. */
-void s24i_checkpoint_forget(const s24_checkpoint *checkpoint, const s24_tensor *tensor);
 /* From now on each call that writes a dense, packed or quantised tensor gives so many of its rows,
    those that follow the rows given before; 0: all of them again. */
 void s24i_writer_set_rows(s24_writer *writer, int64_t rows);

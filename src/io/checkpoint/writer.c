@@ -150,7 +150,7 @@ static s24_status find_expected(s24i_part **out, s24_writer *writer, const char 
 static void forget_source(const s24_writer *writer, const char *name)
 {
     const s24_tensor *tensor = s24_checkpoint_find(writer->model, name);
-    if (tensor) s24i_checkpoint_forget(writer->model, tensor);
+    if (tensor) s24_checkpoint_forget(writer->model, tensor);
 }
 
 void s24i_writer_set_rows(s24_writer *writer, int64_t rows)

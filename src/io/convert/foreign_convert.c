@@ -136,6 +136,12 @@ static s24_status settle_plain(job *j, s24i_moving *m)
     return S24_OK;
 }
 
+static void forget(const job *j, const s24i_foreign *w)
+{
+    for (int i = 0; i < S24I_FOREIGN_PARTS; i++)
+        if (w->part[i]) s24_checkpoint_forget(j->list.checkpoint, w->part[i]);
+}
+
 static s24_status settle_all(job *j)
 {
     const int64_t count = j->list.count;
@@ -146,6 +152,7 @@ static s24_status settle_all(job *j)
         *m = (s24i_moving){.weight = w, .form = FORM_DENSE, .dtype = floats_of(j, w)};
         TRY(s24_ctx_progress(j->ctx, "reading", i, count));
         TRY(w->scheme ? settle_weight(j, m) : settle_plain(j, m));
+        forget(j, w);
         j->report.weights += w->scheme != NULL;
         j->report.two_four += m->form == FORM_OURS || m->form == FORM_INTEGERS ||
                               m->form == FORM_BITMASK || m->form == FORM_TORCH;
@@ -204,6 +211,7 @@ static s24_status write_all(job *j, const char *out, int force)
     for (int64_t i = 0; i < count; i++) {
         TRY(s24_ctx_progress(j->ctx, "converting", i, count));
         TRY(s24i_form_write(j->writer, &j->moving[i]));
+        forget(j, j->moving[i].weight);
     }
     return s24_writer_commit(j->writer);
 }

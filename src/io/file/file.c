@@ -185,8 +185,8 @@ void s24i_map_touch(const void *from, size_t bytes)
 
 void s24i_map_forget(const char **from, const char *to)
 {
-    enum { MUCH = 4 << 20 };
-    if (to - *from < MUCH) return;
+    enum { WORTH_A_CALL = 1 << 18 };
+    if (to - *from < WORTH_A_CALL) return;
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);
     const uintptr_t begin = ((uintptr_t)*from + page - 1) / page * page;
     const uintptr_t end = (uintptr_t)to / page * page;
