@@ -40,6 +40,8 @@ static const cli_option options[] = {
         "the answer."),
     OPTION("system", CLI_WORDS, system, "TEXT", NULL,
            "What the system says before it. By default what the template has, if anything."),
+    OPTION("no-think", CLI_FLAG, no_think, NULL, NULL,
+           "Let the answer begin after the empty thought that the chat template has for it."),
     IDS_OPTION(struct generate_options, "Lines of --input, and the output,"),
     OPTION("max-new", CLI_COUNT, max_new, "N", "128",
            "Most new tokens of a text. It ends with the model's positions, too."),
@@ -76,7 +78,7 @@ static const cli_option options[] = {
 static const cli_rule rules[] = {{CLI_ONE_OF, "prompt input", NULL, NULL},
                                  {CLI_ONLY_WITH, "ids", "input", NULL},
                                  {CLI_NOT_WITH, "chat", "ids", NULL},
-                                 {CLI_ONLY_WITH, "system", "chat", NULL},
+                                 {CLI_ONLY_WITH, "system no-think", "chat", NULL},
                                  {CLI_NOT_WITH, "stop", "ids", NULL},
                                  {CLI_ONLY_WITH, "top-k top-p min-p seed", "temperature", NULL},
                                  {CLI_ONE_OF, NULL, NULL, NULL}};

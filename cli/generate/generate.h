@@ -14,7 +14,7 @@ struct generate_options {
     const char *prompt, *input, *stop, *dtype, *system;
     int64_t max_new, top_k, seed, logprobs;
     double temperature, top_p, min_p, repeat_penalty;
-    int ids, chat;
+    int ids, chat, no_think;
 };
 
 /* ---- generate_prompts.c ---------------------------------------------------------------------- */

@@ -83,7 +83,9 @@ static int open_tokenizer(cli_app *cli, generate_prompts *p, const struct genera
     if (code == CLI_OK) code = model_takes_tokenizer(cli, p->tokenizer, vocabulary);
     if (code != CLI_OK || !o->chat) return code;
     p->system = o->system;
-    return cli_status(cli, s24_chat_load(&p->chat, cli->ctx, folder, p->tokenizer));
+    code = cli_status(cli, s24_chat_load(&p->chat, cli->ctx, folder, p->tokenizer));
+    if (code != CLI_OK || !o->no_think) return code;
+    return cli_status(cli, s24_chat_set_thinking(p->chat, cli->ctx, 0));
 }
 
 static int read_texts(cli_app *cli, generate_prompts *p, const struct generate_options *o,

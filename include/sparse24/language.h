@@ -229,13 +229,19 @@ typedef struct s24_message {
 /*
  * Recognises the chat template of a folder, chat_template.jinja or that in tokenizer_config.json,
  * by the table src/io/chat/chats.def: ChatML (SmolLM2, Qwen, with the system message that theirs
- * has), Llama 2, 3 and 3.1, Mistral's, Zephyr's. The tokenizer is that of the folder and must
+ * has), Llama 2, 3 and 3.1, Mistral's, Zephyr's, Phi 3 and 4, Gemma, DeepSeek R1 and what was
+ * distilled from it, Granite, Command R, OLMo 2. The tokenizer is that of the folder and must
  * outlive the chat. Errors: UNSUPPORTED (another template, by its file and what is known), IO
  * (there is none), FORMAT (a token that it needs is not named), MEMORY.
  */
 S24_API s24_status s24_chat_load(s24_chat **out, s24_ctx *ctx, const char *folder,
                                  const s24_tokenizer *tokenizer);
 S24_API void s24_chat_destroy(s24_chat *chat);
+/*
+ * Whether answers think first, as they do where the template knows thoughts; with 0 they come
+ * without. Errors: ARGUMENT, UNSUPPORTED (the template knows no such answer).
+ */
+S24_API s24_status s24_chat_set_thinking(s24_chat *chat, s24_ctx *ctx, int thinks);
 /* What the template is called here ("chatml"). */
 S24_API const char *s24_chat_name(const s24_chat *chat);
 /* The id with which an answer ends, −1: none. */
@@ -245,8 +251,9 @@ S24_API int32_t s24_chat_end(const s24_chat *chat);
  * message may be the first and the last is the user's; without one the template's own stands there,
  * if it has one. Special tokens are the template's alone: what looks like one in a message is text.
  * *count: in, the room of ids; out, how many there are, of which those that fit were written.
- * Errors: ARGUMENT (a message out of its place), UNSUPPORTED (a system message that the template
- * has no place for), MEMORY.
+ * Where the template takes thoughts out of earlier answers, so does this. Errors: ARGUMENT (a
+ * message out of its place), UNSUPPORTED (a system message that the template has no place for, or
+ * none where the template's own has the day's date in it), MEMORY.
  */
 S24_API s24_status s24_chat_encode(int32_t *ids, int64_t *count, const s24_chat *chat, s24_ctx *ctx,
                                    const s24_message *messages, int64_t message_count);

@@ -33,10 +33,14 @@ Message = typing.Union[typing.Mapping[str, str], typing.Tuple[str, str]]
 class Chat:
     """How a model was trained on conversations: the chat template of its folder."""
 
-    def __init__(self, folder: str | os.PathLike, tokenizer: Tokenizer | None = None):
-        """Raises Error (no template, or one that is not known, by its file), OSError."""
+    def __init__(self, folder: str | os.PathLike, tokenizer: Tokenizer | None = None, *,
+                 thinking: bool = True):
+        """thinking: whether answers think first, where the model does. Raises Error (no template,
+        one that is not known, by its file, or that has no answers without thoughts), OSError."""
         self.tokenizer = tokenizer or Tokenizer(folder)
         self._handle = _core.chat_load(folder, self.tokenizer._handle)
+        if not thinking:
+            _core.chat_set_thinking(self._handle, False)
         self.name, end = _core.chat_info(self._handle)
         self.end: int | None = None if end < 0 else end  #: the id that ends an answer
 

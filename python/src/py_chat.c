@@ -16,6 +16,16 @@ PyObject *pyf_chat_load(PyObject *module, PyObject *args)
     return py_handle_new(chat, "chat", owner);
 }
 
+PyObject *pyf_chat_set_thinking(PyObject *module, PyObject *args)
+{
+    py_call c = {.module = module};
+    s24_chat *chat;
+    int thinks;
+    if (!PyArg_ParseTuple(args, "O&p", py_chat, &chat, &thinks)) return NULL;
+    if (!PY_RUN(c, s24_chat_set_thinking(chat, c.ctx, thinks))) return NULL;
+    Py_RETURN_NONE;
+}
+
 PyObject *pyf_chat_info(PyObject *module, PyObject *args)
 {
     (void)module;

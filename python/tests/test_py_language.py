@@ -78,6 +78,8 @@ class Conversations(Place):
             chat.encode([("robot", "hello")])
         with self.assertRaises(ValueError):
             chat.encode([("user", "a"), ("assistant", "b")])
+        with self.assertRaisesRegex(sparse24.Error, "without thoughts"):
+            sparse24.Chat(folder, thinking=False)
         with self.assertRaisesRegex(sparse24.Error, "template"):
             sparse24.Chat(self.folder("### Instruction: {{ messages }}"))
 

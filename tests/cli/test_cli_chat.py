@@ -11,6 +11,9 @@ GO, END = "<|im_start|>", "<|im_end|>"
 TEMPLATE = (f"{{{{ '{GO}system\nBe kind.{END}\n' }}}}{{{{ '{GO}' + message['role'] + '\n'"
             f" + message['content'] + '{END}\n' }}}}{{{{ '{GO}assistant\n' }}}}")
 
+QWEN = ("<|im_start|> content.split('</think>')[-1].lstrip('\\n') enable_thinking is false "
+        "'<think>\\n\\n</think>\\n\\n'")
+
 
 def letters():
     """The bytes as byte-level tokens spell them."""
@@ -70,6 +73,7 @@ class Chat(Scratch):
         write(folder, "chat", TEMPLATE)
         write(folder, "ends", TEMPLATE, 257)
         write(folder, "plain", None)
+        write(folder, "thinks", QWEN)
         write(folder, "other", "### Instruction: {{ messages }}")
 
     def answer(self, *more):
@@ -98,6 +102,11 @@ class Chat(Scratch):
             found = self.answer("--chat", "--system", system, "--prompt", "Hi")
             self.assertEqual(found[0]["prompt_tokens"], len(conversation("Hi", system)))
 
+    def test_an_answer_without_thoughts_begins_after_an_empty_one(self):
+        counts = [self.json("generate", "thinks", "--max-new", "1", "--chat", "--prompt", "Hi",
+                            *more)["prompts"][0]["prompt_tokens"] for more in ((), ("--no-think",))]
+        self.assertEqual(counts[1] - counts[0], len("<think>\n\n</think>\n\n"))
+
     def test_an_answer_ends_with_the_templates_token(self):
         # No file of the folder says that texts end with it.
         for more, count, stop in (((), 6, "length"), (("--chat",), 1, "eos")):
@@ -110,9 +119,13 @@ class Chat(Scratch):
             ("none", ("generate", "plain", "--chat", "--prompt", "x"), 3,
              "plain: the folder has no chat template, in tokenizer_config.json or as chat_templ"),
             ("unknown", ("generate", "other", "--chat", "--prompt", "x"), 5,
-             r"other/tokenizer_config.json: its chat template is none that is known here \(chatml"),
+             r"other/tokenizer_config.json: its chat template is none that is known here \("),
             ("system alone", ("generate", "chat", "--system", "x", "--prompt", "x"), 2,
              "--system.*--chat"),
+            ("thoughts alone", ("generate", "chat", "--no-think", "--prompt", "x"), 2,
+             "--no-think.*--chat"),
+            ("no thoughts", ("generate", "chat", "--chat", "--no-think", "--prompt", "x"), 5,
+             "the chat template chatml has no way to answer without thoughts"),
             ("ids", ("generate", "chat", "--chat", "--ids", "--input", "ids"), 2, "--chat.*--ids"),
             ("long", ("generate", "chat", "--chat", "--prompt", "x" * 300), 2,
              r"has \d+ tokens; 1 to 256")))

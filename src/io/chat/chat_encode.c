@@ -84,10 +84,29 @@ typedef struct conversation {
     int64_t into;    /* the message that the system's goes into; −1: none */
 } conversation;
 
+/* What follows the last of some bytes, and line ends after them; all of it where there are none. */
+static s24_text after_last(s24_text text, const char *bytes, int drops_lines)
+{
+    const size_t length = strlen(bytes);
+    size_t at = text.bytes >= length ? text.bytes - length + 1 : 0;
+    while (at > 0 && memcmp(text.data + at - 1, bytes, length) != 0)
+        at--;
+    if (at == 0) return text;
+    at += length - 1;
+    while (drops_lines && at < text.bytes && text.data[at] == '\n')
+        at++;
+    return (s24_text){text.data + at, text.bytes - at};
+}
+
 static s24_text content(const s24_chat *chat, s24_text text, s24_role role)
 {
-    const int least = role == S24_ROLE_ASSISTANT ? S24I_CHAT_TRIMS_ANSWERS : S24I_CHAT_TRIMS_ALL;
-    return chat->row->trims >= least ? trimmed(text) : text;
+    static const int least[] = {[S24_ROLE_SYSTEM] = S24I_CHAT_TRIMS_ALL,
+                                [S24_ROLE_USER] = S24I_CHAT_TRIMS_MESSAGES,
+                                [S24_ROLE_ASSISTANT] = S24I_CHAT_TRIMS_ANSWERS};
+    const s24i_chat_row *row = chat->row;
+    if (role == S24_ROLE_ASSISTANT && row->drops)
+        text = after_last(text, row->drops, row->drops_lines);
+    return row->trims >= least[role] ? trimmed(text) : text;
 }
 
 static void put_message(page *p, const conversation *c, int64_t i)
@@ -97,7 +116,8 @@ static void put_message(page *p, const conversation *c, int64_t i)
     const int has_lead = c->into == i;
     s24_text text = content(p->chat, m->text, m->role);
     /* Both together are trimmed, and then only at the end of what follows. */
-    if (has_lead) text = (s24_text){m->text.data, (size_t)(text.data + text.bytes - m->text.data)};
+    if (has_lead && row->trims == S24I_CHAT_TRIMS_ALL)
+        text = (s24_text){m->text.data, (size_t)(text.data + text.bytes - m->text.data)};
     put_form(p, m->role == S24_ROLE_USER ? row->user : row->assistant, &text,
              has_lead ? &c->system : NULL);
 }
@@ -114,6 +134,7 @@ static void put_all(page *p, const conversation *c)
     for (int64_t i = 0; i < c->count; i++)
         if (c->messages[i].role != S24_ROLE_SYSTEM) put_message(p, c, i);
     if (row->reply) put_form(p, row->reply, &nothing, NULL);
+    if (p->chat->thoughtless) put_form(p, row->thoughtless, &nothing, NULL);
 }
 
 static s24_status check_message(const s24_chat *chat, s24_ctx *ctx, const s24_message *messages,
@@ -154,9 +175,16 @@ static s24_status read_messages(conversation *c, const s24_chat *chat, s24_ctx *
     REQUIRE(ctx, c->into >= 0 && messages[count - 1].role == S24_ROLE_USER, S24_ERROR_ARGUMENT,
             "the last of %lld messages is not the user's, which an answer is for",
             (long long)count);
-    if (messages[0].role == S24_ROLE_SYSTEM)
-        c->system =
-            (s24_text){messages[0].text.data ? messages[0].text.data : "", messages[0].text.bytes};
+    const s24_text said =
+        messages[0].role == S24_ROLE_SYSTEM ? messages[0].text : (s24_text){NULL, 0};
+    const int is_said =
+        messages[0].role == S24_ROLE_SYSTEM && (said.bytes || !chat->row->drops_empty_system);
+    REQUIRE(ctx, is_said || !chat->row->asks_system, S24_ERROR_UNSUPPORTED,
+            "the chat template %s has the day's date in its own system message; one that is given "
+            "was expected",
+            chat->row->name);
+    if (is_said)
+        c->system = (s24_text){said.data ? said.data : "", said.bytes};
     else if (chat->fallback)
         c->system = (s24_text){chat->fallback, strlen(chat->fallback)};
     if (!c->system.data || !chat->row->goes_into) c->into = -1;

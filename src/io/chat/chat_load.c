@@ -29,23 +29,23 @@ static void simplify(char *text)
     *out = '\0';
 }
 
-static int has_all(const char *text, const char *const marks[3])
+static int has_all(const char *text, const char *const *marks)
 {
-    for (int i = 0; i < 3 && marks[i]; i++)
+    for (int i = 0; i < S24I_CHAT_MOST_MARKS && marks[i]; i++)
         if (!strstr(text, marks[i])) return 0;
     return 1;
 }
 
-static int has_any(const char *text, const char *const marks[3])
+static int has_any(const char *text, const char *const *marks)
 {
-    for (int i = 0; i < 3 && marks[i]; i++)
+    for (int i = 0; i < S24I_CHAT_MOST_MARKS && marks[i]; i++)
         if (strstr(text, marks[i])) return 1;
     return 0;
 }
 
 static s24_status find_row(s24_chat *chat, const char *template, const char *path)
 {
-    char known[160] = "";
+    char known[400] = "";
     for (int i = 0; i < ROWS && !chat->row; i++)
         if (has_all(template, rows[i].marks) && !has_any(template, rows[i].lacks))
             chat->row = &rows[i];
@@ -200,6 +200,16 @@ void s24_chat_destroy(s24_chat *chat)
     s24_ctx_free(ctx, chat->eos);
     s24_ctx_free(ctx, chat->fallback);
     s24_ctx_free(ctx, chat);
+}
+
+s24_status s24_chat_set_thinking(s24_chat *chat, s24_ctx *ctx, int thinks)
+{
+    if (!ctx) return S24_ERROR_ARGUMENT;
+    REQUIRE(ctx, chat, S24_ERROR_ARGUMENT, "chat is NULL");
+    REQUIRE(ctx, thinks || chat->row->thoughtless, S24_ERROR_UNSUPPORTED,
+            "the chat template %s has no way to answer without thoughts", chat->row->name);
+    chat->thoughtless = !thinks;
+    return S24_OK;
 }
 
 const char *s24_chat_name(const s24_chat *chat)
