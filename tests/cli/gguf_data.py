@@ -272,7 +272,10 @@ def shapes(architecture, words=12):
         out["output.bias"] = [words]
     if architecture == "gpt2":
         out["position_embd.weight"] = [64, 64]
-    for name in [*layers, "attn_output", "ffn_down"]:
+    # The order gives each its random numbers.
+    first = [n for n in ("attn_norm", "ffn_norm", "attn_output", "ffn_up", "ffn_down")
+             if n in layers or n in ("attn_output", "ffn_down")]
+    for name in first + [n for n in [*QUERY, *layers] if n in layers and n not in first]:
         out[f"blk.0.{name}.weight"] = sides[name]
         if biased == "all" or name in biased:
             out[f"blk.0.{name}.bias"] = sides[name][:1]

@@ -290,7 +290,7 @@ class Refused(Scratch):
         ("strange", 5, r'"output.weight" is of type 99, which is not supported, only F32 F16'),
         ("empty", 4, "the beginning at byte 0"),
         ("other", 4, "does not begin with GGUF"),
-        ("cut", 4, r'tensor "blk.0.ffn_down.weight" has 24576 bytes'),
+        ("cut", 4, r'tensor "blk.0.ffn_gate.weight" has 24576 bytes'),
         ("header", 4, "goes beyond the file's 500 bytes"),
         ("counts", 4, "number of tensors is 18446744073709551615"),
         ("old", 5, "version 1"), ("big", 5, "order of bytes"),
