@@ -240,8 +240,39 @@ def words_bytes(draw):
                                                    add_prefix_space=space)
 
 
+def piece(draw, names):
+    return f"{draw.choice(names)}:{draw.randint(0, 1)}"
+
+
+def templates(draw):
+    """Any special tokens around a text and between two, next to what cuts offsets."""
+    level = draw.random() < 0.5
+    made = tokenizers.Tokenizer(models.BPE() if level else models.WordPiece(unk_token="[UNK]"))
+    special = ["[UNK]", "[CLS]", "[SEP]", "<en>", "<eot>"]
+    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False) if level else \
+        pre_tokenizers.BertPreTokenizer()
+    kind = trainers.BpeTrainer if level else trainers.WordPieceTrainer
+    more = {"initial_alphabet": pre_tokenizers.ByteLevel.alphabet()} if level else {}
+    yield made, kind(vocab_size=600, show_progress=False, special_tokens=special, **more)
+    names = {name: [draw.randint(0, 599) for _ in range(draw.choice([1, 1, 1, 2, 3]))]
+             for name in special[1:]}
+    some = [[piece(draw, special[1:]) for _ in range(draw.choice([0, 1, 1, 2, 3]))]
+            for _ in range(5)]
+    texts = [f"${name}:{draw.randint(0, 1)}" for name in "AAB"]
+    adds = draw.choice([
+        processors.TemplateProcessing(
+            [*some[0], texts[0], *some[1]], [*some[2], texts[1], *some[3], texts[2], *some[4]],
+            [{"id": name, "ids": ids, "tokens": [name] * len(ids)} for name, ids in names.items()]),
+        processors.BertProcessing(("[SEP]", 2), ("[CLS]", 1)),
+        processors.RobertaProcessing(("[SEP]", 2), ("[CLS]", 1), trim_offsets=draw.random() < 0.5,
+                                     add_prefix_space=False)])
+    if draw.random() < 0.9 or not level:  # WordPiece has BERT's of its own
+        made.post_processor = adds if not level or draw.random() < 0.5 else processors.Sequence(
+            [processors.ByteLevel(trim_offsets=draw.random() < 0.5, add_prefix_space=False), adds])
+
+
 KINDS = [wordpiece, gpt2, roberta, llama3, qwen, unigram, words_pieces, words_bpe, words_unigram,
-         words_level, words_bytes, patterns]
+         words_level, words_bytes, patterns, templates]
 
 
 def make(kind, draw, text, path):
@@ -286,16 +317,24 @@ def run_kind(kind, options, text, words):
                 refused[str(error).replace(folder, "…")[:150]] += 1
                 continue
         for _ in range(options.texts // options.tokenizers):
-            given = text_of(draw, words)
+            given = [text_of(draw, words)]
+            if kind is templates and draw.random() < 0.5:
+                given.append(text_of(draw, words))
+            limit = draw.choice([0, 20, 40]) if kind is templates else 0
+            theirs.no_truncation()
             try:
-                mine, other = ours.encode(given), theirs.encode(given)
+                around = theirs.num_special_tokens_to_add(len(given) == 2)
+                if limit > around + 1:
+                    theirs.enable_truncation(limit)
+                mine = ours.encode(*given, max_tokens=limit if limit > around + 1 else 0)
+                other = theirs.encode(*given)
             except BaseException as error:  # a panic of theirs is no Exception
                 if type(error).__name__ != "PanicException":
                     raise
                 continue
             ran += 1
-            one = list(zip(mine.ids, map(tuple, mine.offsets)))
-            other = list(zip(other.ids, other.offsets))
+            one = list(zip(mine.ids, mine.types, map(tuple, mine.offsets)))
+            other = list(zip(other.ids, other.type_ids, other.offsets))
             if one != other:
                 faults += 1
                 if faults <= options.show:

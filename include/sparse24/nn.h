@@ -48,10 +48,11 @@ S24_API int32_t s24_tokenizer_vocabulary(const s24_tokenizer *tokenizer);
 /*
  * [CLS] text [SEP], or [CLS] text [SEP] pair [SEP] with pair != NULL; cut (the longer part of a
  * pair first) so that no more than max_tokens remain. A tokenizer that puts other tokens around a
- * text, one, or none, or two between texts, does so here. Writes up to max_tokens tokens and
+ * text or between two, more or none, does so here. Writes up to max_tokens tokens and
  * returns their number in *count. Invalid UTF-8 reads as U+FFFD, but at byte level, where bytes
  * stay what they are. The bytes need no terminator. Errors: ARGUMENT (max_tokens less than what
- * stands around), UNSUPPORTED (a pair where no token stands between), MEMORY.
+ * stands around), UNSUPPORTED (a pair of a tokenizer that does not say what stands around one),
+ * MEMORY.
  */
 S24_API s24_status s24_tokenizer_encode(s24_token *tokens, int64_t *count, int64_t max_tokens,
                                         const s24_tokenizer *tokenizer, s24_ctx *ctx,

@@ -37,7 +37,7 @@ static PyObject *list_of(const s24_token *tokens, int64_t count)
 /* The room for tokens that no text of so many bytes exceeds: one a byte and those around it. */
 static int64_t most_tokens(Py_ssize_t bytes, long long max_tokens)
 {
-    int64_t most = (int64_t)bytes + 16;
+    int64_t most = (int64_t)bytes + 64;
     return max_tokens > 0 && max_tokens < most ? max_tokens : most;
 }
 

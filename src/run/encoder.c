@@ -90,20 +90,15 @@ static s24_status load_model(s24_encoder *encoder, s24_ctx *ctx, const char *fol
     return status;
 }
 
-/* A model whose tokens see all others wants one at each end; one whose tokens see the earlier ones,
-   one at either, so that no text is empty, but where a head reads the last. */
+/* A token at either end at least, so that no text is empty, but where a head reads the last one of
+   those that see the earlier ones. */
 static s24_status check_tokenizer(const s24_encoder *encoder, s24_ctx *ctx, const char *folder,
                                   int64_t vocabulary)
 {
     const s24_tokenizer *tokenizer = encoder->tokenizer;
-    const int ends = (tokenizer->cls >= 0) + (tokenizer->sep >= 0);
+    const int64_t ends = s24i_template_tokens(&tokenizer->single);
     const int causal = encoder->model->architecture->causal;
-    REQUIRE(
-        ctx, ends == 2 || causal, S24_ERROR_UNSUPPORTED,
-        "%s: a tokenizer that puts no tokens like [CLS] and [SEP] around a text is not supported "
-        "in an encoder",
-        folder);
-    REQUIRE(ctx, ends || encoder->head, S24_ERROR_UNSUPPORTED,
+    REQUIRE(ctx, ends || (causal && encoder->head), S24_ERROR_UNSUPPORTED,
             "%s: a tokenizer that puts no token before a text or after it is not supported in an "
             "encoder",
             folder);
@@ -226,7 +221,7 @@ static s24_status use_prompt(s24_encoder *e, s24_ctx *ctx, const char *name, con
     if (prompt.bytes && !e->model->pooled.pools_prompt) {
         tokens = s24i_tokenizer_encode(e->tokens, e->max_tokens, e->tokenizer, &prompt, 1);
         if (tokens < 0) return s24i_tokenizer_no_memory(ctx);
-        tokens -= e->tokenizer->sep >= 0;
+        tokens -= e->tokenizer->single.count[S24I_AFTER];
         REQUIRE(ctx, tokens + 1 < e->max_tokens, S24_ERROR_ARGUMENT,
                 "a prompt of %lld tokens or more leaves none of %lld to be pooled: include_prompt "
                 "of the pooling module is false",

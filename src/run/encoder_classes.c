@@ -129,16 +129,16 @@ static s24_status check_texts(s24_ctx *ctx, const char *name, const s24_text *te
 
 static s24_status check_pairs(s24_ctx *ctx, const s24_encoder *encoder, const s24_text_pairs *pairs)
 {
-    enum { LEAST = 5 }; /* tokens around a pair, and one of each text */
     const s24_tokenizer *t = encoder->tokenizer;
+    const int64_t least = s24i_template_tokens(&t->pair) + 2; /* one of each text */
     TRY(check_texts(ctx, "texts", pairs->texts, pairs->same_text ? 1 : pairs->count));
     if (!pairs->pairs) return S24_OK;
-    REQUIRE(ctx, s24i_tokenizer_pairs(t), S24_ERROR_UNSUPPORTED,
-            "two texts need a tokenizer that puts tokens like [CLS] and [SEP] around them, or none "
-            "at all");
-    REQUIRE(ctx, encoder->max_tokens >= LEAST, S24_ERROR_ARGUMENT,
-            "max_tokens is %lld; at least %d are expected for a pair",
-            (long long)encoder->max_tokens, LEAST);
+    REQUIRE(ctx, t->pairs, S24_ERROR_UNSUPPORTED,
+            "two texts need a tokenizer that says what stands around both, as one with [CLS] and "
+            "[SEP] does, or one that puts nothing there");
+    REQUIRE(ctx, encoder->max_tokens >= least, S24_ERROR_ARGUMENT,
+            "max_tokens is %lld; at least %lld are expected for a pair",
+            (long long)encoder->max_tokens, (long long)least);
     return check_texts(ctx, "pairs", pairs->pairs, pairs->count);
 }
 

@@ -159,7 +159,9 @@ s24_status s24_qa_features_create(s24_qa_features **out, s24_ctx *ctx, const s24
     if (!out || !ctx) return S24_ERROR_ARGUMENT;
     *out = NULL;
     REQUIRE(ctx, qa && tokenizer, S24_ERROR_ARGUMENT, "%s is NULL", qa ? "tokenizer" : "qa");
-    REQUIRE(ctx, tokenizer->cls >= 0 && tokenizer->sep >= 0, S24_ERROR_UNSUPPORTED,
+    const s24i_template *around = &tokenizer->single;
+    REQUIRE(ctx, around->count[S24I_BEFORE] == 1 && around->count[S24I_AFTER] == 1,
+            S24_ERROR_UNSUPPORTED,
             "question and context need a tokenizer that puts tokens like [CLS] and [SEP] around "
             "them");
     TRY(s24i_opts_read(ctx, &known, sizeof known, opts, "s24_qa_features_opts"));
@@ -169,8 +171,8 @@ s24_status s24_qa_features_create(s24_qa_features **out, s24_ctx *ctx, const s24
     f->ctx = ctx;
     f->qa = qa;
     f->opts = known;
-    f->cls = tokenizer->cls;
-    f->sep = tokenizer->sep;
+    f->cls = around->ids[S24I_BEFORE][0];
+    f->sep = around->ids[S24I_AFTER][0];
     GIVE(out, f, s24_qa_features_destroy, fill(f, ctx, tokenizer));
 }
 

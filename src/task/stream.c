@@ -29,7 +29,7 @@ static s24_status check_whole(const s24_tokenizer *tokenizer, s24_ctx *ctx, cons
     if (tokenizer->chain || tokenizer->kind != &s24i_tokenizer_bpe || tokenizer->unknown >= 0 ||
         tokenizer->bpe.byte_level || tokenizer->bpe.trim)
         return S24_OK;
-    for (int64_t i = tokenizer->cls >= 0; i < count && tokens[i].begin <= at; i++)
+    for (int64_t i = tokenizer->single.count[S24I_BEFORE]; i < count && tokens[i].begin <= at; i++)
         at = tokens[i].end > at ? tokens[i].end : at;
     const size_t byte = s24i_utf8_skip(text->data, text->bytes, at);
     uint32_t c = 0;
@@ -56,7 +56,7 @@ static s24_status add_text(s24_stream *s, const s24_tokenizer *tokenizer, const 
     const int64_t made =
         tokenizer->chain ? s24i_tokenizer_run(tokenizer, &counting, text, 1) : (int64_t)text->bytes;
     if (made < 0) return s24i_tokenizer_no_memory(s->ctx);
-    const int64_t most = made + 3;
+    const int64_t most = made + s24i_template_tokens(&tokenizer->single) + 1;
     TRY(s24i_alloc_elems(&tokens, s->ctx, most, sizeof *tokens, "a file's tokens"));
     const int64_t count = s24i_tokenizer_encode(tokens, most, tokenizer, text, 1);
     s24_status status = count < 0 ? s24i_tokenizer_no_memory(s->ctx)

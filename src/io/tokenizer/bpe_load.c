@@ -340,11 +340,11 @@ static s24_status add_specials(s24_tokenizer *t)
         added.takes_before = !strcmp(names[i], "<mask>");
         if (added.id >= 0) TRY(s24i_added_put(t, &added));
     }
-    t->cls = s24i_vocabulary_id(&t->vocabulary, "<s>");
-    t->sep = s24i_vocabulary_id(&t->vocabulary, "</s>");
-    if (t->cls < 0 || t->sep < 0) t->cls = t->sep = -1;
-    t->middle = t->cls >= 0 ? 2 : 1;
-    t->alike = t->cls >= 0;
+    s24i_usual_ends ends = {.cls = s24i_vocabulary_id(&t->vocabulary, "<s>"),
+                            .sep = s24i_vocabulary_id(&t->vocabulary, "</s>"),
+                            .middle = 2,
+                            .alike = 1};
+    if (ends.cls >= 0 && ends.sep >= 0) s24i_template_ends(t, &ends);
     return S24_OK;
 }
 
@@ -360,14 +360,14 @@ static s24_status read_class(s24_tokenizer *t, const char *folder)
     TRY_DONE(s24i_config_string(&class, &config, "tokenizer_class", S24I_OPTIONAL));
     TRY_DONE(s24i_config_bool(&begins, &config, "add_bos_token", S24I_OPTIONAL));
     if (strncmp(class, "GPT2", 4) != 0) goto done;
-    t->cls = t->sep = -1;
-    t->middle = 1;
-    t->alike = 0;
+    s24i_usual_ends ends = {.cls = -1, .sep = -1, .middle = 1};
+    s24i_template_ends(t, &ends);
     if (!begins) goto done;
     const s24i_json *token = s24i_json_get(config.json, "bos_token");
     const char *name = s24i_json_string(token);
     if (!name) name = s24i_json_string(s24i_json_get(token, "content"));
-    TRY_DONE(s24i_tokenizer_find(&t->cls, t, config.file, name ? name : "<|endoftext|>"));
+    TRY_DONE(s24i_tokenizer_find(&ends.cls, t, config.file, name ? name : "<|endoftext|>"));
+    s24i_template_ends(t, &ends);
 done:
     s24i_config_free(&config);
     return status;

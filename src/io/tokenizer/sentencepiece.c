@@ -237,13 +237,15 @@ static s24_status make_added(s24_tokenizer *t, const model *m)
 static s24_status read_ends(s24_tokenizer *t, const char *folder, const char *path)
 {
     s24i_config config;
+    s24i_usual_ends ends = {.cls = -1, .sep = -1, .middle = 1};
     int first = 1, last = 0;
     s24_status status;
     TRY(s24i_config_load(&config, t->ctx, folder, "tokenizer_config.json", S24I_OPTIONAL));
     TRY_DONE(s24i_config_bool(&first, &config, "add_bos_token", S24I_OPTIONAL));
     TRY_DONE(s24i_config_bool(&last, &config, "add_eos_token", S24I_OPTIONAL));
-    if (first) TRY_DONE(s24i_tokenizer_find(&t->cls, t, path, "<s>"));
-    if (last) TRY_DONE(s24i_tokenizer_find(&t->sep, t, path, "</s>"));
+    if (first) TRY_DONE(s24i_tokenizer_find(&ends.cls, t, path, "<s>"));
+    if (last) TRY_DONE(s24i_tokenizer_find(&ends.sep, t, path, "</s>"));
+    s24i_template_ends(t, &ends);
 done:
     s24i_config_free(&config);
     return status;
@@ -301,11 +303,8 @@ static s24_status make_xlm(s24_tokenizer *t, const model *m)
     if (m->rules.bytes) memcpy(bytes, m->rules.data, m->rules.bytes);
     TRY(s24i_rules_read(&u->rules, m->ctx, m->path, bytes, m->rules.bytes));
     TRY(make_entries(t, m));
-    t->cls = 0;
-    t->sep = 2;
+    s24i_template_ends(t, &(s24i_usual_ends){.cls = 0, .sep = 2, .middle = 2, .alike = 1});
     t->unknown = OWN - 1;
-    t->middle = 2;
-    t->alike = 1;
     return S24_OK;
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The public face of tokenizers: making one, laying a text, or two, between [CLS] and [SEP], and
- * making a text of tokens again.
+ * The public face of tokenizers: making one, laying a text, or two, between what stands around it
+ * ([CLS] and [SEP]), and making a text of tokens again.
  */
 #include "io/tokenizer/tokenizer.h"
 
@@ -87,8 +87,9 @@ s24_status s24_tokenizer_load(s24_tokenizer **out, s24_ctx *ctx, const char *pat
     if (stat(path, &info) != 0) return s24i_fail_errno(ctx, "open", path);
     TRY(s24i_zeroed(&tokenizer, ctx, sizeof *tokenizer));
     tokenizer->ctx = ctx;
-    tokenizer->cls = tokenizer->sep = tokenizer->unknown = -1;
-    tokenizer->middle = 1;
+    tokenizer->unknown = -1;
+    tokenizer->pairs = 1;
+    tokenizer->pair.text_types[1] = 1;
     s24_status status =
         S_ISDIR(info.st_mode) ? read_folder(tokenizer, path) : read_file(tokenizer, path);
     if (status == S24_OK) status = make_pieces(tokenizer);
@@ -148,16 +149,18 @@ static int64_t run_joined(const s24_tokenizer *tokenizer, const s24i_run *run,
 int64_t s24i_tokenizer_encode(s24_token *tokens, int64_t max_tokens, const s24_tokenizer *tokenizer,
                               const s24_text *parts, int part_count)
 {
-    const int first = tokenizer->cls >= 0, last = tokenizer->sep >= 0;
-    const s24i_run run = {.tokens = tokens + first, .room = max_tokens - first - last};
+    const s24i_template *t = &tokenizer->single;
+    const int64_t first = s24i_template_write(tokens, max_tokens, t, S24I_BEFORE);
+    const int64_t room = max_tokens - first - t->count[S24I_AFTER];
+    const s24i_run run = {
+        .tokens = tokens + first, .room = s24i_max(room, 0), .type = t->text_types[0]};
     const int apart = tokenizer->chain || tokenizer->kind->apart;
     const int joins = apart && part_count > 1 && parts[0].bytes;
     int64_t count = joins ? run_joined(tokenizer, &run, parts, part_count)
                           : s24i_tokenizer_run(tokenizer, &run, parts, part_count);
     if (count < 0) return count;
-    if (first) tokens[0] = (s24_token){tokenizer->cls, 0, 0, 0};
-    if (last) tokens[first + count] = (s24_token){tokenizer->sep, 0, 0, 0};
-    return count + first + last;
+    count += first;
+    return count + s24i_template_write(tokens + count, max_tokens - count, t, S24I_AFTER);
 }
 
 /* How many of two texts' tokens stay when together they may be `room`: the longer one gives way
@@ -173,32 +176,23 @@ static void cut_pair(int64_t kept[2], int64_t room)
     kept[longer] = room / 2 + room % 2;
 }
 
-/* Tokens next to a text, or between two, are a pair's at both ends, or nowhere. */
-int s24i_tokenizer_pairs(const s24_tokenizer *tokenizer)
-{
-    const int ends = (tokenizer->cls >= 0) + (tokenizer->sep >= 0);
-    return ends == 2 ? tokenizer->middle >= 0 : ends == 0;
-}
-
 int64_t s24i_tokenizer_encode_pair(s24_token *tokens, int64_t max_tokens,
                                    const s24_tokenizer *tokenizer, const s24_text texts[2])
 {
-    const int bare = tokenizer->cls < 0;
-    int64_t kept[2], count = 0;
+    const s24i_template *t = &tokenizer->pair;
+    int64_t kept[2], count = s24i_template_write(tokens, max_tokens, t, S24I_BEFORE);
     for (int i = 0; i < 2; i++) {
-        const s24i_run counting = {.room = INT64_MAX, .type = i};
+        const s24i_run counting = {.room = INT64_MAX};
         kept[i] = s24i_tokenizer_run(tokenizer, &counting, &texts[i], 1);
         if (kept[i] < 0) return -1;
     }
-    cut_pair(kept, bare ? max_tokens : max_tokens - 2 - tokenizer->middle);
-    if (!bare) tokens[count++] = (s24_token){tokenizer->cls, 0, 0, 0};
+    cut_pair(kept, s24i_max(max_tokens - s24i_template_tokens(t), 0));
     for (int i = 0; i < 2; i++) {
-        const int32_t type = tokenizer->alike ? 0 : i;
-        const s24i_run run = {.tokens = tokens + count, .room = kept[i], .type = type};
+        const s24i_run run = {.tokens = tokens + count, .room = kept[i], .type = t->text_types[i]};
         if (s24i_tokenizer_run(tokenizer, &run, &texts[i], 1) < 0) return -1;
         count += kept[i];
-        for (int s = 0; !bare && s < (i ? 1 : tokenizer->middle); s++)
-            tokens[count++] = (s24_token){tokenizer->sep, type, 0, 0};
+        count += s24i_template_write(tokens + count, max_tokens - count, t,
+                                     i ? S24I_AFTER : S24I_BETWEEN);
     }
     return count;
 }
@@ -214,11 +208,10 @@ s24_status s24_tokenizer_encode(s24_token *tokens, int64_t *count, int64_t max_t
             : !count     ? "count"
             : !tokenizer ? "tokenizer"
                          : "text");
-    const int ends = (tokenizer->cls >= 0) + (tokenizer->sep >= 0);
-    const int64_t least = ends + (pair && ends ? tokenizer->middle : 0);
-    REQUIRE(ctx, !pair || s24i_tokenizer_pairs(tokenizer), S24_ERROR_UNSUPPORTED,
-            "two texts need a tokenizer that puts tokens like [CLS] and [SEP] around them, or none "
-            "at all");
+    const int64_t least = s24i_template_tokens(pair ? &tokenizer->pair : &tokenizer->single);
+    REQUIRE(ctx, !pair || tokenizer->pairs, S24_ERROR_UNSUPPORTED,
+            "two texts need a tokenizer that says what stands around both, as one with [CLS] and "
+            "[SEP] does, or one that puts nothing there");
     REQUIRE(ctx, max_tokens >= least, S24_ERROR_ARGUMENT,
             "max_tokens is %lld, at least %lld are expected for [CLS] and each [SEP]",
             (long long)max_tokens, (long long)least);

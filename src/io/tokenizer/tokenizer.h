@@ -144,16 +144,24 @@ typedef struct s24i_tokenizer_kind {
     int apart; /* parts are words of their own: what is one text is joined before it runs */
 } s24i_tokenizer_kind;
 
+/* Tokens that stand before a text, between two, and behind the last, and the types of all. */
+typedef enum s24i_end { S24I_BEFORE, S24I_BETWEEN, S24I_AFTER, S24I_ENDS } s24i_end;
+enum { S24I_MOST_END = 16 };
+typedef struct s24i_template {
+    int32_t ids[S24I_ENDS][S24I_MOST_END], types[S24I_ENDS][S24I_MOST_END];
+    int count[S24I_ENDS];
+    int32_t text_types[2];
+} s24i_template;
+
 struct s24_tokenizer {
     s24_ctx *ctx;
     const s24i_tokenizer_kind *kind;
     s24i_vocabulary vocabulary;
     /* [count] the bytes of each id, none for an added token that decodes to nothing. */
     s24_text *pieces;
-    int32_t count;    /* largest id + 1 */
-    int32_t cls, sep; /* before and after a text; −1: none */
-    int middle; /* how many sep stand between two texts, at most 2; −1: something else does */
-    int alike;  /* both texts of a pair have type 0 */
+    int32_t count; /* largest id + 1 */
+    s24i_template single, pair;
+    int pairs;         /* two texts can be given together */
     int32_t unknown;   /* −1: none */
     int normalises;    /* 0: the text is taken as it is */
     s24i_chain *chain; /* NULL: the kind's own way */
@@ -195,7 +203,7 @@ int s24i_bpe_merge(const s24_tokenizer *tokenizer, s24i_symbols *symbols);
 int s24i_bpe_is_whole(const s24_tokenizer *tokenizer, const char *text, size_t bytes, int32_t id);
 
 /*
- * Fill a zeroed tokenizer (ctx is set; cls, sep and unknown are −1) from a file of a folder:
+ * Fill a zeroed tokenizer (ctx and pairs are set, unknown is −1) from a file of a folder:
  * tokenizer.json; vocab.txt and the tokenizer_config.json next to it; GPT-2's vocab.json and the
  * merges.txt next to it; SentencePiece's tokenizer.model. Errors as s24_tokenizer_load; what is
  * there then is freed by s24_tokenizer_destroy.
@@ -207,6 +215,23 @@ s24_status s24i_tokenizer_read_merges(s24_tokenizer *tokenizer, const char *fold
                                       const char *name);
 s24_status s24i_tokenizer_read_model(s24_tokenizer *tokenizer, const char *folder,
                                      const char *name);
+
+/* One token at most before a text and behind it, −1: none; how many of the latter stand between two
+   texts, and whether both of a pair have type 0. With one of the two tokens there are no pairs. */
+typedef struct s24i_usual_ends {
+    int32_t cls, sep;
+    int middle, alike;
+} s24i_usual_ends;
+void s24i_template_ends(s24_tokenizer *tokenizer, const s24i_usual_ends *ends);
+/* One more token; 0: there is no room for it. */
+int s24i_template_put(s24i_template *template, s24i_end end, int32_t id, int32_t type);
+/* How many tokens a template adds. */
+int64_t s24i_template_tokens(const s24i_template *template);
+/* Writes those of an end, the first `room` of them; returns their number. */
+int64_t s24i_template_write(s24_token *to, int64_t room, const s24i_template *template,
+                            s24i_end end);
+/* What tokenizer.json says of these. */
+s24_status s24i_post_processor_read(s24_tokenizer *tokenizer, const s24i_config *root);
 
 /* A file's decoder; and a token of a chain as text, as a kind's decode. */
 s24_status s24i_decoder_read(s24_tokenizer *tokenizer, const s24i_config *root);
@@ -265,15 +290,13 @@ int s24i_added_next(s24i_added_cut *cut, const s24_tokenizer *tokenizer, const s
    where a long word's memory is not to be had. */
 int64_t s24i_tokenizer_run(const s24_tokenizer *tokenizer, const s24i_run *run,
                            const s24_text *parts, int part_count);
-/* [CLS] parts [SEP], as far as the tokenizer puts these around a text; at most max_tokens ≥ 2 of
-   them. Returns their number, or −1 as above. */
+/* The parts between what the tokenizer puts around a text; at most max_tokens ≥ 2 tokens.
+   Returns their number, or −1 as above. */
 int64_t s24i_tokenizer_encode(s24_token *tokens, int64_t max_tokens, const s24_tokenizer *tokenizer,
                               const s24_text *parts, int part_count);
 
-/* Can two texts be given as a pair? */
-int s24i_tokenizer_pairs(const s24_tokenizer *tokenizer);
-/* [CLS] text [SEP] pair [SEP] of a tokenizer with both, text pair of one with neither, cut to
-   max_tokens, which leave room for what stands around. Returns their number, or −1 as above. */
+/* Two texts in the tokenizer's template of a pair, cut to max_tokens, which leave room for what
+   stands around. Returns their number, or −1 as above. */
 int64_t s24i_tokenizer_encode_pair(s24_token *tokens, int64_t max_tokens,
                                    const s24_tokenizer *tokenizer, const s24_text texts[2]);
 

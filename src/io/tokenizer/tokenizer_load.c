@@ -81,123 +81,6 @@ static s24_status read_all_added(s24_tokenizer *tokenizer, const s24i_config *ro
     return S24_OK;
 }
 
-/* ---- what stands around a text --------------------------------------------------------------- */
-
-typedef struct ends {
-    s24_tokenizer *tokenizer;
-    const char *cls, *sep; /* NULL: none */
-} ends;
-
-static const char *special_name(const s24i_json *element)
-{
-    return s24i_json_string(s24i_json_get(s24i_json_get(element, "SpecialToken"), "id"));
-}
-
-/* The tokens of a template of one text: one at most before it and after it. */
-/* How many tokens stand between the two texts of a template, and of which type the second is. What
-   this library does not put there makes pairs, and them alone, impossible. */
-static void read_pair(ends *out, const s24i_config *part)
-{
-    s24_tokenizer *tokenizer = out->tokenizer;
-    const s24i_json *pair = s24i_json_get(part->json, "pair"), *element;
-    int64_t type = 1;
-    int texts = 0, middle = 0, odd = 0;
-    s24i_json_walk walk = s24i_json_begin(pair);
-    while (pair && (element = s24i_json_next(&walk, NULL)) != NULL) {
-        const s24i_json *text = s24i_json_get(element, "Sequence");
-        if (text) type = s24i_json_integer(s24i_json_get(text, "type_id"));
-        texts += text != NULL;
-        const char *name = special_name(element);
-        if (texts != 1 || text) continue;
-        middle++;
-        odd |= !name || !out->sep || strcmp(name, out->sep) != 0;
-    }
-    if (texts != 2) return;
-    odd |= middle > 2 || type < 0 || type > 1;
-    tokenizer->middle = odd ? -1 : middle;
-    tokenizer->alike = type == 0;
-}
-
-static s24_status read_template(ends *out, const s24i_config *part)
-{
-    const s24i_json *single = s24i_json_get(part->json, "single");
-    const size_t count = s24i_json_count(single);
-    out->cls = special_name(s24i_json_at(single, 0));
-    out->sep = count > 1 ? special_name(s24i_json_at(single, count - 1)) : NULL;
-    const size_t text = out->cls ? 1 : 0;
-    REQUIRE(part->ctx,
-            count == text + 1 + (out->sep ? 1 : 0) &&
-                s24i_json_get(s24i_json_at(single, text), "Sequence"),
-            S24_ERROR_FORMAT,
-            "%s: the template of post_processor is no text with one token at most at each end",
-            part->file);
-    read_pair(out, part);
-    return S24_OK;
-}
-
-/* What BERT and its kin say by themselves. */
-static s24_status read_pieces(ends *out, const s24i_config *part)
-{
-    out->cls = s24i_json_string(s24i_json_at(s24i_json_get(part->json, "cls"), 0));
-    out->sep = s24i_json_string(s24i_json_at(s24i_json_get(part->json, "sep"), 0));
-    return S24_OK;
-}
-
-/* What is left out of offsets at byte level. */
-static s24_status read_trims(ends *out, const s24i_config *part)
-{
-    s24i_bpe *bpe = &out->tokenizer->bpe;
-    bpe->trim = bpe->trim_but_first = 1;
-    TRY(s24i_config_bool(&bpe->trim_but_first, part, "add_prefix_space", S24I_OPTIONAL));
-    return s24i_config_bool(&bpe->trim, part, "trim_offsets", S24I_OPTIONAL);
-}
-
-/* Two texts have two tokens between them and are of one type. */
-static s24_status read_roberta(ends *out, const s24i_config *part)
-{
-    TRY(read_pieces(out, part));
-    out->tokenizer->middle = 2;
-    out->tokenizer->alike = 1;
-    return read_trims(out, part);
-}
-
-/* One post-processor. */
-static s24_status read_processor(void *user, const s24i_config *part)
-{
-    static const struct {
-        const char *type;
-        s24_status (*read)(ends *out, const s24i_config *part);
-    } rows[] = {{"TemplateProcessing", read_template},
-                {"BertProcessing", read_pieces},
-                {"RobertaProcessing", read_roberta},
-                {"ByteLevel", read_trims}};
-    const ends *out = user;
-    const int is_bpe = out->tokenizer->kind == &s24i_tokenizer_bpe;
-    const size_t count = sizeof rows / sizeof *rows - !is_bpe;
-    const char *type = NULL;
-    TRY(s24i_config_string(&type, part, "type", S24I_REQUIRED));
-    for (size_t i = 0; i < count; i++)
-        if (!strcmp(rows[i].type, type)) return rows[i].read(user, part);
-    return s24i_tokenizer_refuse(part, "post_processor", type,
-                                 is_bpe ? "TemplateProcessing, BertProcessing, RobertaProcessing "
-                                          "and ByteLevel"
-                                        : "TemplateProcessing, BertProcessing and "
-                                          "RobertaProcessing");
-}
-
-static s24_status read_post_processor(s24_tokenizer *tokenizer, const s24i_config *root)
-{
-    /* WordPiece has BERT's where nothing is said, but not in a chain. */
-    const int is_wordpiece = tokenizer->kind == &s24i_tokenizer_wordpiece && !tokenizer->chain;
-    ends found = {tokenizer, is_wordpiece ? "[CLS]" : NULL, is_wordpiece ? "[SEP]" : NULL};
-    TRY(s24i_tokenizer_each(root, "post_processor", "processors", read_processor, &found));
-    REQUIRE(root->ctx, !is_wordpiece || (found.cls && found.sep), S24_ERROR_FORMAT,
-            "%s: post_processor does not put a token before a text and one behind it", root->file);
-    if (found.cls) TRY(s24i_tokenizer_find(&tokenizer->cls, tokenizer, root->file, found.cls));
-    if (found.sep) TRY(s24i_tokenizer_find(&tokenizer->sep, tokenizer, root->file, found.sep));
-    return S24_OK;
-}
-
 /* ---- the file -------------------------------------------------------------------------------- */
 
 /* May the kind's own way find every added token in the raw text? */
@@ -260,7 +143,7 @@ s24_status s24i_tokenizer_read_json(s24_tokenizer *tokenizer, const char *folder
     TRY_DONE(read_all_added(tokenizer, &root));
     if (tokenizer->chain) TRY_DONE(s24i_chain_read_added(tokenizer));
     if (tokenizer->chain) TRY_DONE(s24i_decoder_read(tokenizer, &root));
-    TRY_DONE(read_post_processor(tokenizer, &root));
+    TRY_DONE(s24i_post_processor_read(tokenizer, &root));
 done:
     s24i_config_free(&root);
     return status;

@@ -160,8 +160,10 @@ static s24_status read_vocab_file(s24_tokenizer *tokenizer, const char *path)
     s24_lines_destroy(lines);
     TRY(status);
     TRY(s24i_tokenizer_find(&tokenizer->unknown, tokenizer, path, "[UNK]"));
-    TRY(s24i_tokenizer_find(&tokenizer->cls, tokenizer, path, CLS));
-    TRY(s24i_tokenizer_find(&tokenizer->sep, tokenizer, path, SEP));
+    s24i_usual_ends ends = {.middle = 1};
+    TRY(s24i_tokenizer_find(&ends.cls, tokenizer, path, CLS));
+    TRY(s24i_tokenizer_find(&ends.sep, tokenizer, path, SEP));
+    s24i_template_ends(tokenizer, &ends);
     TRY(s24i_added_reserve(tokenizer, count));
     for (size_t i = 0; i < count; i++) {
         int32_t id = s24i_vocabulary_id(&tokenizer->vocabulary, specials[i]);
