@@ -44,7 +44,7 @@ typedef struct s24_cache_opts {
    in which its attention reads them, or in bytes, which round them (docs/numerics.md). Everything
    is allocated here, s24_cache_bytes of it. The model must outlive the cache. Errors: UNSUPPORTED
    (a model whose tokens attend to later ones; bytes of a model on a device), ARGUMENT (no texts;
-   tokens beyond the model's positions; another dtype), MEMORY. */
+   tokens beyond the model's positions; another dtype), MEMORY (with how many tokens would fit). */
 S24_API s24_status s24_cache_create(s24_cache **out, s24_ctx *ctx, const s24_session *session,
                                     const s24_cache_opts *opts);
 S24_API void s24_cache_destroy(s24_cache *cache);

@@ -45,16 +45,63 @@ static s24_status fill_angles(float **angles, const s24_cache *cache, s24_ctx *c
     return S24_OK;
 }
 
+s24_status s24i_cache_no_room(const s24_cache *cache, s24_ctx *ctx, const char *where, int64_t fit)
+{
+    const size_t bytes = (size_t)s24i_cache_elems(cache) * s24_dtype_bytes(cache->dtype) +
+                         (size_t)scale_count(cache) * sizeof(float);
+    return s24_ctx_fail(ctx, S24_ERROR_MEMORY,
+                        "keys and values of %lld texts of %lld tokens take %zu bytes, which %s has "
+                        "no room for; those of %lld tokens in all would fit: %lld of each text, or "
+                        "%lld whole texts",
+                        (long long)cache->texts, (long long)cache->room, bytes, where,
+                        (long long)fit, (long long)(fit / cache->texts),
+                        (long long)(fit / cache->room));
+}
+
+/* Memory for keys and values of so many tokens in all. */
+static s24_status reserve(s24_cache *cache, s24_ctx *ctx, int64_t tokens)
+{
+    const int64_t all = cache->texts * cache->room;
+    TRY(s24i_alloc_elems(&cache->memory, ctx, s24i_cache_elems(cache) / all * tokens,
+                         s24_dtype_bytes(cache->dtype), "keys and values"));
+    if (!cache->scaled) return S24_OK;
+    return s24i_alloc_elems(&cache->scales, ctx, scale_count(cache) / all * tokens, sizeof(float),
+                            "scales of keys and values");
+}
+
+static void give_back(s24_cache *cache, s24_ctx *ctx)
+{
+    s24_ctx_free(ctx, cache->scales);
+    s24_ctx_free(ctx, cache->memory);
+    cache->memory = NULL;
+    cache->scales = NULL;
+}
+
+/* Looks for the number of tokens that fit, within a sixteenth of it. */
+static s24_status no_room(s24_cache *cache, s24_ctx *ctx)
+{
+    int64_t fit = cache->texts * cache->room;
+    s24_status status = S24_ERROR_MEMORY;
+    give_back(cache, ctx);
+    while (status == S24_ERROR_MEMORY && (fit /= 2) > 0) {
+        status = reserve(cache, ctx, fit);
+        give_back(cache, ctx);
+    }
+    for (int64_t more = fit / 2; more > 0 && more >= fit / 16; more /= 2) {
+        if (reserve(cache, ctx, fit + more) == S24_OK) fit += more;
+        give_back(cache, ctx);
+    }
+    return s24i_cache_no_room(cache, ctx, "memory", fit);
+}
+
 static s24_status fill_here(s24_cache *cache, s24_ctx *ctx)
 {
     const s24i_shape *shape = &cache->model->shape;
     const int64_t d = shape->head_width;
     cache->scratch_elems = s24i_attention_scratch(cache->room, d);
-    TRY(s24i_alloc_elems(&cache->memory, ctx, s24i_cache_elems(cache),
-                         s24_dtype_bytes(cache->dtype), "keys and values"));
-    if (cache->scaled)
-        TRY(s24i_alloc_elems(&cache->scales, ctx, scale_count(cache), sizeof(float),
-                             "scales of keys and values"));
+    const s24_status status = reserve(cache, ctx, cache->texts * cache->room);
+    if (status == S24_ERROR_MEMORY) return no_room(cache, ctx);
+    TRY(status);
     TRY(s24i_alloc_elems(&cache->scratch, ctx, cache->scratch_elems * cache->threads, sizeof(float),
                          "attention's scratch"));
     if (!cache->model->architecture->rotary) return S24_OK;

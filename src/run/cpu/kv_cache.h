@@ -57,6 +57,10 @@ static inline int64_t s24i_cache_before(const s24_cache *cache, int64_t text)
     return cache ? cache->before[text] : 0;
 }
 
+/* Says that a place ("memory") has no room for keys and values, and for how many tokens it has.
+   MEMORY. */
+s24_status s24i_cache_no_room(const s24_cache *cache, s24_ctx *ctx, const char *where, int64_t fit);
+
 /* Lays down what a pass over a checked batch continues. Errors: ARGUMENT, as s24_session_extend. */
 s24_status s24i_cache_begin(s24_cache *cache, s24_ctx *ctx, const s24_session *session,
                             const s24_batch *batch);

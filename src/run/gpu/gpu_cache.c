@@ -56,11 +56,7 @@ static s24_status no_room(const s24_cache *cache, s24_ctx *ctx)
     while (!memory && (fit /= 2) > 0)
         (void)s24_device_alloc(&memory, ctx, device, (size_t)(bytes / all * fit), NULL);
     if (memory) TRY(s24_device_free(ctx, device, memory, NULL));
-    return s24_ctx_fail(ctx, S24_ERROR_MEMORY,
-                        "keys and values of %lld texts of %lld tokens take %lld bytes, which the "
-                        "device has no room for; those of %lld tokens in all would fit",
-                        (long long)cache->texts, (long long)cache->room, (long long)bytes,
-                        (long long)fit);
+    return s24i_cache_no_room(cache, ctx, "the device", fit);
 }
 
 s24_status s24i_gpu_cache_fill(s24_cache *cache, s24_ctx *ctx)
