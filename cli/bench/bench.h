@@ -246,6 +246,7 @@ typedef struct bench_source {
     const char *include, *exclude; /* of a preset's layers; NULL: all */
     int64_t threads;               /* the most that run it: what is chosen is chosen for them */
     const char *layer_dtypes;      /* of the 2:4 side, as of s24_model_opts; NULL: one for all */
+    int alone;                     /* there is no dense side */
 } bench_source;
 
 typedef struct bench_model_plan {

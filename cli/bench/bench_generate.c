@@ -31,6 +31,7 @@ typedef struct player {
     double began, filled, ended; /* of a turn; filled: all prompts have their first token */
     double *prefills;            /* [rounds] */
     int64_t turns;
+    int64_t *ids; /* [new tokens] of the first text, or NULL */
 } player;
 
 /* ---- a turn of ours -------------------------------------------------------------------------- */
@@ -40,6 +41,7 @@ static int take(void *user, const s24_new_token *token)
     player *p = user;
     p->ended = cli_seconds();
     if (token->index == 0) p->filled = p->ended;
+    if (token->prompt == 0 && p->ids) p->ids[token->index] = token->id;
     return 0;
 }
 
@@ -196,16 +198,18 @@ static int measure(cli_app *cli, player players[PLAYERS], generate_row *row, mem
 {
     bench_turn turns[BENCH_READS + PLAYERS];
     generate_side *sides[PLAYERS] = {&row->dense, &row->sparse, &row->peer};
-    const int reads = read_turns(turns, m), count = row->has_peer ? PLAYERS : PEER;
-    for (int i = 0; i < PLAYERS; i++)
-        turns[reads + i] =
-            (bench_turn){.window = i == PEER ? peer_turn : ours_turn, .state = &players[i]};
-    const int code = bench_interleave(cli, turns, reads + count, &players[DENSE].plan->effort);
+    const int reads = read_turns(turns, m), end = row->has_peer ? PLAYERS : PEER;
+    const int first = row->alone ? SPARSE : DENSE;
+    bench_turn *ours = turns + reads - first; /* by player */
+    for (int i = first; i < PLAYERS; i++)
+        ours[i] = (bench_turn){.window = i == PEER ? peer_turn : ours_turn, .state = &players[i]};
+    const int code =
+        bench_interleave(cli, turns, reads + end - first, &players[DENSE].plan->effort);
     if (code != CLI_OK) return code;
     row->read =
         m->on_device.device ? bench_gpu_read_rate(turns) : bench_limit_read(turns, &m->limits);
-    for (int i = 0; i < count; i++)
-        keep(sides[i], &players[i], &turns[reads + i], row->read);
+    for (int i = first; i < end; i++)
+        keep(sides[i], &players[i], &ours[i], row->read);
     row->sparse_layers = s24_session_sparse_layers(players[SPARSE].session, row->batch);
     return CLI_OK;
 }
@@ -220,7 +224,8 @@ static int make_players(cli_app *cli, player players[PLAYERS], const bench_pair 
     generate_side *sides[] = {&row->dense, &row->sparse};
     int code =
         bench_batch_make(cli, &players[DENSE].batch, row->batch, plan->prompt_tokens, &m->info);
-    for (int i = 0; i < PEER && code == CLI_OK; i++) {
+    players[SPARSE].ids = row->ids;
+    for (int i = row->alone ? SPARSE : DENSE; i < PEER && code == CLI_OK; i++) {
         const int64_t before = bench_private_bytes();
         double step;
         players[i].batch = players[DENSE].batch;
@@ -234,7 +239,7 @@ static int make_players(cli_app *cli, player players[PLAYERS], const bench_pair 
         for (int64_t b = 0; b < row->batch && code == CLI_OK; b++)
             code = cli_status(cli, s24_cache_truncate(players[i].cache, cli->ctx, b, 0));
     }
-    if (code == CLI_OK)
+    if (code == CLI_OK && !row->alone)
         code = check_agree(cli, &players[DENSE], &players[SPARSE], &m->info, row->dtype);
     if (code != CLI_OK || !peer) return code;
     players[PEER].shape = (bench_decoder_shape){.info = &m->info,
@@ -250,18 +255,29 @@ static int make_players(cli_app *cli, player players[PLAYERS], const bench_pair 
     return code;
 }
 
+static void rows_free(generate_row *rows, int count)
+{
+    for (int i = 0; rows && i < count; i++)
+        free(rows[i].ids);
+    free(rows);
+}
+
 static int run_row(cli_app *cli, const bench_generate_plan *plan, const bench_pair *m,
                    generate_row *row, memory *of)
 {
     player players[PLAYERS] = {{.cli = cli}};
     int code = CLI_OK;
     row->layers = m->info.linear_layers;
+    row->alone = !m->dense;
     s24_ctx_set_threads(cli->ctx, (int)row->threads);
     for (int i = 0; i < PLAYERS; i++) {
         players[i] = (player){.cli = cli, .plan = plan, .peer = plan->peer};
         players[i].prefills = calloc((size_t)plan->effort.rounds, sizeof(double));
         if (!players[i].prefills) code = cli_fail(cli, CLI_IO, "out of memory for the times");
     }
+    row->ids = calloc((size_t)plan->new_tokens, sizeof *row->ids);
+    row->id_count = row->ids ? plan->new_tokens : 0;
+    if (!row->ids) code = cli_fail(cli, CLI_IO, "out of memory for the new tokens");
     if (code == CLI_OK) code = make_players(cli, players, m, row, plan->peer);
     if (code == CLI_OK) code = measure(cli, players, row, of);
     bench_batch_free(cli, &players[DENSE].batch);
@@ -355,7 +371,7 @@ static int bench_folder(cli_app *cli, const void *opaque, const char *folder)
     if (code == CLI_OK && plan->svg) code = generate_write_chart(cli, plan, rows, count);
     if (code == CLI_OK && cli->json) code = generate_print_json(cli, plan, plan->peer, rows, count);
     memory_close(&of);
-    free(rows);
+    rows_free(rows, count);
     return code;
 }
 

@@ -24,6 +24,9 @@ typedef struct generate_row {
     int has_peer;
     generate_side peer;
     char peer_type[16]; /* of its matrices */
+    int alone;          /* there is no dense side */
+    int64_t *ids;       /* that 2:4 has after the first prompt */
+    int64_t id_count;
 } generate_row;
 
 void generate_print_head(const bench_generate_plan *plan, const bench_decoder *peer);

@@ -23,13 +23,25 @@ void generate_print_head(const bench_generate_plan *plan, const bench_decoder *p
     printf("  2:4 layers\n");
 }
 
-void generate_print_row(const generate_row *row, const bench_decoder *peer)
+/* Dense and 2:4, or 2:4 alone. */
+static void print_sides(const generate_row *row)
 {
     const generate_side *dense = &row->dense, *sparse = &row->sparse;
-    printf("%6lld %-9s %2lld %9.2f %9.2f %6.2fx %5.0f%% %10.1f %10.1f %6.2fx",
-           (long long)row->batch, row->form, (long long)row->threads, tokens_per_second(row, dense),
-           tokens_per_second(row, sparse), dense->step / sparse->step, 1e2 * sparse->limit_share,
-           1e3 * dense->prefill, 1e3 * sparse->prefill, dense->prefill / sparse->prefill);
+    if (row->alone)
+        printf(" %9s %9.2f %7s %5.0f%% %10s %10.1f %7s", "-", tokens_per_second(row, sparse), "-",
+               1e2 * sparse->limit_share, "-", 1e3 * sparse->prefill, "-");
+    else
+        printf(" %9.2f %9.2f %6.2fx %5.0f%% %10.1f %10.1f %6.2fx", tokens_per_second(row, dense),
+               tokens_per_second(row, sparse), dense->step / sparse->step,
+               1e2 * sparse->limit_share, 1e3 * dense->prefill, 1e3 * sparse->prefill,
+               dense->prefill / sparse->prefill);
+}
+
+void generate_print_row(const generate_row *row, const bench_decoder *peer)
+{
+    const generate_side *sparse = &row->sparse;
+    printf("%6lld %-9s %2lld", (long long)row->batch, row->form, (long long)row->threads);
+    print_sides(row);
     if (row->has_peer)
         printf(" %-6s %9.2f %6.2fx %10.1f %6.2fx", row->peer_type,
                tokens_per_second(row, &row->peer), row->peer.step / sparse->step,
@@ -71,17 +83,29 @@ static json_t *peers_json(const generate_row *row, const bench_decoder *peer)
     return list;
 }
 
+/* What 2:4 has after the first prompt: the same wherever the model is. */
+static json_t *tokens_json(const generate_row *row)
+{
+    json_t *list = json_array();
+    for (int64_t i = 0; i < row->id_count; i++)
+        json_array_append_new(list, json_integer((json_int_t)row->ids[i]));
+    return list;
+}
+
 static json_t *row_json(const generate_row *row, const bench_decoder *peer)
 {
     json_t *object = json_object();
     json_object_set_new(object, "batch", json_integer(row->batch));
     json_object_set_new(object, "dtype", json_string(row->form));
     json_object_set_new(object, "threads", json_integer(row->threads));
-    json_object_set_new(object, "dense", side_json(row, &row->dense));
+    json_object_set_new(object, "dense", row->alone ? json_null() : side_json(row, &row->dense));
     json_object_set_new(object, "sparse", side_json(row, &row->sparse));
-    json_object_set_new(object, "ratio", cli_real(row->dense.step / row->sparse.step));
+    json_object_set_new(object, "ratio",
+                        row->alone ? json_null() : cli_real(row->dense.step / row->sparse.step));
     json_object_set_new(object, "prefill_ratio",
-                        cli_real(row->dense.prefill / row->sparse.prefill));
+                        row->alone ? json_null()
+                                   : cli_real(row->dense.prefill / row->sparse.prefill));
+    json_object_set_new(object, "tokens", tokens_json(row));
     json_object_set_new(object, "read_gbps", cli_real(1e-9 * row->read));
     json_object_set_new(object, "sparse_layers", json_integer(row->sparse_layers));
     json_object_set_new(object, "layers", json_integer(row->layers));
@@ -131,7 +155,7 @@ int generate_write_chart(cli_app *cli, const bench_generate_plan *plan, const ge
         snprintf(name, sizeof name, "%s %s", plan->peer ? plan->peer->child.peer : "",
                  rows[i].peer_type);
         bars[used++] = bar_of(&rows[i], "2:4", &rows[i].sparse);
-        bars[used++] = bar_of(&rows[i], "dense", &rows[i].dense);
+        if (!rows[i].alone) bars[used++] = bar_of(&rows[i], "dense", &rows[i].dense);
         if (rows[i].has_peer) bars[used++] = bar_of(&rows[i], name, &rows[i].peer);
     }
     const svg_chart chart = {.title = "A language model, token by token",

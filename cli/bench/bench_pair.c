@@ -99,7 +99,8 @@ s24_status bench_pair_load(bench_pair *m, cli_app *cli, const bench_source *sour
     opts.verify = 0;                     /* it was */
     if (by_layer) opts.dtype = S24_BF16; /* what some layers are faster than */
     opts.layer_dtypes = NULL;
-    if (status == S24_OK) status = load(&m->dense, &m->dense_residence, cli, name, folder, &opts);
+    if (status == S24_OK && !source->alone)
+        status = load(&m->dense, &m->dense_residence, cli, name, folder, &opts);
     if (status == S24_OK) s24_model_describe(&m->info, m->sparse);
     return status;
 }

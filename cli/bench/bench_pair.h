@@ -13,8 +13,8 @@ typedef struct model_residence {
 } model_residence;
 
 typedef struct bench_pair {
-    s24_model *dense, *sparse;
-    s24_model_info info; /* of the sparse one */
+    s24_model *dense, *sparse; /* dense NULL: 2:4 is timed alone */
+    s24_model_info info;       /* of the sparse one */
     model_residence dense_residence, sparse_residence;
 } bench_pair;
 
@@ -26,8 +26,8 @@ typedef int bench_source_fn(cli_app *cli, const void *plan, const char *folder);
    is a preset. */
 int bench_source_open(cli_app *cli, const bench_source *source, bench_source_fn *run,
                       const void *plan);
-/* Loads both, their layers in the dtype or as integers of the scheme if there is one, the head as
-   --quantize-head says; what there is after an error is to be freed too. */
+/* Loads both, or the 2:4 one alone, their layers in the dtype or as integers of the scheme if there
+   is one, the head as --quantize-head says; what there is after an error is to be freed too. */
 s24_status bench_pair_load(bench_pair *m, cli_app *cli, const bench_source *source,
                            const char *folder, s24_dtype dtype, const char *scheme);
 void bench_pair_free(bench_pair *m);

@@ -17,7 +17,7 @@ struct bench_options {
         *format;
     int64_t zeros, prune, rounds, min_ms, busy, prompt_tokens, new_tokens;
     double dropout;
-    int tune, causal;
+    int tune, causal, alone;
 };
 
 static const char *bench_dtype(int index)
@@ -85,6 +85,8 @@ static const cli_option options[] = {
      "Make only these layers of a preset 2:4, by the names of their tensors.", NULL},
     {"exclude", 0, CLI_TEXT, offsetof(struct bench_options, exclude), "GLOB", NULL,
      "Make all but these layers of a preset 2:4.", NULL},
+    {"alone", 0, CLI_FLAG, offsetof(struct bench_options, alone), NULL, NULL,
+     "Time 2:4 alone: of a model whose dense weights have no room.", NULL},
     CLI_SPARSE,
     CLI_VERIFY,
     CLI_QUANTIZE_HEAD,
@@ -160,7 +162,7 @@ static const cli_rule rules[] = {
     {CLI_NOT_WITH, "format", "model generate attention prune train-linear device=cuda svg",
      "is of 2:4, or of whole models"},
     {CLI_ONLY_WITH, "peers=torch", "model generate", NULL},
-    {CLI_ONLY_WITH, "prompt-tokens new quantize-head cache-dtype peers=llama.cpp", "generate",
+    {CLI_ONLY_WITH, "prompt-tokens new alone quantize-head cache-dtype peers=llama.cpp", "generate",
      NULL},
     {CLI_ONLY_WITH, "python", "peers=torch peers=llama.cpp", NULL},
     {CLI_ONLY_WITH, "ways", "peers=torch", NULL},
@@ -332,7 +334,7 @@ static int read_model_peers(cli_app *cli, const struct bench_options *o, const c
 static int run_model(cli_app *cli, const struct bench_options *o)
 {
     int torch = 0;
-    bench_model_plan plan = {.source = {o->model, o->include, o->exclude, 0, by_layer(o)},
+    bench_model_plan plan = {.source = {o->model, o->include, o->exclude, 0, by_layer(o), 0},
                              .effort = read_effort(o),
                              .svg = o->svg};
     plan.batch_count = cli_counts(plan.batches, BENCH_MAX_LIST, o->batch ? o->batch : "1,32");
@@ -364,7 +366,7 @@ static int run_generate(cli_app *cli, const struct bench_options *o)
 {
     enum { MOST_BATCH = 1 << 12 };
     int peer = 0;
-    bench_generate_plan plan = {.source = {o->generate, o->include, o->exclude, 0, NULL},
+    bench_generate_plan plan = {.source = {o->generate, o->include, o->exclude, 0, NULL, o->alone},
                                 .prompt_tokens = o->prompt_tokens,
                                 .new_tokens = o->new_tokens,
                                 .effort = read_effort(o),

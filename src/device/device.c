@@ -64,6 +64,7 @@ static s24_status open_device(s24_device *device, s24_ctx *ctx, const s24_device
     REQUIRE(ctx, device->vendor || !strcmp(backend, "own"), S24_ERROR_ARGUMENT,
             "s24_device_opts.backend is \"%s\"; expected own or " VENDOR, backend);
     TRY(open_plugin(device, ctx, opts->library));
+    device->index = index;
     return s24i_device_status(ctx, device->table->open(&device->gpu, index, device->vendor, &error),
                               &error);
 }

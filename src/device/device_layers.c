@@ -252,7 +252,7 @@ s24_status s24_device_quantise(s24_ctx *ctx, s24_device *device,
 s24_status s24_device_rms_norm(s24_ctx *ctx, s24_device *device,
                                const s24_device_rms_norm_args *args)
 {
-    enum { MOST_WIDTH = 8192 };
+    enum { MOST_WIDTH = 16384 };
     s24i_device_error error = {""};
     s24_device_rms_norm_args a;
     READ_ARGS(a, args, "s24_device_rms_norm_args");
@@ -433,6 +433,11 @@ int s24_device_enter(const s24_device *device)
 void s24_device_leave(const s24_device *device, int before)
 {
     device->table->leave(before);
+}
+
+int s24_device_is_same(const s24_device *device, const s24_device *other)
+{
+    return device == other || (device && other && device->index == other->index);
 }
 
 s24_status s24_device_stream_follow(s24_ctx *ctx, s24_device *device, void *stream, void *first)

@@ -23,6 +23,8 @@ extern "C" {
    what it was before, which leave brings back. Any thread may. */
 S24_API int s24_device_enter(const s24_device *device);
 S24_API void s24_device_leave(const s24_device *device, int before);
+/* Are they one GPU, by one handle or by two? */
+S24_API int s24_device_is_same(const s24_device *device, const s24_device *other);
 /* What comes next in `stream`, one of s24_device_stream_create's, begins after all that is in
    `first` now. */
 S24_API s24_status s24_device_stream_follow(s24_ctx *ctx, s24_device *device, void *stream,
@@ -99,7 +101,7 @@ S24_API s24_status s24_device_norm(s24_ctx *ctx, s24_device *device,
 typedef struct s24_device_rms_norm_args {
     size_t size; /* sizeof(s24_device_rms_norm_args) */
     s24_dtype dtype;
-    int64_t rows, width; /* up to 8192 elements a row */
+    int64_t rows, width; /* up to 16384 elements a row */
     void *y;             /* [rows, width] written */
     void *sum;           /* [rows, width], to which x is added before, rounded */
     const void *x;       /* [rows, width], or NULL */

@@ -20,6 +20,7 @@ struct s24_device {
     void *library;
     const s24i_device_table *table;
     s24i_device *gpu;
+    int index;                   /* of the GPU */
     int vendor;                  /* products by cuSPARSELt */
     s24i_device_choice *choices; /* sorted */
     int64_t choice_count;

@@ -12,7 +12,7 @@ QUICK = ["--rounds", "3", "--min-ms", "1"]
 SIDE = {"tokens_per_second", "step_ms", "prefill_ms", "resident_bytes", "step_bytes",
         "limit_share"}
 ROW = {"batch", "dtype", "threads", "dense", "sparse", "ratio", "prefill_ratio", "read_gbps",
-       "sparse_layers", "layers", "peers"}
+       "sparse_layers", "layers", "peers", "tokens"}
 
 
 def words_of(*more):
@@ -38,6 +38,7 @@ class Generate(Scratch):
                          [(d, b, t) for d in ("f32", "bf16") for b in (1, 3) for t in (1, 2)])
         for row in rows:
             self.assertEqual(set(row), ROW)
+            self.assertEqual(len(row["tokens"]), 5)
             self.assertEqual((row["peers"], row["sparse_layers"], row["layers"]), ([], 14, 14))
             self.check_side(row["dense"], row["batch"])
             self.check_side(row["sparse"], row["batch"])
@@ -59,6 +60,15 @@ class Generate(Scratch):
             sizes = [r[side]["step_bytes"] for r in rows]
             self.assertEqual(sizes, sorted(sizes, reverse=True))
         self.assertIsNone(self.json(*words)["head"])
+
+    def test_alone(self):
+        words = words_of("--batch", "1", "--dtype", "f32", "--sparse")
+        row, both = (self.json(*words, *more)["rows"][0] for more in (("--alone",), ()))
+        self.assertEqual((row["dense"], row["ratio"], row["prefill_ratio"]), (None, None, None))
+        self.assertEqual(row["tokens"], both["tokens"])
+        self.check_side(row["sparse"], 1)
+        self.assertRegex(self.good(*words, "--alone").stdout, r"(?m)^ +1 f32 .* - .* - ")
+        self.refusals([("models", ("bench", "--model", "minilm", "--alone"), 2, "alone")])
 
     def test_a_table_and_a_chart(self):
         done = self.good(*words_of("--threads", "1", "--svg", "chart.svg"))

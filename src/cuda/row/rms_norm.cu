@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Norms that divide by the root mean square, with the addition to the sums before them: a block has
- * a row, a thread eight elements of it. Few rows are a matter of latency: gammas are asked for
- * before the kernels before this one are done.
+ * a row, a thread eight or sixteen elements of it. Few rows are a matter of latency: gammas are
+ * asked for before the kernels before this one are done.
  */
 #include "cuda/plugin/device.cuh"
 #include "cuda/row/quantise.cuh"
@@ -26,44 +26,67 @@ template <class F> static __device__ float over_block(float (&parts)[MOST_WARPS]
     return all;
 }
 
-template <class T>
+/* PIECES of eight elements of a thread, a block's width apart: 2 for rows beyond 8192. */
+template <class T, int PIECES>
 __global__ void __launch_bounds__(32 * MOST_WARPS)
     rms_norm_kernel(const __grid_constant__ rms_job job)
 {
     __shared__ float sums[MOST_WARPS], largest[MOST_WARPS];
-    const int at = threadIdx.x * 8;
-    const bool here = at < job.width;
-    const int64_t place = blockIdx.x * job.width + at;
-    float gamma[8] = {}, v[8] = {}, squares = 0, most = 0;
+    float gamma[PIECES][8] = {}, v[PIECES][8] = {}, squares = 0, most = 0;
+    const int step = (int)blockDim.x * 8;
     dependents_may_start();
-    if (here) load_wide(gamma, job.gamma + at);
-    wait_for_predecessors();
-    if (here) {
-        T *sum = static_cast<T *>(job.sum) + place;
-        load_narrow<T>(v, sum);
-        if (job.x) {
-            float x[8];
-            load_narrow<T>(x, static_cast<const T *>(job.x) + place);
 #pragma unroll
-            for (int i = 0; i < 8; i++)
-                v[i] = (float)(T)(v[i] + x[i]);
-            store_narrow<T>(sum, v);
-        }
+    for (int p = 0; p < PIECES; p++) {
+        const int at = (int)threadIdx.x * 8 + p * step;
+        if (at < job.width) load_wide(gamma[p], job.gamma + at);
+    }
+    wait_for_predecessors();
+#pragma unroll
+    for (int p = 0; p < PIECES; p++) {
+        const int at = (int)threadIdx.x * 8 + p * step;
+        const int64_t place = blockIdx.x * job.width + at;
+        if (at >= job.width) continue;
+        T *sum = static_cast<T *>(job.sum) + place;
+        load_narrow<T>(v[p], sum);
+        if (!job.x) continue;
+        float x[8];
+        load_narrow<T>(x, static_cast<const T *>(job.x) + place);
+#pragma unroll
+        for (int i = 0; i < 8; i++)
+            v[p][i] = (float)(T)(v[p][i] + x[i]);
+        store_narrow<T>(sum, v[p]);
     }
 #pragma unroll
-    for (float x : v)
-        squares += x * x;
+    for (int p = 0; p < PIECES; p++)
+        for (float x : v[p])
+            squares += x * x;
     squares = over_block(sums, warp_sum(squares), [](float a, float b) { return a + b; });
     const float inverse = 1.0f / sqrtf(squares / (float)job.width + job.eps);
 #pragma unroll
-    for (int i = 0; i < 8; i++)
-        v[i] *= inverse * gamma[i];
-    if (here) store_narrow<T>(static_cast<T *>(job.y) + place, v);
+    for (int p = 0; p < PIECES; p++) {
+        const int at = (int)threadIdx.x * 8 + p * step;
+#pragma unroll
+        for (int i = 0; i < 8; i++)
+            v[p][i] *= inverse * gamma[p][i];
+        if (at < job.width)
+            store_narrow<T>(static_cast<T *>(job.y) + blockIdx.x * job.width + at, v[p]);
+        most = largest_of(most, v[p]);
+    }
     if (!job.narrow_rows) return;
-    most = over_block(largest, warp_largest(largest_of(most, v)), larger);
+    most = over_block(largest, warp_largest(most), larger);
     const quantiser q(most, job.narrow_dtype);
     if (threadIdx.x == 0) job.narrow_scale[blockIdx.x] = q.scale;
-    if (here) q.store_8(static_cast<uint8_t *>(job.narrow_rows) + place, v);
+#pragma unroll
+    for (int p = 0; p < PIECES; p++) {
+        const int at = (int)threadIdx.x * 8 + p * step;
+        if (at < job.width)
+            q.store_8(static_cast<uint8_t *>(job.narrow_rows) + blockIdx.x * job.width + at, v[p]);
+    }
+}
+
+template <class T> static const void *kernel_of(int pieces)
+{
+    return pieces == 1 ? (const void *)rms_norm_kernel<T, 1> : (const void *)rms_norm_kernel<T, 2>;
 }
 
 s24_status rms_norm_enqueue(s24i_device *device, const s24_device_rms_norm_args *args, void *stream,
@@ -72,12 +95,12 @@ s24_status rms_norm_enqueue(s24i_device *device, const s24_device_rms_norm_args 
     (void)device;
     rms_job job = {*args, data_of(args->narrow),
                    args->narrow ? args->narrow->dtype : S24_DTYPE_NONE};
+    const int pieces = job.width > 32 * MOST_WARPS * 8 ? 2 : 1;
     const device_launch launch = {"launching a norm",
-                                  job.dtype == S24_BF16
-                                      ? (const void *)rms_norm_kernel<__nv_bfloat16>
-                                      : (const void *)rms_norm_kernel<__half>,
+                                  job.dtype == S24_BF16 ? kernel_of<__nv_bfloat16>(pieces)
+                                                        : kernel_of<__half>(pieces),
                                   dim3((unsigned)job.rows),
-                                  (int)(job.width + 255) / 256 * 32,
+                                  (int)(job.width + 256 * pieces - 1) / (256 * pieces) * 32,
                                   0,
                                   job.rows * job.width <= EARLY_NORM};
     void *parameters[] = {&job};

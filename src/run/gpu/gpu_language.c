@@ -15,7 +15,7 @@ s24_status s24i_gpu_language_check(s24_ctx *ctx, const s24i_architecture *archit
                                    const s24i_shape *shape)
 {
     enum { MOST_HEAD = 128 };
-    const int most_width = architecture->rms ? 8192 : 2048; /* of s24_device_norm */
+    const int most_width = architecture->rms ? 16384 : 2048; /* of s24_device_norm */
     const int64_t d = shape->head_width;
     REQUIRE(ctx, d % 8 == 0 && d <= MOST_HEAD, S24_ERROR_UNSUPPORTED,
             "attention heads of %lld elements; a device takes multiples of 8 up to %d for %s",

@@ -113,13 +113,20 @@ static stored measure(int64_t rows, int64_t cols, int bits, int64_t group, size_
                     (size_t)(cols + 7) / 8};
 }
 
+s24_status s24i_cut_check(s24_ctx *ctx, const s24i_cut *cut, int64_t cols)
+{
+    const int whole = !cut->along_k || (cut->begin[0] % 4 == 0 && cut->end[0] % 4 == 0);
+    REQUIRE(ctx, whole, S24_ERROR_UNSUPPORTED,
+            "its %lld columns cannot be shared out among %d ranks in whole groups of four",
+            (long long)cols, cut->ranks);
+    return S24_OK;
+}
+
 /* Columns where a weight is cut: whole groups of four, and of its scales. */
 static s24_status check_columns(s24_ctx *ctx, const stored *of, const s24i_cut *cut)
 {
+    TRY(s24i_cut_check(ctx, cut, of->cols));
     if (!cut->along_k) return S24_OK;
-    REQUIRE(ctx, cut->begin[0] % 4 == 0 && cut->end[0] % 4 == 0, S24_ERROR_UNSUPPORTED,
-            "its %lld columns cannot be shared out among %d ranks in whole groups of four",
-            (long long)of->cols, cut->ranks);
     REQUIRE(ctx,
             !of->group || of->group >= of->cols ||
                 (cut->begin[0] % of->group == 0 && cut->end[0] % of->group == 0),

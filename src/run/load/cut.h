@@ -37,6 +37,8 @@ s24_status s24i_ranks_end(s24_model **model, s24_ctx *ctx, s24i_ranks *ranks,
                           const s24i_ranks_model *of, s24_status mine);
 
 s24i_cut s24i_cut_of(const s24i_ranks *ranks, const s24i_shape *whole, s24i_slot slot);
+/* Of a 2:4 weight of so many columns whole groups of four are taken; else UNSUPPORTED. */
+s24_status s24i_cut_check(s24_ctx *ctx, const s24i_cut *cut, int64_t cols);
 /* Has this rank the layer's bias? Of those cut along k rank 0 alone. */
 int s24i_cut_has_bias(const s24i_ranks *ranks, const s24i_cut *cut);
 /* Replaces a source by the rank's part of it. *buffer is memory of the context that it may lie in,

@@ -122,12 +122,14 @@ typedef struct random_numbers {
 } random_numbers;
 
 enum { PIECE = 1 << 16 }; /* numbers that a thread makes at a time */
+#define STEP UINT64_C(0x9e3779b97f4a7c15)
 
-/* What is drawn: a whole model, of which a rank keeps a part. */
+/* What is drawn: of a whole model what a rank has. */
 typedef struct drawing {
     const s24_model_opts *opts;
     const s24i_shape *whole;
     s24i_ranks ranks;
+    float *weights; /* room for a block's of the rank */
 } drawing;
 
 typedef struct fill_job {
@@ -141,12 +143,11 @@ typedef struct fill_job {
 static void fill_range(void *arg, int64_t first, int64_t end, int thread)
 {
     const fill_job *job = arg;
-    const uint64_t step = 0x9e3779b97f4a7c15u;
     float *x = job->x;
     (void)thread;
     end = s24i_min(end * PIECE, job->count);
     for (int64_t i = first * PIECE; i < end; i++) {
-        uint64_t z = job->state + ((uint64_t)i + 1) * step;
+        uint64_t z = job->state + ((uint64_t)i + 1) * STEP;
         z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
         z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
         z ^= z >> 31;
@@ -158,7 +159,7 @@ static void fill_range(void *arg, int64_t first, int64_t end, int thread)
 static void fill(float *x, int64_t count, random_numbers *random)
 {
     fill_job job = {x, count, random->state};
-    random->state += (uint64_t)count * 0x9e3779b97f4a7c15u;
+    random->state += (uint64_t)count * STEP;
     s24_ctx_parallel_for(random->ctx, (count + PIECE - 1) / PIECE, fill_range, &job);
 }
 
@@ -166,13 +167,13 @@ static void fill(float *x, int64_t count, random_numbers *random)
 static void fill_some(float *x, int64_t begin, int64_t end, const random_numbers *random)
 {
     random_numbers from = *random;
-    from.state += (uint64_t)begin * 0x9e3779b97f4a7c15u;
+    from.state += (uint64_t)begin * STEP;
     fill(x, end - begin, &from);
 }
 
 static void skip(random_numbers *random, int64_t count)
 {
-    random->state += (uint64_t)count * 0x9e3779b97f4a7c15u;
+    random->state += (uint64_t)count * STEP;
 }
 
 static void fill_norm(const s24i_layer_norm *norm)
@@ -286,71 +287,131 @@ static void asked_of(int *packs, int *wide, const s24_model *model, const s24_mo
     *wide = s24i_layer_is_wide(opts, &tensor);
 }
 
-/* The source of a layer with these weights, 2:4 where the options say so. */
-static s24_status fill_source(s24i_source *source, s24_model *model, s24_ctx *ctx,
-                              const s24_model_opts *opts, int packs)
+/* Bytes of a whole layer as files have it. */
+static int64_t file_bytes(const s24i_shape *whole, s24i_slot slot, int sparse, s24_dtype values)
 {
-    const s24_dtype values = s24i_model_values(model->dtype);
-    const int64_t bytes =
-        source->dense.rows * source->dense.cols * (int64_t)s24_dtype_bytes(values);
-    const s24_matrix_opts magnitude = {
-        .size = sizeof magnitude, .select = S24_SELECT_MAGNITUDE, .dtype = values};
-    model->weight_bytes += bytes;
-    if (!opts->sparse || !packs) return S24_OK;
-    TRY(s24_matrix_create(&source->matrix, ctx, &source->dense, &magnitude));
-    model->weight_bytes += (int64_t)s24_matrix_bytes(source->matrix) - bytes;
-    return opts->dense ? make_dense(source, ctx) : S24_OK;
+    int64_t rows, cols;
+    s24i_slot_shape(&rows, &cols, whole, slot);
+    const int64_t part = (int64_t)s24_dtype_bytes(values);
+    return sparse ? rows * (cols / 2 * part + (cols + 7) / 8) : rows * cols * part;
 }
 
-/* Of a block, and what a rank's parts need of memory. */
-typedef struct block_sources {
-    s24i_source of[S24I_ALL_SLOTS];
-    void *buffers[S24I_ALL_SLOTS];
-} block_sources;
-
-/* From weights that are drawn whole, one after the other. */
-static s24_status fill_sources(block_sources *b, s24_model *model, s24_ctx *ctx, const drawing *d,
-                               int64_t block, float *weights)
+/* The source of a layer with these weights, 2:4 where the options say so. */
+static s24_status fill_source(s24i_source *source, s24_model *model, s24_ctx *ctx, const drawing *d,
+                              s24i_slot slot, int packs)
 {
+    const s24_dtype values = s24i_model_values(model->dtype);
+    const int sparse = d->opts->sparse && packs;
+    const s24_matrix_opts magnitude = {
+        .size = sizeof magnitude, .select = S24_SELECT_MAGNITUDE, .dtype = values};
+    model->weight_bytes += file_bytes(d->whole, slot, sparse, values);
+    if (!sparse) return S24_OK;
+    TRY(s24_matrix_create(&source->matrix, ctx, &source->dense, &magnitude));
+    return d->opts->dense ? make_dense(source, ctx) : S24_OK;
+}
+
+/* Numbers of a layer [rows, cols] that come in this order; a rank makes its own part alone, whose
+   numbers are those of the whole. */
+typedef struct layer_draw {
+    float *to;
+    const s24i_cut *cut;
+    random_numbers random;
+    int64_t cols;
+} layer_draw;
+
+/* Some columns of each row. */
+static void draw_columns(void *arg, int64_t first, int64_t end, int thread)
+{
+    const layer_draw *d = arg;
+    const int64_t begin = d->cut->begin[0], cols = d->cut->end[0] - begin;
+    (void)thread;
+    for (int64_t r = first; r < end; r++) {
+        const fill_job job = {d->to + r * cols, cols,
+                              d->random.state + (uint64_t)(r * d->cols + begin) * STEP};
+        fill_range((void *)(uintptr_t)&job, 0, (cols + PIECE - 1) / PIECE, 0);
+    }
+}
+
+/* dense, which is whole, becomes what a rank has of it, in memory at dense->data. */
+static void draw_layer(s24_dense *dense, const drawing *d, const s24i_cut *cut,
+                       random_numbers *random)
+{
+    const layer_draw job = {dense->data, cut, *random, dense->cols};
+    const int64_t count = dense->rows * dense->cols;
+    float *to = dense->data;
+    if (!d->ranks.comm) {
+        fill_some(to, 0, count, random);
+    } else if (cut->along_k) {
+        s24_ctx_parallel_for(random->ctx, dense->rows, draw_columns, (void *)(uintptr_t)&job);
+        dense->cols = cut->end[0] - cut->begin[0];
+    } else {
+        dense->rows = 0;
+        for (int i = 0; i < cut->count; i++) {
+            const int64_t first = cut->begin[i] * dense->cols, end = cut->end[i] * dense->cols;
+            fill_some(to, first, end, random);
+            to += end - first;
+            dense->rows += cut->end[i] - cut->begin[i];
+        }
+    }
+    skip(random, count);
+}
+
+/* One layer after the other into memory of the largest block, so that no rank has more of it than
+   its part. */
+static s24_status fill_sources(s24i_source of[S24I_ALL_SLOTS], s24_model *model, s24_ctx *ctx,
+                               const drawing *d, int64_t block, random_numbers *random)
+{
+    float *to = d->weights;
     for (int slot = 0; slot < S24I_ALL_SLOTS; slot++) {
-        s24i_source *source = &b->of[slot];
         const s24i_cut cut = s24i_cut_of(&d->ranks, d->whole, (s24i_slot)slot);
-        s24_dense dense = {.data = weights, .dtype = S24_F32};
+        s24_dense dense = {.data = to, .dtype = S24_F32};
         int packs;
         s24i_slot_shape(&dense.rows, &dense.cols, d->whole, (s24i_slot)slot);
         if (!dense.rows) continue;
-        weights += dense.rows * dense.cols;
-        asked_of(&packs, &source->wide, model, d->opts, (s24i_slot)slot, block);
-        source->dense = dense;
-        TRY(fill_source(source, model, ctx, d->opts, packs));
-        if (d->ranks.comm) TRY(s24i_source_cut(source, &b->buffers[slot], ctx, &cut));
+        asked_of(&packs, &of[slot].wide, model, d->opts, (s24i_slot)slot, block);
+        if (d->opts->sparse && packs) TRY(s24i_cut_check(ctx, &cut, dense.cols));
+        draw_layer(&dense, d, &cut, random);
+        to += dense.rows * dense.cols;
+        of[slot].dense = dense;
+        TRY(fill_source(&of[slot], model, ctx, d, (s24i_slot)slot, packs));
     }
     return S24_OK;
 }
 
-static s24_status fill_block(s24_model *model, s24_ctx *ctx, int64_t block, float *weights,
-                             const drawing *d)
+static s24_status fill_block(s24_model *model, s24_ctx *ctx, int64_t block, const drawing *d,
+                             random_numbers *random)
 {
-    block_sources sources;
-    memset(&sources, 0, sizeof sources);
-    s24_status status = fill_sources(&sources, model, ctx, d, block, weights);
-    if (status == S24_OK) status = s24i_block_build(model, ctx, block, sources.of);
-    for (int slot = 0; slot < S24I_ALL_SLOTS; slot++) {
-        s24_matrix_destroy(sources.of[slot].matrix);
-        s24_ctx_free(ctx, sources.buffers[slot]);
-    }
+    s24i_source sources[S24I_ALL_SLOTS];
+    memset(sources, 0, sizeof sources);
+    s24_status status = fill_sources(sources, model, ctx, d, block, random);
+    if (status == S24_OK) status = s24i_block_build(model, ctx, block, sources);
+    for (int slot = 0; slot < S24I_ALL_SLOTS; slot++)
+        s24_matrix_destroy(sources[slot].matrix);
     return status;
 }
 
-static s24_status fill_model(s24_model *model, s24_ctx *ctx, const drawing *d)
+/* Blocks one after the other, in one room for their weights. */
+static s24_status fill_blocks(s24_model *model, s24_ctx *ctx, drawing *d, random_numbers *random)
 {
-    const s24i_shape *s = d->whole;
-    float *weights;
     int64_t count = 0; /* of a block */
-    random_numbers random = {ctx, 1};
     s24_status status = S24_OK;
+    for (int slot = 0; slot < S24I_ALL_SLOTS; slot++) {
+        int64_t rows, cols;
+        s24i_slot_shape(&rows, &cols, &model->shape, (s24i_slot)slot);
+        count += rows * cols;
+    }
+    TRY(s24i_alloc_elems(&d->weights, ctx, count, sizeof(float), "a block's weights"));
+    for (int64_t b = 0; b < model->shape.layers && status == S24_OK; b++)
+        status = fill_block(model, ctx, b, d, random);
+    s24_ctx_free(ctx, d->weights);
+    return status;
+}
+
+static s24_status fill_model(s24_model *model, s24_ctx *ctx, drawing *d)
+{
+    random_numbers random = {ctx, 1};
     fill_floats(model, d, &random);
-    if (s->image) TRY(fill_patches(model, ctx, &random));
+    if (d->whole->image) TRY(fill_patches(model, ctx, &random));
     /* A head is memory of its own in any case; where it is a tensor of its own too, only its
        numbers are those of the words. */
     const s24i_source head = {.dense = {s24i_writable(model->words), S24_F32,
@@ -358,18 +419,7 @@ static s24_status fill_model(s24_model *model, s24_ctx *ctx, const drawing *d)
                               .scheme = model->head_scheme,
                               .in_rows = 1};
     if (model->architecture->lm_head) TRY(s24i_lm_head_build(model, ctx, &head));
-    for (int slot = 0; slot < S24I_ALL_SLOTS; slot++) {
-        int64_t rows, cols;
-        s24i_slot_shape(&rows, &cols, s, (s24i_slot)slot);
-        count += rows * cols;
-    }
-    TRY(s24i_alloc_elems(&weights, ctx, count, sizeof(float), "a block's weights"));
-    for (int64_t b = 0; b < s->layers && status == S24_OK; b++) {
-        fill(weights, count, &random);
-        status = fill_block(model, ctx, b, weights, d);
-    }
-    s24_ctx_free(ctx, weights);
-    return status;
+    return fill_blocks(model, ctx, d, &random);
 }
 
 static void set_options(s24_model *model, const s24_model_opts *o)
@@ -389,7 +439,7 @@ static s24_status make_preset(s24_model **out, s24_ctx *ctx, int index, const s2
     s24_model *model;
     const s24i_shape *shape = &presets[index].shape;
     const s24i_architecture *arch = s24i_architecture_find(presets[index].model_type);
-    const drawing d = {o, shape, *ranks};
+    drawing d = {o, shape, *ranks, NULL};
     s24i_shape here;
     if (o->device) TRY(s24i_gpu_check(ctx, o, arch, shape));
     TRY(s24i_ranks_shape(&here, ctx, ranks, arch, shape, presets[index].name));

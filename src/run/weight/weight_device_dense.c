@@ -3,6 +3,7 @@
 #include "run/weight/weight_device.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "run/gpu/gpu_model.h"
 
@@ -48,6 +49,24 @@ static s24_status check_range(s24_ctx *ctx, const s24_dense *dense, s24_dtype dt
     return S24_OK;
 }
 
+/* Rows without what stands between them: a rank's columns of a weight. */
+static s24_status gather(s24_dense *to, s24_ctx *ctx, const s24_dense *from)
+{
+    *to = (s24_dense){NULL, S24_F32, from->rows, from->cols, 0};
+    TRY(s24i_alloc_elems(&to->data, ctx, to->rows * to->cols, sizeof(float), "a weight's columns"));
+    for (int64_t r = 0; r < to->rows; r++)
+        memcpy((float *)to->data + r * to->cols, (const float *)from->data + r * s24i_ld(from),
+               (size_t)to->cols * sizeof(float));
+    return S24_OK;
+}
+
+static s24_status upload(s24i_device_weight *w, s24_ctx *ctx, const s24_dense *dense)
+{
+    TRY(check_range(ctx, dense, w->dtype));
+    TRY(reserve(w, ctx));
+    return s24i_device_upload(w->dense, ctx, w->device, w->dtype, dense->data, w->n * w->k);
+}
+
 static s24_status make(s24i_weight *weight, const s24_model *model, s24_ctx *ctx,
                        const s24i_source *source)
 {
@@ -58,10 +77,12 @@ static s24_status make(s24i_weight *weight, const s24_model *model, s24_ctx *ctx
     w->n = dense->rows;
     w->k = dense->cols;
     w->few = model->architecture->lm_head != NULL;
-    REQUIRE(ctx, s24i_ld(dense) == dense->cols, S24_ERROR_SHAPE, "a dense weight with a stride");
-    TRY(check_range(ctx, dense, model->dtype));
-    TRY(reserve(w, ctx));
-    return s24i_device_upload(w->dense, ctx, w->device, model->dtype, dense->data, w->n * w->k);
+    if (s24i_ld(dense) == dense->cols) return upload(w, ctx, dense);
+    s24_dense whole;
+    TRY(gather(&whole, ctx, dense));
+    const s24_status status = upload(w, ctx, &whole);
+    s24_ctx_free(ctx, whole.data);
+    return status;
 }
 
 s24_status s24i_device_widen(s24i_weight **out, s24_ctx *ctx, const s24i_weight *sparse,
