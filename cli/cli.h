@@ -215,8 +215,9 @@ const char *cli_cache_dtype_name(int index);
 #define CLI_COMM                                                                                   \
     {                                                                                              \
         "comm", 0, CLI_CHOICE, offsetof(cli_common, comm), NULL, NULL,                             \
-            "Run one model by all processes that mpirun or srun started: each holds a share of "   \
-            "every layer, on the CPU. Rank 0 prints and writes.",                                  \
+            "Run one model by all processes that mpirun, torchrun or srun started: each holds a "  \
+            "share of every layer, on the CPU with mpi, on its GPU with nccl. Rank 0 prints and "  \
+            "writes.",                                                                             \
             s24_comm_kind_name                                                                     \
     }
 

@@ -75,10 +75,14 @@ static int compare_words(cli_app *cli, int argc, char **argv)
 
 static int open_comm(cli_app *cli, const train_place *place)
 {
-    const s24_comm_opts opts = {.size = sizeof opts,
-                                .kind = cli->common->comm,
-                                .rank = place->rank,
-                                .world = place->launcher ? place->world : 0};
+    s24_comm_opts opts = {.size = sizeof opts,
+                          .kind = cli->common->comm,
+                          .rank = place->rank,
+                          .world = place->launcher ? place->world : 0,
+                          .address = place->address,
+                          .port = place->port};
+    const int code = cli_device(cli, &opts.device);
+    if (code != CLI_OK) return code;
     return cli_status(cli, s24_comm_create(&cli->comm, cli->ctx, &opts));
 }
 
@@ -86,11 +90,11 @@ int cli_ranks_open(cli_app *cli, int argc, char **argv)
 {
     const char *kind = cli->common->comm;
     if (!kind || !strcmp(kind, s24_comm_kind_name(0))) return CLI_OK;
-    if (strcmp(kind, "mpi") != 0 || !cli_on_cpu(cli))
+    if (!strcmp(kind, "mpi") && !cli_on_cpu(cli))
         return cli_fail(cli, CLI_UNSUPPORTED,
-                        "--comm %s --device %s: processes run one model together on the CPU alone, "
-                        "with --comm mpi",
-                        kind, cli->common->device);
+                        "--comm mpi --device %s: processes run one model together on GPUs with "
+                        "--comm nccl",
+                        cli->common->device);
     train_place *place = calloc(1, sizeof *place);
     if (!place) return cli_fail(cli, CLI_IO, "out of memory");
     cli->place = place; /* errors say the rank that stands in it */

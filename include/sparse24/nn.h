@@ -124,15 +124,16 @@ typedef struct s24_model_opts {
     const char *layer_dtypes;
     /* 1: s24_checkpoint_verify, of the whole checkpoint, comes first. */
     int verify;
-    /* The ranks of this communicator hold the model together, on the CPU: each has its share of the
-       heads, of the keys' and values' heads and of the layers between a block's two products, and
-       every pass is all ranks' (s24_session_forward). Weights of a 2:4 layer are cut in whole
-       groups of four. All ranks load the same checkpoint with the same options; what differs is
-       refused by its name before the first pass. It must outlive the model, which one thread uses
-       at a time then. UNSUPPORTED: heads, layers or scales that do not divide by the number of
-       ranks, a device, weights that are lifted, in a sparse format or have low-rank factors, and
-       blocks that are no sequence of attention and feed-forward layers added as they come, by name.
-       NULL, or a world of one: this process holds all of it. */
+    /* The ranks of this communicator hold the model together, on the CPU or, where it is one of
+       "nccl", each on the device that it was made with: each has its share of the heads, of the
+       keys' and values' heads and of the layers between a block's two products, and every pass is
+       all ranks' (s24_session_forward). Weights of a 2:4 layer are cut in whole groups of four. All
+       ranks load the same checkpoint with the same options; what differs is refused by its name
+       before the first pass. It must outlive the model and its sessions, which one thread uses at a
+       time then. UNSUPPORTED: heads, layers or scales that do not divide by the number of ranks, a
+       device that is not the communicator's, weights that are lifted, in a sparse format or have
+       low-rank factors, and blocks that are no sequence of attention and feed-forward layers added
+       as they come, by name. NULL, or a world of one: this process holds all of it. */
     struct s24_comm *comm;
 } s24_model_opts;
 
@@ -254,8 +255,9 @@ typedef struct s24_outputs {
 
 /* Allocates nothing, but that the dense engine prepares itself when it meets a number of tokens for
    the first time. Of a model that ranks hold together all ranks call it, with the same batch, and
-   get the same bits. Where one refuses its batch, or has another, all return with an error; where
-   one fails later, it should call s24_comm_abort, since the others wait for it. Errors: ARGUMENT
+   get the same bits; on devices a pass of one more token of each text, as one before, is not
+   compared. Where one refuses its batch, or has another, all return with an error; where one
+   fails later, it should call s24_comm_abort, since the others wait for it. Errors: ARGUMENT
    (ids or types out of range, an empty text or one longer than the positions, too many tokens or
    threads, a QA output without a head; a rank that differs), MEMORY, those of s24_comm_sum. */
 S24_API s24_status s24_session_forward(s24_session *session, s24_ctx *ctx, const s24_batch *batch,
@@ -268,7 +270,7 @@ S24_API s24_status s24_session_forward(s24_session *session, s24_ctx *ctx, const
  * in bf16. ids and types are not checked: those out of range read what is not theirs. The call
  * waits for the pass before where the texts have other lengths than its, and for what it measures
  * and captures in the first two of a shape; else for nothing. Errors: as above, UNSUPPORTED (a
- * model on the CPU; blocks; logits and losses of a language model).
+ * model on the CPU, or that ranks hold together; blocks; logits and losses of a language model).
  */
 S24_API s24_status s24_session_enqueue(s24_session *session, s24_ctx *ctx, const s24_batch *batch,
                                        const s24_outputs *outputs, void *states, void *stream);

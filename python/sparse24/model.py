@@ -52,8 +52,9 @@ class Model:
         which the blocks' weights and a language model's head are rounded as they are loaded (on the
         CPU). layer_dtypes: "GLOB=i8,GLOB=bf16": which layers run in 8 bits. verify:
         Checkpoint.verify comes first. device: "cuda", "cuda:1"; the CPU by default. comm: its ranks
-        hold the model together, each a share of its heads and layers: all load the same folder with
-        the same options and make the same calls, with the same texts, and get the same bits.
+        hold the model together ("mpi": on the CPU; "nccl": on the GPU that it has), each a share of
+        its heads and layers: all load the same folder with the same options and make the same
+        calls, with the same texts, and get the same bits.
         Raises OSError, ValueError, TypeError, Error (a model type or a part that is not carried
         out, by its name)."""
         checkpoint = Checkpoint(folder)

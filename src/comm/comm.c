@@ -186,6 +186,41 @@ s24_status s24i_comm_broadcast_begin(s24_ctx *ctx, s24_comm *comm, void *data, s
     return status == S24_OK ? S24_OK : failed(comm, ctx, status, "a broadcast", &error);
 }
 
+/* ---- sums in a device's stream --------------------------------------------------------------- */
+
+int s24i_comm_enqueues(const s24_comm *comm)
+{
+    return comm->table->enqueue && comm->device;
+}
+
+s24_device *s24i_comm_device(const s24_comm *comm)
+{
+    return comm->table->on_device ? comm->device : NULL;
+}
+
+s24_status s24i_comm_enqueue(s24_ctx *ctx, s24_comm *comm, void *data, int64_t count,
+                             s24_dtype dtype, void *stream)
+{
+    s24i_comm_error error = {""};
+    TRY(check(ctx, comm));
+    REQUIRE(ctx, comm->table->enqueue, S24_ERROR_UNSUPPORTED,
+            "what carries sums between the ranks has none in a device's stream");
+    comm->agreed = 0;
+    const s24_status status = comm->table->enqueue(comm->state, data, count, dtype, stream, &error);
+    return status == S24_OK ? S24_OK : failed(comm, ctx, status, "a sum", &error);
+}
+
+s24_status s24i_comm_alive(s24_ctx *ctx, s24_comm *comm)
+{
+    s24i_comm_error error = {""};
+    int done;
+    TRY(check(ctx, comm));
+    const s24_status status = comm->table->test(comm->state, &done, &error);
+    return status == S24_OK ? S24_OK : failed(comm, ctx, status, "a sum", &error);
+}
+
+/* ---- in host memory -------------------------------------------------------------------------- */
+
 /* A sum of `count` numbers, or, where there are none, the bytes of a root. */
 typedef struct exchange {
     int64_t count;

@@ -3,8 +3,10 @@
  * NCCL's functions, looked up in libnccl.so.2 when a communicator asks for them. None of its calls
  * waits for another rank, but what they begin does, for ranks that are gone as for those that are
  * late: so a thread of the communicator watches from before ranks connect, hears who is gone, and
- * ends what NCCL waits for. Sums have a stream of their own, in which each follows what the
- * device's default stream has when it is begun: that goes on meanwhile.
+ * ends what NCCL waits for. It alone does: NCCL's end also waits for the graphs that have its sums,
+ * which their owners destroy once they have heard of it. Sums have a stream of their own, in which
+ * each follows what the device's default stream has when it is begun: that goes on meanwhile; but
+ * for those that somebody puts into his own stream.
  */
 #include <dlfcn.h>
 #include <pthread.h>
@@ -16,7 +18,8 @@
 #include "comm/meeting.h"
 #include "device/device_layers.h"
 
-enum { NCCL_ID_BYTES = 128, NCCL_UINT8 = 1, NCCL_F32 = 7, NCCL_F64 = 8, NCCL_SUM = 0 };
+enum { NCCL_ID_BYTES = 128, NCCL_SUM = 0 };
+enum { NCCL_UINT8 = 1, NCCL_F16 = 6, NCCL_F32 = 7, NCCL_F64 = 8, NCCL_BF16 = 9 };
 enum { NCCL_IN_PROGRESS = 7, NCCL_OLDEST = 21400 };
 enum { WATCH_MS = 100, NAP_US = 20, PORT = 29400 };
 
@@ -53,7 +56,8 @@ typedef struct nccl_state {
     pthread_mutex_t lock; /* of calls with the communicator, and of what follows */
     void *comm;
     int over, gone; /* gone: a rank, S24I_MEETING_NOBODY */
-    int aborted;
+    int ending;     /* the watcher is to end NCCL's calls */
+    int aborted;    /* it does, and nobody calls NCCL any more */
 } nccl_state;
 
 static void nap(long microseconds)
@@ -69,11 +73,14 @@ static void nap(long microseconds)
 static s24_status enter(nccl_state *s, int *before, s24i_comm_error *error)
 {
     pthread_mutex_lock(&s->lock);
-    if (!s->aborted) {
+    if (!s->aborted && !s->ending) {
         *before = s24_device_enter(s->device);
         return S24_OK;
     }
-    snprintf(error->text, sizeof error->text, "rank %d is gone", s->gone);
+    if (s->gone != S24I_MEETING_NOBODY)
+        snprintf(error->text, sizeof error->text, "rank %d is gone", s->gone);
+    else
+        snprintf(error->text, sizeof error->text, "this rank has ended its calls");
     pthread_mutex_unlock(&s->lock);
     return S24_ERROR_IO;
 }
@@ -84,15 +91,12 @@ static void leave_call(nccl_state *s, int before)
     pthread_mutex_unlock(&s->lock);
 }
 
-/* Ends what NCCL waits for; the caller holds the lock. */
+/* Has the watcher end what NCCL waits for. */
 static void end_calls(nccl_state *s)
 {
-    if (!s->aborted && s->comm) {
-        const int before = s24_device_enter(s->device);
-        s->nccl.CommAbort(s->comm);
-        s24_device_leave(s->device, before);
-    }
-    s->aborted = 1;
+    pthread_mutex_lock(&s->lock);
+    s->ending = 1;
+    pthread_mutex_unlock(&s->lock);
 }
 
 static int gone_of(nccl_state *s)
@@ -132,9 +136,7 @@ static s24_status ask(nccl_state *s, int *busy, const char *what, s24i_comm_erro
 static s24_status in_time(nccl_state *s, s24i_comm_error *error)
 {
     if (s24i_seconds() - s->since <= s->patience) return S24_OK;
-    pthread_mutex_lock(&s->lock);
     end_calls(s);
-    pthread_mutex_unlock(&s->lock);
     snprintf(error->text, sizeof error->text, "another rank did not come within %g s", s->patience);
     return S24_ERROR_IO;
 }
@@ -172,14 +174,19 @@ static const char *load(nccl *table, const char *path)
 static void *watch(void *opaque)
 {
     nccl_state *s = opaque;
+    int before;
     for (int over = 0; !over;) {
         const int gone = s24i_meeting_watch(&s->meeting, WATCH_MS);
         pthread_mutex_lock(&s->lock);
         if (gone != S24I_MEETING_NOBODY) s->gone = gone;
-        over = s->over || s->gone != S24I_MEETING_NOBODY;
-        if (!s->over && over) end_calls(s);
+        s->aborted = s->ending || (!s->over && s->gone != S24I_MEETING_NOBODY);
+        over = s->over || s->aborted;
         pthread_mutex_unlock(&s->lock);
     }
+    if (!s->aborted || !s->comm) return NULL;
+    before = s24_device_enter(s->device);
+    s->nccl.CommAbort(s->comm);
+    s24_device_leave(s->device, before);
     return NULL;
 }
 
@@ -227,9 +234,9 @@ static s24_status begin(nccl_state *s, const s24_comm_opts *o, s24i_comm_error *
 static void close_nccl(void *state, int broken)
 {
     nccl_state *s = state;
+    if (broken) end_calls(s);
     pthread_mutex_lock(&s->lock);
     s->over = 1;
-    if (broken) end_calls(s);
     pthread_mutex_unlock(&s->lock);
     if (s->watched) pthread_join(s->watcher, NULL);
     s24i_meeting_close(&s->meeting, !broken);
@@ -338,17 +345,39 @@ static s24_status test(void *state, int *done, s24i_comm_error *error)
     return S24_OK;
 }
 
-/* The others hear that this connection ends. */
+/* In the stream it stands after what is there and before what comes next: NCCL puts it there in a
+   thread of its own, which is waited for. */
+static s24_status enqueue(void *state, void *data, int64_t count, s24_dtype dtype, void *stream,
+                          s24i_comm_error *error)
+{
+    static const char what[] = "it put a sum into a stream";
+    nccl_state *s = state;
+    const double since = s->since;
+    int before;
+    if (s->since == 0) s->since = s24i_seconds();
+    TRY(settle(s, what, error));
+    TRY(enter(s, &before, error));
+    const int result =
+        s->nccl.AllReduce(data, data, (size_t)count, dtype == S24_F16 ? NCCL_F16 : NCCL_BF16,
+                          NCCL_SUM, s->comm, stream);
+    leave_call(s, before);
+    TRY(said(s, result, what, error));
+    TRY(settle(s, what, error));
+    s->since = since;
+    return S24_OK;
+}
+
+/* The others hear that this connection ends, once the watcher does not listen to theirs. */
 static void leave(void *state, int exit_code)
 {
     nccl_state *s = state;
     (void)exit_code;
-    pthread_mutex_lock(&s->lock);
-    s->over = 1;
     end_calls(s);
-    pthread_mutex_unlock(&s->lock);
-    if (s->watched) pthread_join(s->watcher, NULL);
-    s->watched = 0;
+    for (int heard = !s->watched; !heard; nap(WATCH_MS)) {
+        pthread_mutex_lock(&s->lock);
+        heard = s->aborted;
+        pthread_mutex_unlock(&s->lock);
+    }
     s24i_meeting_close(&s->meeting, 0);
 }
 
@@ -361,6 +390,7 @@ s24_status s24i_comm_find_nccl(s24_comm *comm, s24_ctx *ctx, const s24_comm_opts
                                           .reduce = reduce,
                                           .test = test,
                                           .broadcast = broadcast,
+                                          .enqueue = enqueue,
                                           .abort = leave,
                                           .close = close_nccl};
     (void)ctx;

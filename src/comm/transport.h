@@ -13,7 +13,7 @@
 #include "sparse24/comm.h"
 
 #define S24I_COMM_MPI_SYMBOL "s24i_comm_mpi"
-enum { S24I_COMM_ABI = 2, S24I_COMM_SENTENCE = 512 };
+enum { S24I_COMM_ABI = 3, S24I_COMM_SENTENCE = 512 };
 
 typedef struct s24i_comm_error {
     char text[S24I_COMM_SENTENCE];
@@ -33,6 +33,10 @@ typedef struct s24i_comm_table {
     /* Begins to hand the root's bytes to all. */
     s24_status (*broadcast)(void *state, void *data, size_t bytes, int root,
                             s24i_comm_error *error);
+    /* Puts the sum of 16-bit floats of the device's memory, in place, into one of its streams: it
+       is there when this returns. The stream may be captured. NULL: the transport cannot. */
+    s24_status (*enqueue)(void *state, void *data, int64_t count, s24_dtype dtype, void *stream,
+                          s24i_comm_error *error);
     /* Ends the other ranks, if it can. */
     void (*abort)(void *state, int exit_code);
     /* broken: a call failed, and the others may never come. */
@@ -60,6 +64,17 @@ struct s24_comm {
    be touched after s24_comm_wait. Order and errors are as s24_comm_sum_begin's. */
 s24_status s24i_comm_broadcast_begin(s24_ctx *ctx, s24_comm *comm, void *data, size_t bytes,
                                      int root);
+/* Can sums stand in a device's stream? */
+int s24i_comm_enqueues(const s24_comm *comm);
+/* The device that sums are on; NULL: none. */
+s24_device *s24i_comm_device(const s24_comm *comm);
+/* Puts the sum of F16 or BF16 numbers there, in place, into a stream of that device, which may be
+   captured into a graph: all ranks put the same sums into their streams, and run them, in the same
+   order. Graphs end before the communicator. Errors: IO, UNSUPPORTED. */
+s24_status s24i_comm_enqueue(s24_ctx *ctx, s24_comm *comm, void *data, int64_t count,
+                             s24_dtype dtype, void *stream);
+/* After waiting for a stream with such sums, which end in any case: IO where a rank is gone. */
+s24_status s24i_comm_alive(s24_ctx *ctx, s24_comm *comm);
 /* All ranks have heard of a failure and go their ways: none ends the others. */
 void s24i_comm_agree(s24_comm *comm);
 

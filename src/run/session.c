@@ -445,8 +445,12 @@ s24_status s24i_session_submit(s24_session *session, s24_ctx *ctx, const s24_bat
     if (status == S24_OK) status = begin(session, ctx, &whole, batch, s24i_batch_check);
     if (status == S24_OK && session->model->lm_head.n)
         status = s24i_language_check(ctx, session->model, &whole, outputs);
-    TRY(s24i_session_meet(session, ctx, &whole, status));
     const s24i_gpu_pass pass = {&whole, outputs, session->unpooled, session->cache, session->picks};
+    /* A comparison costs as much as a step on a device, whose texts were compared before. */
+    if (status == S24_OK && session->gpu && session->model->ranks.comm &&
+        s24i_gpu_is_known_step(session->gpu, &pass))
+        return s24i_gpu_submit(session->gpu, ctx, &pass);
+    TRY(s24i_session_meet(session, ctx, &whole, status));
     if (session->gpu) return s24i_gpu_submit(session->gpu, ctx, &pass);
     return forward(session, ctx, &whole, outputs);
 }
@@ -475,6 +479,10 @@ s24_status s24_session_enqueue(s24_session *session, s24_ctx *ctx, const s24_bat
             session ? "outputs" : "session");
     REQUIRE(ctx, session->gpu, S24_ERROR_UNSUPPORTED,
             "a pass is enqueued on a device; s24_session_forward runs one of a model on the CPU");
+    REQUIRE(ctx, !session->model->ranks.comm, S24_ERROR_UNSUPPORTED,
+            "a pass of a model that %d ranks hold together is not enqueued; s24_session_forward "
+            "runs one, and all ranks call it",
+            session->model->ranks.world);
     const int language = session->model->lm_head.n && (outputs->logits || outputs->loss);
     REQUIRE(ctx, !outputs->blocks && !language && !outputs->losses, S24_ERROR_UNSUPPORTED,
             "a pass that is enqueued gives no states of every block, and no logits or losses of a "

@@ -119,8 +119,10 @@ class ModelRanks(Scratch):
 
     def test_what_is_refused(self):
         self.refusals([
-            ("nccl", ("generate", "llama", "--prompt", "a", "--comm", "nccl"), 5,
-             "--comm nccl --device cpu: processes run one model together on the CPU alone"),
+            ("nccl", ("generate", "llama", "--prompt", "a", "--comm", "nccl"), 2,
+             "--comm nccl is for GPUs, with --device cuda; --comm mpi is for the CPU"),
+            ("mpi", ("generate", "llama", "--prompt", "a", "--comm", "mpi", "--device", "cuda"), 5,
+             "--comm mpi --device cuda: processes run one model together on GPUs with --comm nccl"),
             ("shard", ("embed", "model", "--input", "lines", "-o", "v.safetensors", "--shard",
                        "1/2", "--comm", "mpi"), 2, "comm"),
             ("products", ("bench", "--set", "minilm", "--comm", "mpi"), 2, "comm")])

@@ -4,7 +4,7 @@
    before. Ranks that sum something else are told so, and so is a thread whose current device is not
    the communicator's (the first one is nobody's here). The environment says what goes wrong:
    S24_FAKE_NCCL is "RANK AFTER", that rank's sum of that number fails; S24_FAKE_NCCL_INIT is "RANK"
-   whose connecting fails, or "hangs". */
+   whose connecting fails, or "hangs". Sums of 16 bits, bf16, are counted: fake_nccl_sums. */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdint.h>
@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { RANKS = 8, UINT8 = 1, F32 = 7, F64 = 8 };
+enum { RANKS = 8, UINT8 = 1, F32 = 7, F64 = 8, BF16 = 9 };
 enum { OK = 0, SYSTEM = 2, USAGE = 5, IN_PROGRESS = 7 };
 
 typedef struct nccl_id {
@@ -40,8 +40,9 @@ static struct {
 } now;
 
 static comm ranks[RANKS];
-static int64_t worlds; /* that were connected */
-static int here;       /* ranks of the next one */
+static int64_t worlds;        /* that were connected */
+static int here;              /* ranks of the next one */
+static int64_t narrow[RANKS]; /* sums of 16 bits that a rank asked for */
 
 #define NCCL_FUNCTION(name, ...) int nccl##name(__VA_ARGS__);
 #include "comm/nccl_functions.def"
@@ -89,8 +90,35 @@ NCCL(CommInitRankConfig, void **out, int world, nccl_id of, int rank, nccl_confi
     return IN_PROGRESS;
 }
 
+int64_t fake_nccl_sums(int rank);
+int64_t fake_nccl_sums(int rank)
+{
+    pthread_mutex_lock(&lock);
+    const int64_t sums = narrow[rank];
+    narrow[rank] = 0;
+    pthread_mutex_unlock(&lock);
+    return sums;
+}
+
+/* bf16's bits are the upper half of f32's. */
+static double widen(uint16_t bits)
+{
+    const uint32_t wide = (uint32_t)bits << 16;
+    float x;
+    memcpy(&x, &wide, sizeof x);
+    return (double)x;
+}
+
+static uint16_t narrowed(float x)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return (uint16_t)(bits >> 16);
+}
+
 static double value_of(const void *data, size_t i)
 {
+    if (now.type == BF16) return widen(((const uint16_t *)data)[i]);
     return now.type == F64 ? ((const double *)data)[i] : (double)((const float *)data)[i];
 }
 
@@ -101,7 +129,9 @@ static void add_up(int world)
         for (int r = 0; r < world; r++)
             sum += value_of(now.data[r], i);
         for (int r = 0; r < world; r++)
-            if (now.type == F64)
+            if (now.type == BF16)
+                ((uint16_t *)now.data[r])[i] = narrowed((float)sum);
+            else if (now.type == F64)
                 ((double *)now.data[r])[i] = sum;
             else
                 ((float *)now.data[r])[i] = (float)sum;
@@ -149,8 +179,11 @@ NCCL(AllReduce, const void *from, void *to, size_t count, int type, int sum, voi
     int rank = -1, after = 0;
     const char *fault = getenv("S24_FAKE_NCCL");
     if (fault) (void)sscanf(fault, "%d %d", &rank, &after);
-    if (from != to || sum != 0 || !s || (type != F32 && type != F64)) return USAGE;
+    if (from != to || sum != 0 || !s || (type != F32 && type != F64 && type != BF16)) return USAGE;
     if (c->rank == rank && c->sums++ >= after) return SYSTEM;
+    pthread_mutex_lock(&lock);
+    narrow[c->rank] += type == BF16;
+    pthread_mutex_unlock(&lock);
     return together(c, to, count, type, -1);
 }
 

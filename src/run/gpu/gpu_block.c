@@ -10,8 +10,11 @@
  *  - a norm whose readers run in 8 bits writes these too, attention and the intermediate product
  *    write them alone (gpu_eight.c);
  *  - where norms are folded into products (gpu_fold.c) only a norm that no product reads is run;
- *  - dense products of few tokens take in norms, gates and the sums (gpu_join.c).
+ *  - dense products of few tokens take in norms, gates and the sums (gpu_join.c);
+ *  - where ranks hold the model together, what they add in qkv is summed over them before the norm
+ *    adds it, in the stream and so in the graph.
  */
+#include "comm/transport.h"
 #include "model/parts.h"
 #include "run/gpu/gpu_state.h"
 
@@ -213,6 +216,17 @@ static s24_status gate_step(walk *w)
     return s24i_gpu_gate(w->gpu, w->ctx, w->shape->tokens);
 }
 
+/* Over the ranks that hold the model together, of what waits for the next norm. Who measures plans
+   does so alone. */
+static s24_status sum_step(walk *w)
+{
+    const s24i_gpu_session *gpu = w->gpu;
+    const s24_model *model = gpu->model;
+    if (gpu->alone) return S24_OK;
+    return s24i_comm_enqueue(w->ctx, model->ranks.comm, gpu->qkv,
+                             w->shape->tokens * model->shape.width, model->dtype, gpu->stream);
+}
+
 /* ---- embeddings ------------------------------------------------------------------------------ */
 
 /* y = the patches of the images in pixels, through their layer. */
@@ -277,13 +291,11 @@ static s24_status embed(const walk *w)
 
 typedef s24_status step_kernel(walk *w);
 
-static step_kernel *const kernels[S24I_STEP_KINDS] = {[S24I_STEP_NORM] = norm_step,
-                                                      [S24I_STEP_PRODUCT] = product_step,
-                                                      [S24I_STEP_HEAD_NORM] = head_norm_step,
-                                                      [S24I_STEP_ROTATE] = rotate_step,
-                                                      [S24I_STEP_ATTEND] = attend_step,
-                                                      [S24I_STEP_ATTEND_NEAR] = attend_step,
-                                                      [S24I_STEP_GATE] = gate_step};
+static step_kernel *const kernels[S24I_STEP_KINDS] = {
+    [S24I_STEP_NORM] = norm_step,           [S24I_STEP_PRODUCT] = product_step,
+    [S24I_STEP_HEAD_NORM] = head_norm_step, [S24I_STEP_ROTATE] = rotate_step,
+    [S24I_STEP_ATTEND] = attend_step,       [S24I_STEP_ATTEND_NEAR] = attend_step,
+    [S24I_STEP_GATE] = gate_step,           [S24I_STEP_SUM] = sum_step};
 
 s24_status s24i_gpu_encode(const s24i_gpu_session *gpu, s24_ctx *ctx, const s24i_gpu_shape *shape)
 {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * A rule over steps, for a session on a device whose blocks have their norms after the sums and all
- * products 2:4: a norm that a product reads is folded into the products around it. The sums h that
- * the norms are of stay, times gamma: that of the attention in qkv, whose contents are done with,
- * that of the output in hidden. Each product that follows has terms of its own, w·gamma and bias +
- * w·beta in f32, made once by products of the weight with gamma and beta.
+ * A rule over steps, for a session on one device whose blocks have their norms after the sums and
+ * all products 2:4: a norm that a product reads is folded into the products around it. The sums h
+ * that the norms are of stay, times gamma: that of the attention in qkv, whose contents are done
+ * with, that of the output in hidden. Each product that follows has terms of its own, w·gamma and
+ * bias + w·beta in f32, made once by products of the weight with gamma and beta.
  */
 #include "run/gpu/gpu_state.h"
 
@@ -24,8 +24,8 @@ static float *terms_of(const s24i_gpu_session *gpu, int64_t block, int index)
 static int can_fold(const s24_model *model)
 {
     const s24i_shape *s = &model->shape;
-    int can = !model->architecture->pre_norm && !model->narrow && !s->image && !s->squared &&
-              !s->gated && s->width % 8 == 0 &&
+    int can = !model->ranks.comm && !model->architecture->pre_norm && !model->narrow && !s->image &&
+              !s->squared && !s->gated && s->width % 8 == 0 &&
               (s->activation == S24_ACTIVATION_GELU || s->activation == S24_ACTIVATION_NONE);
     for (int64_t b = 0; b < s->layers; b++)
         for (int i = 0; i < S24I_PRODUCTS; i++) {

@@ -39,6 +39,8 @@ typedef struct s24i_gpu_pass {
     struct s24i_pick *picks;
 } s24i_gpu_pass;
 
+/* Is it one more token of each text, as a pass before was that has its graph? */
+int s24i_gpu_is_known_step(const s24i_gpu_session *gpu, const s24i_gpu_pass *pass);
 /* Enqueues it; the batch may change afterwards. */
 s24_status s24i_gpu_submit(s24i_gpu_session *gpu, s24_ctx *ctx, const s24i_gpu_pass *pass);
 /* Enqueues it between what is in `stream` and what comes there later, and waits for nothing once

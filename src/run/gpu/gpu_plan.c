@@ -187,7 +187,7 @@ static s24_status settle_tiles(s24i_gpu_session *gpu, s24_ctx *ctx, const s24i_g
 
 static const char *const NORMS_IN = "in products", *const NORMS_APART = "apart";
 
-s24_status s24i_gpu_plan(s24i_gpu_session *gpu, s24_ctx *ctx, const s24i_gpu_shape *shape)
+static s24_status plan(s24i_gpu_session *gpu, s24_ctx *ctx, const s24i_gpu_shape *shape)
 {
     const s24i_shape *s = &gpu->model->shape;
     const int64_t tokens = shape->tokens;
@@ -196,7 +196,6 @@ s24_status s24i_gpu_plan(s24i_gpu_session *gpu, s24_ctx *ctx, const s24i_gpu_sha
     s24i_gpu_rivals rivals[2] = {{{{NULL}}}}; /* of the plan with norms apart, and in products */
     char key[96];
     int can = 0, found;
-    if (gpu->planned[octave] || !s->layers) return S24_OK;
     snprintf(key, sizeof key, "%s %lldx%lldx%lld norms", s24_dtype_name(gpu->model->dtype),
              1ll << octave, (long long)s->width, (long long)s->intermediate);
     const char *noted = s24_device_noted(gpu->device, key);
@@ -214,4 +213,13 @@ s24_status s24i_gpu_plan(s24i_gpu_session *gpu, s24_ctx *ctx, const s24i_gpu_sha
     TRY(compare_joined(gpu, ctx, shape));
     gpu->planned[octave] = 1;
     return S24_OK;
+}
+
+s24_status s24i_gpu_plan(s24i_gpu_session *gpu, s24_ctx *ctx, const s24i_gpu_shape *shape)
+{
+    if (gpu->planned[s24i_gpu_octave(shape->tokens)] || !gpu->model->shape.layers) return S24_OK;
+    gpu->alone = 1;
+    const s24_status status = plan(gpu, ctx, shape);
+    gpu->alone = 0;
+    return status;
 }

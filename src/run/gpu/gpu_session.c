@@ -12,6 +12,8 @@
 
 #include <string.h>
 
+#include "comm/transport.h"
+
 /* ---- create and destroy ---------------------------------------------------------------------- */
 
 static s24_status reserve(void **out, const s24i_gpu_session *gpu, s24_ctx *ctx, int64_t cols)
@@ -89,7 +91,8 @@ s24_status s24i_gpu_session_create(s24i_gpu_session **out, s24_ctx *ctx, const s
     s24i_gpu_session *gpu = memory;
     gpu->ctx = ctx;
     gpu->model = model;
-    gpu->steps = s24i_steps_of(model->architecture);
+    gpu->steps = model->ranks.comm ? s24i_steps_shared(model->architecture)
+                                   : s24i_steps_of(model->architecture);
     gpu->device = model->device;
     gpu->max_tokens = max_tokens;
     const s24_status status = fill(gpu, ctx);
@@ -248,6 +251,14 @@ static s24_status run(s24i_gpu_session *gpu, s24_ctx *ctx, const s24i_gpu_shape 
 
 /* ---- passes ---------------------------------------------------------------------------------- */
 
+int s24i_gpu_is_known_step(const s24i_gpu_session *gpu, const s24i_gpu_pass *pass)
+{
+    const s24i_gpu_shape key = s24i_gpu_shape_of(gpu, pass);
+    for (int i = 0; i < S24I_GPU_GRAPHS && key.cached == S24I_GPU_STEP; i++)
+        if (gpu->graphs[i].graph && memcmp(&gpu->graphs[i].shape, &key, sizeof key) == 0) return 1;
+    return 0;
+}
+
 s24_status s24i_gpu_submit(s24i_gpu_session *gpu, s24_ctx *ctx, const s24i_gpu_pass *pass)
 {
     const s24_batch *batch = pass->batch;
@@ -299,7 +310,8 @@ s24_status s24i_gpu_finish(s24i_gpu_session *gpu, s24_ctx *ctx)
     TRY(give(gpu, ctx, o, &key));
     TRY(s24i_gpu_logits_give(gpu, ctx, o, key.tokens));
     if (gpu->asked) TRY(s24i_gpu_picks_give(gpu, ctx, &key));
-    return s24_device_wait(ctx, gpu->device, gpu->stream);
+    TRY(s24_device_wait(ctx, gpu->device, gpu->stream));
+    return gpu->model->ranks.comm ? s24i_comm_alive(ctx, gpu->model->ranks.comm) : S24_OK;
 }
 
 /* ---- a pass among the caller's work ---------------------------------------------------------- */

@@ -105,6 +105,7 @@ struct s24i_gpu_session {
     s24i_gpu_choice choices[S24I_GPU_OCTAVES][S24I_PRODUCTS];
     const char *eight_tiles[S24I_PRODUCTS]; /* the best in 8 bits, as the last search measured */
     int planned[S24I_GPU_OCTAVES];
+    int alone; /* passes are measured: nothing is summed over ranks, who measure at other times */
     int folded[S24I_GPU_OCTAVES]; /* norms that products read are folded into these */
     int joined[S24I_GPU_OCTAVES]; /* dense products take in norms, gates and sums */
     /* [layers] of 2:4 weights, where that is chosen for a product. NULL: the weight has not the

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "comm/alike.h"
+#include "device/device_layers.h"
 #include "io/checkpoint/checkpoint.h"
 #include "run/load/cut.h"
 
@@ -11,8 +12,12 @@ s24_status s24i_ranks_begin(s24i_ranks *ranks, s24_ctx *ctx, const s24_model_opt
 {
     *ranks = (s24i_ranks){.world = 1};
     if (s24_comm_world(opts->comm) == 1) return S24_OK;
-    REQUIRE(ctx, !opts->device && !s24_comm_is_on_device(opts->comm), S24_ERROR_UNSUPPORTED,
-            "a model that %d ranks hold together runs on the CPU alone, with mpi between them",
+    REQUIRE(ctx,
+            s24_device_is_same(s24i_comm_device(opts->comm), opts->device) &&
+                (!opts->device || s24i_comm_enqueues(opts->comm)),
+            S24_ERROR_UNSUPPORTED,
+            "a model that %d ranks hold together is on the CPU with mpi between them, or on the "
+            "devices of a communicator of nccl, each rank's on its own",
             s24_comm_world(opts->comm));
     ranks->comm = opts->comm;
     ranks->rank = s24_comm_rank(opts->comm);
@@ -75,8 +80,10 @@ static uint64_t hash_options(const s24_model_opts *o)
     return hash;
 }
 
-static uint64_t hash_machine(const s24_ctx *ctx)
+/* What decides about the bits of what each rank computes as a whole. */
+static uint64_t hash_machine(const s24_ctx *ctx, const s24_device *device)
 {
+    if (device) return hash_text(S24I_ALIKE_FIRST, s24_device_text(device));
     const uint64_t numbers[] = {(uint64_t)s24_ctx_threads(ctx), s24_ctx_cpu(ctx)};
     return s24i_alike_hash(S24I_ALIKE_FIRST, numbers, sizeof numbers);
 }
@@ -104,7 +111,8 @@ s24_status s24i_ranks_end(s24_model **model, s24_ctx *ctx, s24i_ranks *ranks,
     if (!ranks->comm) return mine;
     s24i_alike proofs[] = {
         {"another version of sparse24", hash_text(S24I_ALIKE_FIRST, s24_version())},
-        {"other threads or instructions of the CPU", hash_machine(ctx)},
+        {of->opts->device ? "another kind of device" : "other threads or instructions of the CPU",
+         hash_machine(ctx, of->opts->device)},
         {"other options of the model", hash_options(of->opts)},
         {"another model", hash_text(S24I_ALIKE_FIRST, of->preset)}};
     if (mine == S24_OK && of->checkpoint) mine = hash_files(&proofs[3].hash, ctx, of->checkpoint);
