@@ -275,9 +275,25 @@ def headed_by_width(draw):
     return sizes
 
 
+def long_rope(draw, sizes):
+    """rope_parameters that Phi 3 may have, for texts that are no longer than those at first."""
+    positions = sizes["max_position_embeddings"]
+    found = {"rope_type": "default", "rope_theta": 10000.0,
+             "original_max_position_embeddings": positions}
+    if draw.flag():
+        pairs = sizes["hidden_size"] // sizes["num_attention_heads"] // 2
+        factors = [1 + i * 0.1 for i in range(pairs)]
+        found |= {"rope_type": "longrope", "short_factor": factors,
+                  "long_factor": [2 * f for f in factors]}
+        sizes["max_position_embeddings"] = 4 * positions
+    return found
+
+
 def phi3(draw):
+    sizes = headed_by_width(draw)
+    sizes["rope_parameters"] = long_rope(draw, sizes)
     return transformers.Phi3Config(
-        **headed_by_width(draw), pad_token_id=0,
+        **sizes, pad_token_id=0,
         sliding_window=draw.choice([None, 4, 33])), transformers.Phi3ForCausalLM
 
 

@@ -10,7 +10,9 @@
 /* How fast angles grow: theta^(−2i/d) a position, divided by `factor` so that texts may be longer
    than those of training. `original` 0: all of them (linear), else only those that turn seldom
    while the text has that many positions: below `low` turns all of it, above `high` none, between
-   them by share: of turns (Llama 3.1), or of pairs (YaRN, Peng et al., 2023). */
+   them by share: of turns (Llama 3.1), or of pairs (YaRN, Peng et al., 2023). Or each pair has a
+   divisor of its own (LongRoPE, Ding et al., 2024). */
+enum { S24I_ROPE_DIVISORS = 128 };
 typedef struct s24i_rope {
     float theta, factor; /* factor 0: none */
     float original, low, high;
@@ -18,6 +20,8 @@ typedef struct s24i_rope {
     int by_pairs; /* YaRN; */
     int between;  /* and where its range begins and ends is not rounded to pairs */
     float louder; /* what cosines and sines are multiplied by; 0: nothing */
+    int divided;  /* how many pairs have a divisor, all or none */
+    float divisors[S24I_ROPE_DIVISORS];
 } s24i_rope;
 
 /* The pair of d/2 that turns so many times in a text of the original length. */
@@ -43,7 +47,8 @@ static inline float s24i_rope_kept(const s24i_rope *rope, int64_t i, int64_t d)
 /* The angle that position 1 turns pair i of d/2 by. */
 static inline float s24i_rope_turn(const s24i_rope *rope, int64_t i, int64_t d)
 {
-    const float turn = 1.0f / powf(rope->theta, 2.0f * (float)i / (float)d);
+    const float power = powf(rope->theta, 2.0f * (float)i / (float)d), turn = 1.0f / power;
+    if (rope->divided) return 1.0f / (rope->divisors[i] * power);
     if (rope->factor == 0.0f) return turn;
     const float slow = turn / rope->factor;
     if (rope->original == 0.0f) return slow;

@@ -93,6 +93,50 @@ static void fill_yarn(s24i_rope *rope, int64_t positions)
     if (rope->louder == 0.0f) rope->louder = (float)yarn_louder(rope->factor, 1);
 }
 
+/* Divisors for texts of up to the original length; fill_long keeps the model to these. */
+static s24_status read_long(s24i_rope *rope, const s24i_config *config)
+{
+    s24i_config list;
+    const s24i_json *item;
+    rope->divided = 0;
+    TRY(s24i_config_child(&list, config, "short_factor", S24I_REQUIRED));
+    s24i_json_walk walk = s24i_json_begin(list.json);
+    while ((item = s24i_json_next(&walk, NULL)) != NULL) {
+        const double divisor = s24i_json_number(item);
+        REQUIRE(config->ctx, rope->divided < S24I_ROPE_DIVISORS && divisor > 0 && divisor < 1e6,
+                S24_ERROR_FORMAT,
+                "%s: element %d of short_factor is none of at most %d numbers over 0", config->file,
+                rope->divided, S24I_ROPE_DIVISORS);
+        rope->divisors[rope->divided++] = (float)divisor;
+    }
+    TRY(read_float(&rope->factor, config, "factor", S24I_OPTIONAL, 1e6));
+    TRY(read_float(&rope->original, config, "original_max_position_embeddings", S24I_OPTIONAL,
+                   1 << 24));
+    return read_float(&rope->louder, config, "attention_factor", S24I_OPTIONAL, 1e6);
+}
+
+/* Where the original length stands beside the positions (Phi 3), and what is left out. Beyond it
+   other divisors turn all of a text's tokens, also those that a cache has: such texts are not
+   taken. */
+static s24_status fill_long(s24i_shape *shape, const s24i_config *config)
+{
+    s24i_rope *rope = &shape->rope;
+    const int64_t pairs = s24i_turned(shape) / 2;
+    if (!rope->divided) return S24_OK;
+    REQUIRE(config->ctx, rope->divided == pairs, S24_ERROR_FORMAT,
+            "%s: short_factor has %d numbers; one for each of %lld pairs was expected",
+            config->file, rope->divided, (long long)pairs);
+    TRY(read_float(&rope->original, config, "original_max_position_embeddings",
+                   rope->original > 0.0f ? S24I_OPTIONAL : S24I_REQUIRED, 1 << 24));
+    const double original = (double)rope->original;
+    const double factor =
+        rope->factor > 0.0f ? (double)rope->factor : (double)shape->positions / original;
+    if (rope->louder == 0.0f && factor > 1)
+        rope->louder = (float)sqrt(1 + log(factor) / log(original));
+    if ((double)shape->positions > original) shape->positions = (int64_t)original;
+    return S24_OK;
+}
+
 static void fill_ntk(s24i_rope *rope, int64_t d)
 {
     if (!rope->by_base) return;
@@ -127,7 +171,9 @@ static s24_status read_scaling(s24i_rope *out, s24i_shape *shape, const s24i_con
                  {"linear", read_linear},
                  {"ntk", read_ntk},
                  {"llama3", read_llama3},
-                 {"yarn", read_yarn}};
+                 {"yarn", read_yarn},
+                 {"longrope", read_long},
+                 {"su", read_long}};
     const char *type = "default";
     TRY(read_float(&out->theta, rope, "rope_theta", S24I_OPTIONAL, 1e12));
     TRY(read_share(shape, rope));
@@ -136,8 +182,8 @@ static s24_status read_scaling(s24i_rope *out, s24i_shape *shape, const s24i_con
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
         if (strcmp(types[i].name, type) == 0) return types[i].read(out, rope);
     return s24_ctx_fail(rope->ctx, S24_ERROR_UNSUPPORTED,
-                        "%s: rope_type is '%s'; only default, dynamic, linear, llama3, ntk "
-                        "and yarn are supported",
+                        "%s: rope_type is '%s'; only default, dynamic, linear, llama3, ntk, "
+                        "yarn and longrope are supported",
                         rope->file, s24i_show(type).text);
 }
 
@@ -212,7 +258,7 @@ s24_status s24i_rope_read(s24i_shape *shape, const s24i_config *config,
     fill_ntk(&shape->rope, s24i_turned(shape));
     fill_yarn(&shape->rope, shape->positions);
     fill_yarn(&shape->near_rope, shape->positions);
-    return S24_OK;
+    return fill_long(shape, config);
 }
 
 /* ---- windows --------------------------------------------------------------------------------- */

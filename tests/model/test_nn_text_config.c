@@ -202,14 +202,52 @@ static void windows(void **state)
 
 /* ---- refusals -------------------------------------------------------------------------------- */
 
+#define DIVISORS "[1, 1.05, 1.1, 1.25, 1.5, 2, 3, 4.5]"
+
+/* As transformers' _compute_longrope_parameters for texts of up to the original length, which the
+   model then has at most. */
+static void longrope(void **state)
+{
+    static const double divisors[] = {1, 1.05, 1.1, 1.25, 1.5, 2, 3, 4.5};
+    static const struct {
+        const char *text;
+        float louder;
+    } cases[] = {{"{\"original_max_position_embeddings\": 32, \"rope_scaling\": {\"type\": \"su\", "
+                  "\"long_factor\": [], \"short_factor\": " DIVISORS "}}",
+                  1.18321596f},
+                 {"{\"rope_parameters\": {\"rope_type\": \"longrope\", \"factor\": 32, "
+                  "\"original_max_position_embeddings\": 32, \"short_factor\": " DIVISORS "}}",
+                  1.41421356f},
+                 {"{\"rope_parameters\": {\"rope_type\": \"longrope\", \"attention_factor\": 1.25, "
+                  "\"original_max_position_embeddings\": 32, \"short_factor\": " DIVISORS "}}",
+                  1.25f}};
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        const s24i_shape shape = shape_of("phi3", cases[i].text);
+        assert_int_equal(shape.positions, 32);
+        assert_true(fabsf(shape.rope.louder - cases[i].louder) < 1e-6f);
+        for (int p = 0; p < HEAD / 2; p++) {
+            const double want = 1 / (divisors[p] * pow(10000, -(-2.0 * p / HEAD)));
+            assert_true(fabs((double)s24i_rope_turn(&shape.rope, p, HEAD) - want) < 2e-6 * want);
+        }
+    }
+}
+
 static void refusals(void **state)
 {
     static const struct {
         const char *model_type, *text, *sentence;
     } cases[] = {
-        {"qwen2", "{\"rope_parameters\": {\"rope_type\": \"longrope\"}}",
-         "config.json: rope_type is 'longrope'; only default, dynamic, linear, llama3, ntk "
-         "and yarn are supported"},
+        {"qwen2", "{\"rope_parameters\": {\"rope_type\": \"mrope\"}}",
+         "config.json: rope_type is 'mrope'; only default, dynamic, linear, llama3, ntk, yarn and "
+         "longrope are supported"},
+        {"phi3", "{\"rope_scaling\": {\"type\": \"longrope\"}}", "\"short_factor\" is missing"},
+        {"phi3", "{\"rope_scaling\": {\"type\": \"longrope\", \"short_factor\": [1, 2, 0]}}",
+         "element 2 of short_factor is none of at most 128 numbers over 0"},
+        {"phi3", "{\"rope_scaling\": {\"type\": \"longrope\", \"short_factor\": [1, 2]}}",
+         "short_factor has 2 numbers; one for each of 8 pairs was expected"},
+        {"phi3", "{\"rope_scaling\": {\"type\": \"longrope\", \"short_factor\": " DIVISORS "}}",
+         "\"original_max_position_embeddings\" is missing"},
         {"llama", "{\"rope_scaling\": {\"type\": \"linear\"}}", "the key \"factor\" is missing"},
         {"llama", "{\"rope_scaling\": {\"type\": \"linear\", \"factor\": 0}}",
          "\"factor\" is 0, expected"},
@@ -264,8 +302,9 @@ static int teardown(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(turns),         cmocka_unit_test(yarn),
-                                       cmocka_unit_test(turned_blocks), cmocka_unit_test(shares),
-                                       cmocka_unit_test(windows),       cmocka_unit_test(refusals)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(turns),    cmocka_unit_test(yarn),
+                                       cmocka_unit_test(longrope), cmocka_unit_test(turned_blocks),
+                                       cmocka_unit_test(shares),   cmocka_unit_test(windows),
+                                       cmocka_unit_test(refusals)};
     return cmocka_run_group_tests(tests, setup, teardown);
 }
