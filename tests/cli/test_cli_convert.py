@@ -266,7 +266,7 @@ class Refused(Scratch):
         put("missing.gguf", keys(**{"llama.block_count": None}))
         put("text.gguf", keys(**{"llama.block_count": "one"}))
         put("partial.gguf", keys(**{"llama.rope.dimension_count": 8}))
-        put("scaling.gguf", keys(**{"llama.rope.scaling.type": "longrope"}))
+        put("scaling.gguf", keys(**{"llama.rope.scaling.type": "mrope"}))
         put("alignment.gguf", keys(**{"general.alignment": 24}))
         put("pre.gguf", keys(**{token("pre"): "viking"}))
         put("kind.gguf", keys(**{token("model"): "t5"}))
@@ -300,7 +300,7 @@ class Refused(Scratch):
         ("missing", 4, r'key "llama.block_count" is missing'),
         ("text", 4, r'key "llama.block_count" at byte \d+ is a text, expected a whole number'),
         ("partial", 5, r'rope.dimension_count" is 8; only that of all 16'),
-        ("scaling", 5, r'rope.scaling.type" is not supported, only none, linear and yarn'),
+        ("scaling", 5, r'scaling.type" is not supported, only none, linear, yarn and longrope'),
         ("alignment", 4, r'general.alignment" is 24, a power of two'),
         ("pre", 5, r'tokenizer.ggml.pre" is not supported, only gpt-2, phi-2, .*, deepseek-v3'),
         ("kind", 5, r'tokenizer.ggml.model" is not supported, only gpt2 and llama'),

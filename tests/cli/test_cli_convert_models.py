@@ -151,6 +151,32 @@ class Models(Scratch):
             "beta_fast": 16, "beta_slow": 2, "attention_factor": 1.25})
         self.good("generate", "out", "--prompt", "ab c", "--max-new", "3")
 
+    def test_longrope_has_its_divisors_as_tensors(self):
+        tensors, _ = gguf_data.model("phi3")
+        short, long = [1.0, 1.25, 1.5, 2.0], [1.0, 2.0, 4.0, 8.0]
+        factors = {f"rope_factors_{name}.weight": ("F32", [4], gguf_data.floats(given))
+                   for name, given in (("short", short), ("long", long))}
+        more = {"context_length": 128, "rope.scaling.original_context_length": 32,
+                "rope.scaling.attn_factor": 1.25}
+        (self.folder / "m.gguf").write_bytes(gguf_data.file(
+            gguf_data.keys("phi3", **more), tensors | factors))
+        self.good("convert", "m.gguf", "out", "--force")
+        config = json.loads((self.folder / "out" / "config.json").read_text())
+        self.assertEqual(config["rope_scaling"], {
+            "rope_type": "longrope", "original_max_position_embeddings": 32,
+            "attention_factor": 1.25, "short_factor": short, "long_factor": long})
+        self.assertEqual((config["max_position_embeddings"],
+                          config["original_max_position_embeddings"]), (128, 32))
+        self.good("generate", "out", "--prompt", "ab c", "--max-new", "3")
+        for missing in factors:
+            given = {k: v for k, v in factors.items() if k != missing}
+            (self.folder / "m.gguf").write_bytes(gguf_data.file(
+                gguf_data.keys("phi3", **more), tensors | given))
+            done = run("convert", "m.gguf", "no", cwd=self.folder)
+            self.assertEqual(done.returncode, 4)
+            self.assertIn(f'"{missing}" is missing, or has not one number for each of 4 pairs',
+                          done.stderr)
+
     def test_what_a_row_has_not_is_refused(self):
         def write(name, architecture, more_tensors=None, **more):
             tensors, _ = gguf_data.model(architecture)
@@ -168,7 +194,7 @@ class Models(Scratch):
                 ("whole", 5, r"rope.dimension_count\" is 8; only that of all 16 of a head"),
                 ("wide", 5, r"rope.dimension_count\" is 18; only that of all 16 of a head"),
                 ("norms", 5, r'tensor "blk.0.attn_q_norm.weight" is none that a command-r'),
-                ("long", 5, r'tensor "rope_factors_long.weight" is none that a arcee'),
+                ("long", 4, r'tensor "rope_factors_short.weight" is missing'),
                 ("rows", 4, r'"blk.0.attn_qkv.weight" has 192 rows, a multiple of 15')):
             done = run("convert", f"{name}.gguf", "no", cwd=self.folder)
             self.assertEqual(done.returncode, code, done.stderr)

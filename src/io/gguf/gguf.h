@@ -162,7 +162,7 @@ typedef struct s24i_gguf_place {
     float less;    /* what is taken from every element */
 } s24i_gguf_place;
 
-enum { S24I_GGUF_FIELDS = 16 };
+enum { S24I_GGUF_FIELDS = 16, S24I_GGUF_PAIRS = 128 };
 
 /* A model that is converted: what config.json says. */
 typedef struct s24i_gguf_model {
@@ -177,6 +177,8 @@ typedef struct s24i_gguf_model {
     s24_text scaling;          /* kind of rope scaling; bytes 0: none */
     double factor, original;   /* of it */
     double fast, slow, louder; /* of yarn; below 0: not said */
+    int64_t pairs;             /* with divisors, for short and for long texts; 0: none */
+    float divisors[2][S24I_GGUF_PAIRS];
     s24_dtype dtype;
 } s24i_gguf_model;
 

@@ -24,6 +24,7 @@ static int is_known(const s24i_gguf_arch *r, const char *key)
                                          ".rope.scaling.yarn_beta_fast",
                                          ".rope.scaling.yarn_beta_slow",
                                          ".rope.scaling.yarn_attn_factor",
+                                         ".rope.scaling.attn_factor",
                                          ".tensor_data_layout",
                                          ".expert_count",
                                          ".expert_used_count",
@@ -150,6 +151,35 @@ static s24_status read_frequencies(s24i_gguf_model *m, const s24i_gguf *g)
     return S24_OK;
 }
 
+/* LongRoPE's divisors of frequencies, which two tensors have; is_said: a key says that they do. */
+static s24_status read_divisors(s24i_gguf_model *m, const s24i_gguf *g, int is_said)
+{
+    static const char *const names[2] = {"rope_factors_short.weight", "rope_factors_long.weight"};
+    int64_t original = 0;
+    const s24i_gguf_tensor *given[2];
+    for (int i = 0; i < 2; i++)
+        given[i] = s24i_gguf_tensor_of(g, names[i]);
+    if (!is_said && !given[0] && !given[1]) return S24_OK;
+    for (int i = 0; i < 2; i++) {
+        const s24i_gguf_tensor *t = given[i];
+        REQUIRE(g->ctx,
+                t && t->rank == 1 && t->shape[0] == m->turned / 2 && t->shape[0] <= S24I_GGUF_PAIRS,
+                S24_ERROR_FORMAT,
+                "%s: tensor \"%s\" is missing, or has not one number for each of "
+                "%lld pairs, at most %d",
+                g->path, names[i], (long long)m->turned / 2, S24I_GGUF_PAIRS);
+        TRY(s24i_gguf_row(m->divisors[i], t->type, t->data, t->shape[0]));
+    }
+    TRY(s24i_gguf_int(&original, g, ".rope.scaling.original_context_length", S24I_REQUIRED,
+                      1 << 28));
+    TRY(s24i_gguf_real(&m->louder, g, ".rope.scaling.attn_factor", S24I_OPTIONAL));
+    m->pairs = m->turned / 2;
+    m->scaling = (s24_text){"longrope", 8};
+    m->factor = -1;
+    m->original = (double)original;
+    return S24_OK;
+}
+
 static s24_status read_scaling(s24i_gguf_model *m, const s24i_gguf *g)
 {
     s24_text kind = {"none", 4};
@@ -157,11 +187,14 @@ static s24_status read_scaling(s24i_gguf_model *m, const s24i_gguf *g)
     m->fast = m->slow = m->louder = -1;
     TRY(s24i_gguf_text(&kind, g, ".rope.scaling.type", S24I_OPTIONAL));
     const int is_yarn = s24i_text_is(&kind, "yarn");
-    REQUIRE(g->ctx, is_yarn || s24i_text_is(&kind, "linear") || s24i_text_is(&kind, "none"),
-            S24_ERROR_UNSUPPORTED,
-            "%s: key \"%s.rope.scaling.type\" is not supported, only none, linear and yarn",
-            g->path, g->architecture);
-    if (s24i_text_is(&kind, "none")) return S24_OK;
+    const int is_long = s24i_text_is(&kind, "longrope");
+    REQUIRE(
+        g->ctx, is_yarn || is_long || s24i_text_is(&kind, "linear") || s24i_text_is(&kind, "none"),
+        S24_ERROR_UNSUPPORTED,
+        "%s: key \"%s.rope.scaling.type\" is not supported, only none, linear, yarn and longrope",
+        g->path, g->architecture);
+    TRY(read_divisors(m, g, is_long));
+    if (m->pairs || s24i_text_is(&kind, "none")) return S24_OK;
     m->scaling = kind;
     TRY(s24i_gguf_real(&m->factor, g, ".rope.scaling.factor", S24I_REQUIRED));
     TRY(s24i_gguf_int(&original, g, ".rope.scaling.original_context_length",
@@ -333,6 +366,17 @@ static void put_switch(s24i_json_text *text, const char *key, int is_on)
     s24i_json_put(text, is_on ? "true" : "false");
 }
 
+static void put_divisors(s24i_json_text *text, const char *key, const float *divisors,
+                         int64_t count)
+{
+    put_key(text, key);
+    for (int64_t i = 0; i < count; i++) {
+        s24i_json_put(text, i ? ", " : "[");
+        s24i_json_put_real(text, (double)divisors[i]);
+    }
+    s24i_json_put(text, "]");
+}
+
 static void put_scaling(s24i_json_text *text, const s24i_gguf_model *m)
 {
     if (!m->scaling.bytes) return;
@@ -344,6 +388,10 @@ static void put_scaling(s24i_json_text *text, const s24i_gguf_model *m)
     put_pointed(text, "beta_fast", m->fast);
     put_pointed(text, "beta_slow", m->slow);
     put_pointed(text, "attention_factor", m->louder);
+    if (m->pairs) {
+        put_divisors(text, "short_factor", m->divisors[0], m->pairs);
+        put_divisors(text, "long_factor", m->divisors[1], m->pairs);
+    }
     if (s24i_text_is(&m->scaling, "llama3"))
         s24i_json_put(text, ", \"low_freq_factor\": 1.0, \"high_freq_factor\": 4.0");
     s24i_json_put(text, "}");
@@ -372,6 +420,7 @@ static void put_rest(s24i_json_text *text, const s24i_gguf_model *m)
     const int64_t narrow = row->blocks_of_narrow_scores;
     const int64_t width = (int64_t)number_of(m, ".embedding_length");
     put_scaling(text, m);
+    if (m->pairs) put_real(text, "original_max_position_embeddings", m->original);
     if (narrow)
         put_real(text, "query_pre_attn_scalar",
                  (double)(m->layers == narrow ? width / m->heads : m->head));
