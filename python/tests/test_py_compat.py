@@ -107,6 +107,20 @@ class Tensors(unittest.TestCase):
     def weight(self, dtype=torch.float16):
         return compat.sparse24(torch.randn(64, 128))[0].to(dtype)
 
+    def test_pruning_along_both_sides(self):
+        w = torch.randn(64, 128, requires_grad=True)
+        for name, rule in (("", "signed"), ("largest_values_greedy", "signed"),
+                           ("largest_abs_values_greedy", "greedy"), ("causal1122", "causal1122")):
+            made = compat.SparseSemiStructuredTensorCUTLASS.prune_dense_static_sort(w, name)
+            self.assertIs(type(made), compat.SparseSemiStructuredTensorCUTLASS)
+            kept = torch.from_numpy(sparse24.tile_mask(w.detach().numpy(), rule))
+            self.assertTrue(torch.equal(made.to_dense(), w.detach() * kept))
+            x = torch.randn(3, 128, requires_grad=True)
+            (x @ made.t()).sum().backward()
+            torch.testing.assert_close(x.grad, (w.detach() * kept).sum(0).expand(3, -1))
+        with self.assertRaisesRegex(ValueError, "algo 'best': expected one of"):
+            compat.SparseSemiStructuredTensor.prune_dense_static_sort(w, "best")
+
     def test_the_class_is_the_backend_s(self):
         w, force = self.weight(), compat.SparseSemiStructuredTensor._FORCE_CUTLASS
         try:

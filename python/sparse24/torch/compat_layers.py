@@ -8,15 +8,12 @@ import torch
 
 from sparse24 import _core
 
-from .compat_tensors import to_sparse_semi_structured
+from .compat_tensors import tile_rule, to_sparse_semi_structured
 from .torch_blocks import BlockSparseLinear
 from .torch_models import linear_layers
 from .torch_ops import operand, select_mask, training_linear
 from .torch_quantized import QuantizedSparseLinear
 from .weight_norm import WeightNormSparsifier
-
-_RULES = {"": "tile-signed", "largest_values_greedy": "tile-signed",
-          "largest_abs_values_greedy": "tile-greedy", "causal1122": "tile-causal1122"}
 
 
 # ---- training as torchao's
@@ -75,9 +72,7 @@ def semi_sparse_sparsify(x: torch.Tensor, algo: str = "",
     """x [m, k] with the zeros of 2:4 along both sides, as a dense tensor; gradients go straight
     through. algo: PyTorch's names for the rules of tiles."""
     del backend
-    rule = _RULES.get(algo)
-    if rule is None:
-        raise ValueError(f"algo {algo!r}: expected one of {sorted(_RULES)}")
+    rule = tile_rule(algo)
 
     def choose(dense):
         return dense * select_mask(dense, rule)

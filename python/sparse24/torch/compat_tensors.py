@@ -10,6 +10,18 @@ from .torch_ops import DTYPES
 from .torch_tensor import SparseTensor
 
 
+#: PyTorch's names for the rules by which 4x4 tiles are pruned.
+TILE_RULES = {"": "tile-signed", "largest_values_greedy": "tile-signed",
+              "largest_abs_values_greedy": "tile-greedy", "causal1122": "tile-causal1122"}
+
+
+def tile_rule(algorithm: str) -> str:
+    """Ours of one of PyTorch's. Raises ValueError."""
+    if algorithm not in TILE_RULES:
+        raise ValueError(f"algo {algorithm!r}: expected one of {sorted(TILE_RULES)}")
+    return TILE_RULES[algorithm]
+
+
 class _Least(typing.NamedTuple):
     """The least shape of a 2:4 tensor and of what it is multiplied with."""
     sparse_min_rows: int = 1
@@ -46,6 +58,13 @@ class SparseSemiStructuredTensor(SparseTensor):
                 SparseSemiStructuredTensorCUSPARSELT
         return super(SparseSemiStructuredTensor, cls).from_dense(
             w, select if isinstance(select, str) else "strict", seed)
+
+    @classmethod
+    def prune_dense_static_sort(cls, original_tensor: torch.Tensor,
+                                algorithm: str = "") -> SparseSemiStructuredTensor:
+        """Of a dense tensor whose 4x4 tiles are made 2:4 along both sides. algorithm: as
+        semi_sparse_sparsify's. Raises as from_dense, ValueError (another algorithm)."""
+        return cls.from_dense(original_tensor.detach(), tile_rule(algorithm))
 
     @classmethod
     def from_torch(cls, tensor: torch.Tensor) -> SparseSemiStructuredTensor:
