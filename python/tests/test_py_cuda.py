@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""sparse24.torch on a GPU: everything of it that runs there, in one file. Skips with a line where
-there is none, or no plugin for it.
+"""sparse24.torch on a GPU: everything of it that runs there, in one program. Skips with a line
+where there is none, or no plugin for it.
 
     python3 test_py_cuda.py
 """
@@ -12,66 +12,21 @@ import unittest
 import numpy as np
 import sparse24
 
-
-def skip(why):
-    if __name__ == "__main__":
-        print(f"skipped: {why}")
-        sys.exit(0)
-    raise unittest.SkipTest(why)
-
-
 try:
-    import torch
-    import torch.nn.functional as F
-except ImportError:
-    skip("no PyTorch here")
+    from cuda_case import DTYPES, SHAPES, Case, dense, two_four
+except unittest.SkipTest as why:
+    if __name__ != "__main__":
+        raise
+    print(f"skipped: {why}")
+    sys.exit(0)
 
-if not torch.cuda.is_available():
-    skip("no GPU here")
+import torch
+import torch.nn.functional as F
 
 import sparse24.torch as st
 from sparse24.torch import compat, torch_cuda
 
-try:
-    torch_cuda.device(0)
-except sparse24.Error as refused:
-    skip(str(refused))
-
-DTYPES = (torch.float16, torch.bfloat16)
-EPSILON = {torch.float16: 2.0 ** -10, torch.bfloat16: 2.0 ** -7}
-SHAPES = ((1, 64, 64), (7, 72, 136), (33, 100, 60), (128, 768, 768), (300, 1000, 1004),
-          (512, 3072, 768))
-
-
-def dense(n, k, dtype=torch.float16, scale=1.0):
-    return (torch.randn(n, k, device="cuda") * scale).to(dtype)
-
-
-def two_four(n, k, dtype=torch.float16):
-    w = dense(n, k, dtype, k ** -0.5)
-    return w * torch.from_numpy(sparse24.magnitude_mask(w.float().cpu().numpy())).cuda()
-
-
-class Case(unittest.TestCase):
-    def setUp(self):
-        torch.manual_seed(1)
-
-    def near(self, one, two, dtype, scale=4.0):
-        self.assertEqual(one.shape, two.shape)
-        if one.numel():
-            one, two = one.detach().double(), two.detach().double()
-            most = max(1.0, float(two.abs().max()))
-            self.assertLess(float((one - two).abs().max()), scale * EPSILON[dtype] * most)
-
-
-    def does_not_wait(self, call):
-        """The stream is busy for long enough that what is enqueued behind it is not done."""
-        torch.cuda.synchronize()
-        torch.cuda._sleep(int(4e8))
-        result = call()
-        self.assertFalse(torch.cuda.current_stream().query())
-        torch.cuda.synchronize()
-        return result
+from cuda_models import Models  # noqa: F401 pylint: disable=unused-import
 
 
 class Operators(Case):
@@ -352,6 +307,41 @@ class Modules(Case):
         self.assertEqual((half.indices().shape, half.indices().dtype), ((64, 8), torch.int16))
         self.assertEqual((sparse.indices().shape, sparse.indices().dtype), ((64, 4), torch.int32))
 
+    def test_what_pytorch_tests(self):
+        """As its test_sparse_semi_structured.py: products of both classes from either side, layers
+        of every shape of input, compiled ones, and pruning along both sides."""
+        for made in (compat.SparseSemiStructuredTensorCUTLASS,
+                     compat.SparseSemiStructuredTensorCUSPARSELT):
+            for dtype in DTYPES:
+                w, bias = two_four(256, 128, dtype), dense(1, 256, dtype)[0]
+                sparse = made.from_dense(w)
+                self.assertIs(type(sparse), made)
+                for columns in (1, 64, 128):
+                    x, rows = dense(128, columns, dtype), dense(columns, 128, dtype)
+                    self.near(torch.mm(sparse, x), torch.mm(w, x), dtype)
+                    self.near(torch.mm(sparse, rows.t()), torch.mm(w, rows.t()), dtype)
+                    self.near(torch.mm(rows, sparse.t()), torch.mm(rows, w.t()), dtype)
+                self.assertTrue(torch.equal(sparse.t().to_dense(), w.t()))
+                layer = torch.nn.Linear(128, 256, device="cuda", dtype=dtype)
+                layer.weight = torch.nn.Parameter(sparse)
+                layer.bias = torch.nn.Parameter(bias)
+                model = torch.nn.Sequential(layer, torch.nn.ReLU())
+                for lead in ((1,), (), (64,), (64, 128)):
+                    x = dense(64 * 128, 128, dtype)[:max(1, int(np.prod(lead)))].view(*lead, 128)
+                    expected = F.linear(x, w, bias).relu()
+                    for inference in (False, True):
+                        with torch.inference_mode(inference):
+                            self.near(model(x), expected, dtype)
+                torch._dynamo.reset()
+                compiled = torch.compile(model, fullgraph=True)(x.view(8, -1, 128))
+                self.near(compiled, F.linear(x.view(8, -1, 128), w, bias).relu(), dtype)
+                self.assertTrue(compiled.is_contiguous())
+                x = dense(256, 128, dtype).requires_grad_()
+                pruned = made.prune_dense_static_sort(x)
+                kept = x.detach() * st.torch_ops.select_mask(x, "tile-signed")
+                self.assertTrue(torch.equal(pruned.to_dense(), kept))
+                self.near(x @ pruned.t(), x @ kept.t(), dtype)
+
     def test_layers_move(self):
         linear = torch.nn.Linear(128, 64).half()
         st.prune_(linear)
@@ -403,95 +393,6 @@ class Modules(Case):
         grad, p, mask = dense(4, 8, torch.float32), dense(4, 8), (dense(4, 8) > 0)
         expected = grad + 0.5 * p.float() * ~mask
         self.near(compat.masked_add_(grad, p, mask, 0.5), expected, torch.float16)
-
-
-class Models(Case):
-    def test_accelerate(self):
-        model = torch.nn.Sequential(torch.nn.Linear(1024, 1024), torch.nn.Linear(1024, 1024),
-                                    torch.nn.Linear(1024, 1024)).half().cuda()
-        st.prune_(model, filter_fn=lambda _, name: name != "1")
-        expected, x = copy.deepcopy(model), dense(2048, 1024)
-        choices = st.accelerate_(model, tokens=2048)
-        self.assertEqual(choices[1].why, "its weight is not 2:4")
-        self.assertRegex(choices[0].why, r"[0-9.]+x dense at 2048 tokens")
-        self.near(model(x), expected(x), torch.float16, 8)
-        self.assertEqual(st.accelerate_(torch.nn.Sequential(torch.nn.Linear(8, 8).cuda()))[0].kind,
-                         "dense")
-
-    def encoder(self, kind="BertModel", **more):
-        """A small BERT, 2:4, and a native session of it; a ViT by its name."""
-        try:
-            import transformers  # pylint: disable=import-outside-toplevel
-        except ImportError:
-            self.skipTest("no transformers here")
-        sizes = {"hidden_size": 128, "num_hidden_layers": 2, "num_attention_heads": 2,
-                 "intermediate_size": 256, **more}
-        config = transformers.ViTConfig(image_size=32, patch_size=8, num_labels=5, **sizes) \
-            if kind.startswith("ViT") else \
-            transformers.BertConfig(vocab_size=100, max_position_embeddings=64, **sizes)
-        model = getattr(transformers, kind)(config).eval().half().cuda()
-        st.prune_(model)
-        return model, st.compile_encoder(model, max_tokens=256)
-
-    @torch.inference_mode()
-    def test_encoders(self):
-        model, native = self.encoder()
-        for lengths, left in (((5, 17, 1, 40), False), ((16, 16), False), ((5, 17, 9), True),
-                              ((40,) * 9, False)):
-            mask = torch.arange(max(lengths))[None, :] < torch.tensor(lengths)[:, None]
-            mask = (mask.flip(1) if left else mask).long().cuda()
-            ids = torch.randint(1, 100, mask.shape).cuda()
-            places = (mask.cumsum(1) - 1).clamp(min=0)
-            expected = model(ids, attention_mask=mask, position_ids=places)
-            for _ in range(3):  # alone, captured, from the graph
-                for given in ((ids, mask), (ids.cpu(), mask.cpu())):
-                    result = native(*given)
-                    states = result.last_hidden_state
-                    self.assertTrue(states.is_cuda)
-                    self.near(states[mask.bool()], expected.last_hidden_state[mask.bool()],
-                              torch.float16, 16)
-                    if not left:
-                        self.near(result.pooler_output, expected.pooler_output, torch.float16, 16)
-        mask[0, 3], kinds = 0, torch.randint(0, 2, mask.shape).cuda()
-        expected = model(ids, attention_mask=mask, token_type_ids=kinds).last_hidden_state
-        self.near(native(ids, mask, kinds).last_hidden_state[mask.bool()], expected[mask.bool()],
-                  torch.float16, 16)
-
-    @torch.inference_mode()
-    def test_heads_and_images(self):
-        ids = torch.randint(1, 100, (3, 20)).cuda()
-        model, native = self.encoder("BertForQuestionAnswering")
-        one, two = model(ids), native(ids)
-        self.near(two.start_logits, one.start_logits, torch.float16, 16)
-        self.near(two.end_logits, one.end_logits, torch.float16, 16)
-        model, native = self.encoder("BertForSequenceClassification")
-        self.near(native(ids).logits, model(ids).logits, torch.float16, 16)
-        pixels = dense(17 * 3 * 32, 32).view(17, 3, 32, 32)  # more than one pass
-        for kind, field in (("ViTModel", "last_hidden_state"),
-                            ("ViTForImageClassification", "logits")):
-            model, native = self.encoder(kind)
-            for _ in range(3):
-                self.near(native(pixels)[field], model(pixels)[field], torch.float16, 16)
-
-    @torch.inference_mode()
-    def test_encoders_among_other_work(self):
-        _, native = self.encoder()
-        ids = torch.randint(1, 100, (4, 30)).cuda()
-        expected = [native(ids).last_hidden_state for _ in range(3)][-1]
-        self.near(self.does_not_wait(lambda: native(ids)).last_hidden_state, expected,
-                  torch.float16)
-        host = ids.cpu()
-        self.near(self.does_not_wait(lambda: native(host)).last_hidden_state, expected,
-                  torch.float16)
-        streams, results = [torch.cuda.Stream() for _ in range(3)], []
-        for i in range(60):
-            with torch.cuda.stream(streams[i % 3]):
-                torch.cuda._sleep(10000 * (i % 7))
-                rolled = ids.roll(i, 0)
-                results.append((i, native(rolled).last_hidden_state))
-        torch.cuda.synchronize()
-        for i, result in results:
-            self.near(result, expected.roll(i, 0), torch.float16)
 
 
 if __name__ == "__main__":
