@@ -36,6 +36,7 @@ def result_of(dtype: torch.dtype) -> torch.dtype:
     return torch.int32 if dtype is torch.int8 else dtype
 
 
+@functools.cache
 def bytes_of(layout: str, n: int, k: int) -> int:
     """Bytes of [n, k] in a layout of a GPU, its report included; 0 if there is none."""
     size = _core.order_bytes("hopper", layout.split("-")[1], n, k)
@@ -65,7 +66,7 @@ def there(function):
     @functools.wraps(function)
     def run(first, *args, **kwargs):
         index = first.device.index
-        if index == torch.cuda.current_device():
+        if index == current_device():
             return function(first, *args, **kwargs)
         with torch.cuda.device(index):
             return function(first, *args, **kwargs)
