@@ -8,7 +8,8 @@ PyTorch with CUDA, and for BERT transformers.
 call: an operator's own cost on the host. bert: a BERT-base of random f16 weights, 2:4 by magnitude,
 384 tokens; layers compiled, the pass one CUDA graph; dense, with accelerate_, compile_encoder, and
 the session by itself as `sparse24 bench --model` runs it, in turns. mlp: the MLP of a ViT-L,
-forward and backward, compiled, with weights pruned and packed in each step, next to the dense one.
+forward and backward, compiled, with weights pruned and packed in each step, next to the dense one;
+as one CUDA graph, and by itself.
 """
 import argparse
 import copy
@@ -199,35 +200,39 @@ def profile(calls, file):
         print(name, table, sep="\n", file=file, flush=True)
 
 
+def trained(model, x, grad, options):
+    """A step of a compiled model, forward and backward, and its CUDA graph's replay."""
+    run = torch.compile(model, dynamic=False, mode=options.mode)
+
+    def call():
+        for p in (x, *model.parameters()):
+            p.grad = None
+        run(x).backward(grad)
+    return call, captured(call, ())[0].replay
+
+
 def mlp(options):
     rows = []
     for tokens in options.tokens:
         torch.manual_seed(1)
+        torch._dynamo.reset()
         dense = torch.nn.Sequential(torch.nn.Linear(1024, 4096), torch.nn.GELU(),
                                     torch.nn.Linear(4096, 1024)).bfloat16().cuda()
         sparse = copy.deepcopy(dense)
         compat.swap_linear_with_semi_sparse_linear(sparse, {"0": compat.SemiSparseLinear,
                                                             "2": compat.SemiSparseLinear})
         x = torch.randn(tokens, 1024, dtype=torch.bfloat16, device="cuda", requires_grad=True)
-        grad, calls = torch.randn_like(x), {}
-
-        def step(model):
-            run = torch.compile(model, dynamic=False, mode=options.mode)
-
-            def call():
-                run(x).backward(grad)
-                x.grad = None
-                for p in model.parameters():
-                    p.grad = None
-            for _ in range(3):
-                call()
-            return call
-        calls = {"dense": step(dense), "SemiSparseLinear": step(sparse)}
+        grad, calls, graphs = torch.randn_like(x), {}, {}
+        for name, model in (("dense", dense), ("SemiSparseLinear", sparse)):
+            calls[name], graphs[name] = trained(model, x, grad, options)
         if options.profile:
             profile(calls, options.profile)
-        row = {"tokens": tokens, **windows(calls)}
+        row = {"tokens": tokens, **windows(graphs)}
         row["ratio"] = round(row["dense"] / row["SemiSparseLinear"], 3)
+        row["without a graph"] = windows(calls)
         rows.append(row)
+        print(row, file=sys.stderr, flush=True)
+        del calls, graphs
     return rows
 
 
@@ -238,7 +243,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("parts", nargs="+", choices=PARTS)
     parser.add_argument("--batch", type=int, nargs="+", default=[1, 4, 16, 64, 256])
-    parser.add_argument("--tokens", type=int, nargs="+", default=[8224, 16448])
+    parser.add_argument("--tokens", type=int, nargs="+", default=[16448, 32768])
     parser.add_argument("--rounds", type=int, default=ROUNDS, help="of which medians are taken")
     parser.add_argument("--program", action="store_true", help="run `sparse24 bench`, too")
     parser.add_argument("--mode", help="torch.compile's", default=None)
