@@ -157,6 +157,14 @@ def mt5(draw):
     return transformers.MT5Config(**t5_sizes(draw)), transformers.MT5EncoderModel
 
 
+def albert(draw):
+    sizes = common(draw)
+    return transformers.AlbertConfig(
+        **sizes, embedding_size=draw.choice([sizes["hidden_size"], 8, 24, 100]),
+        num_hidden_groups=draw.choice([1, 1, 1, 2]), hidden_dropout_prob=0,
+        classifier_dropout_prob=0), transformers.AlbertModel
+
+
 def deberta_v2(draw):
     sizes = common(draw)
     sizes["type_vocab_size"] = draw.choice([0, 0, 2])
@@ -471,8 +479,8 @@ def classes(row, head):
 
 
 ROWS = [bert, roberta, xlm_roberta, camembert, electra, distilbert, mpnet, modernbert, gpt2, llama,
-        mistral, qwen2, qwen3, nomic_bert, gte, jina_v3, t5, mt5, deberta_v2, vit, data2vec_text,
-        ernie, eurobert, opt, ministral,
+        mistral, qwen2, qwen3, nomic_bert, gte, jina_v3, t5, mt5, albert, deberta_v2, vit,
+        data2vec_text, ernie, eurobert, opt, ministral,
         phi3, seed_oss, arcee, starcoder2, smollm3, gemma, gemma2, gemma3, granite, olmo2, phi,
         stablelm, gpt_neox, glm, glm4, cohere, cohere2,
         *(classes(row, head) for row, head in (
@@ -482,6 +490,7 @@ ROWS = [bert, roberta, xlm_roberta, camembert, electra, distilbert, mpnet, moder
             (eurobert, "EuroBertForSequenceClassification"),
             (eurobert, "EuroBertForTokenClassification"),
             (nomic_bert, "NomicBertForSequenceClassification"),
+            (albert, "AlbertForSequenceClassification"),
             (deberta_v2, "DebertaV2ForSequenceClassification"),
             (deberta_v2, "DebertaV2ForTokenClassification"),
             (gte, "GteForSequenceClassification"), (gte, "GteForTokenClassification"),

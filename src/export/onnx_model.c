@@ -268,6 +268,10 @@ static s24_status find_row(s24i_onnx_model *m)
             "%s: its weights are stored as %s: convert it to sparse24 or dense, then that folder",
             folder, scheme);
     TRY(s24i_steps_require(m->ctx, m->arch, has, "ONNX export"));
+    REQUIRE(m->ctx, !m->arch->shared, S24_ERROR_UNSUPPORTED,
+            "%s/config.json: the blocks of model_type '%s' share their layers, which no graph of "
+            "ONNX is made of",
+            folder, s24i_show(type).text);
     REQUIRE(m->ctx, !m->arch->rms && !m->arch->pre_norm, S24_ERROR_UNSUPPORTED,
             "%s/config.json: blocks of model_type '%s' have norms before their layers, which no "
             "graph of ONNX is made of",

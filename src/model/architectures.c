@@ -114,6 +114,7 @@ int s24i_slot_find(int64_t *block, s24i_slot *slot, const s24i_architecture *arc
     if (strncmp(name, arch->prefix, prefix) == 0) name += prefix;
     for (int s = 0; s < S24I_ALL_SLOTS; s++) {
         if (!arch->slots[s]) continue;
+        *block = 0;
         if (!matches(block, name, arch->slots[s])) continue;
         *slot = (s24i_slot)s;
         return 1;

@@ -141,29 +141,32 @@ typedef struct s24i_architecture {
 
     /* Keys that would make another model of it: not there, null, false or 0; ends with NULL. */
     const char *const *off;
-    const char *key_on; /* one whose false or 0 would */
+    const char *const *one; /* likewise: not there, null or 1 */
+    const char *key_on;     /* one whose false or 0 would */
 
-    int pre_norm;       /* x + f(norm(x)) instead of norm(x + f(x)) */
-    int rms;            /* norms divide by the root mean square: no mean, no .bias */
-    int causal;         /* no token attends to a later one */
-    int rotary;         /* positions turn queries and keys */
-    int joint;          /* query, key and value are one tensor, slots[S24I_QUERY] */
-    int joint_gate;     /* gate and intermediate are one tensor, slots[S24I_INTERMEDIATE] */
-    int bare_norms;     /* norms take the mean, but have no .bias */
-    int first_bare;     /* the first block has no norm before its attention */
-    int transposed;     /* weights are stored [k, n] */
-    int narrow_sums;    /* drawn weights whose products are added to the residual are narrower by
+    int pre_norm;        /* x + f(norm(x)) instead of norm(x + f(x)) */
+    int rms;             /* norms divide by the root mean square: no mean, no .bias */
+    int causal;          /* no token attends to a later one */
+    int rotary;          /* positions turn queries and keys */
+    int joint;           /* query, key and value are one tensor, slots[S24I_QUERY] */
+    int joint_gate;      /* gate and intermediate are one tensor, slots[S24I_INTERMEDIATE] */
+    int bare_norms;      /* norms take the mean, but have no .bias */
+    int first_bare;      /* the first block has no norm before its attention */
+    int transposed;      /* weights are stored [k, n] */
+    int narrow_sums;     /* drawn weights whose products are added to the residual are narrower by
                          √(2·layers), as GPT-2's paper says */
-    int biases;         /* linear layers have them; 0: those that the checkpoint has */
-    int state_normed;   /* the last hidden state is the final norm's */
-    int embedding_root; /* words' embeddings are multiplied by the root of their width */
-    int grown_norms;    /* norms multiply by 1 + their weight */
-    int gelu_is_tanh;   /* the activation's name gelu stands for gelu_pytorch_tanh */
-    int side_by_side;   /* both halves of a block read its input */
-    int adjacent;       /* positions turn neighbours against each other, not halves of a head */
-    int wide_norms;     /* query_norm and key_norm are of all heads together */
-    int gate_last;      /* of joint gate and intermediate the gate is the second half */
-    int slopes;         /* scores fall by the tokens' distance, each head's by a slope of its own */
+    int biases;          /* linear layers have them; 0: those that the checkpoint has */
+    int state_normed;    /* the last hidden state is the final norm's */
+    int embedding_root;  /* words' embeddings are multiplied by the root of their width */
+    int grown_norms;     /* norms multiply by 1 + their weight */
+    int gelu_is_tanh;    /* the activation's name gelu stands for gelu_pytorch_tanh */
+    int side_by_side;    /* both halves of a block read its input */
+    int adjacent;        /* positions turn neighbours against each other, not halves of a head */
+    int wide_norms;      /* query_norm and key_norm are of all heads together */
+    int gate_last;       /* of joint gate and intermediate the gate is the second half */
+    int always_projects; /* to blocks as wide as embeddings too */
+    int shared;          /* all blocks have the same tensors */
+    int slopes;       /* scores fall by the tokens' distance, each head's by a slope of its own */
     int head_by_head; /* rows of the joint layer: query, key and value of a head, then the next's */
     int windows_turned; /* positions turn blocks with a window alone */
 } s24i_architecture;
@@ -212,6 +215,7 @@ typedef struct s24i_shape {
     int64_t farthest;     /* from here on distances are in the last bucket of their side */
     s24i_apart apart;
     int64_t embedding;      /* columns of the tables of words, positions and types */
+    int projects;           /* a layer makes one of the other even where they are alike */
     int64_t skipped;        /* rows before the first position's */
     int joint;              /* query, key and value are one layer, S24I_QUERY */
     int gated;              /* there is a layer S24I_GATE, or */
@@ -277,7 +281,7 @@ static inline int64_t s24i_image_elems(const s24i_shape *shape)
 /* Are embeddings of another width than the blocks? */
 static inline int s24i_projects(const s24i_shape *shape)
 {
-    return shape->embedding && shape->embedding != shape->width;
+    return shape->projects || (shape->embedding && shape->embedding != shape->width);
 }
 
 /* Columns of the tables of embeddings. */

@@ -162,6 +162,7 @@ static s24_status read_tables(s24i_shape *shape, const s24i_config *config,
     REQUIRE(config->ctx, arch->project || shape->embedding == shape->width, S24_ERROR_UNSUPPORTED,
             "%s: %s is %lld; only %lld, the width of the blocks, is supported", config->file,
             arch->key_embedding, (long long)shape->embedding, (long long)shape->width);
+    shape->projects = arch->always_projects;
     shape->skipped = arch->position_rows_before;
     if (!arch->key_padding) return S24_OK;
     TRY(s24i_config_int(&padding, config, arch->key_padding, S24I_OPTIONAL, 0, MOST_ROWS));
@@ -189,6 +190,12 @@ static s24_status check_switches(const s24i_config *config, const s24i_architect
     for (const char *const *key = arch->off; key && *key; key++)
         REQUIRE(config->ctx, !is_set(config, *key, 1), S24_ERROR_UNSUPPORTED,
                 "%s: %s is on, which is not supported", config->file, *key);
+    for (const char *const *key = arch->one; key && *key; key++) {
+        int64_t value = 1;
+        TRY(s24i_config_int(&value, config, *key, S24I_OPTIONAL, 1, MOST_ROWS));
+        REQUIRE(config->ctx, value == 1, S24_ERROR_UNSUPPORTED,
+                "%s: %s is %lld; only 1 is supported", config->file, *key, (long long)value);
+    }
     REQUIRE(config->ctx, !arch->key_on || !is_set(config, arch->key_on, 0), S24_ERROR_UNSUPPORTED,
             "%s: %s is off, which is not supported", config->file, arch->key_on);
     return S24_OK;

@@ -12,6 +12,7 @@ static const char *const names[S24I_PARTS] = {
     [S24I_PART_WIDE_NORMS] = "norm of all heads together",
     [S24I_PART_HEAD_BY_HEAD] = "joint layer that is ordered head by head",
     [S24I_PART_TWO_TURNS] = "windows that turn by other angles than the other blocks",
+    [S24I_PART_SHARED] = "layer that several blocks share",
     [S24I_PART_GATE_LAST] = "gate whose rows stand behind those that it multiplies",
     [S24I_PART_SLOPES] = "slope of each head by which scores fall with distance"};
 
@@ -28,6 +29,7 @@ unsigned s24i_parts_of(const s24i_architecture *architecture, const s24i_shape *
         [S24I_PART_WIDE_NORMS] = architecture->wide_norms,
         [S24I_PART_HEAD_BY_HEAD] = architecture->head_by_head,
         [S24I_PART_TWO_TURNS] = architecture->causal && shape->near_rope.theta > 0.0f,
+        [S24I_PART_SHARED] = architecture->shared,
         [S24I_PART_GATE_LAST] = architecture->gate_last,
         [S24I_PART_SLOPES] = architecture->slopes};
     unsigned parts = 0;

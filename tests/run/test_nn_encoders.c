@@ -24,6 +24,7 @@ typedef struct kind {
     char act;                       /* g: GELU, t: with tanh, r: ReLU */
     double theta, slower;           /* of positions that turn; 0: none */
     int slopes, buckets, farthest;
+    int positions;
     int span; /* of a table of distances that queries and keys are multiplied with */
     double eps;
 } kind;
@@ -59,6 +60,8 @@ static const kind kinds[] = {
                "\"position_biased_input\": false, \"position_buckets\": 8, "
                "\"max_relative_positions\": 20",
      .mean = 1, .biases = 1, .act = 'g', .span = 8, .farthest = 20},
+    {"albert", "albert", BERT_KEYS ", \"hidden_act\": \"gelu\", \"embedding_size\": 48", .mean = 1,
+     .types = TYPES, .positions = 64, .biases = 1, .act = 'g'},
     {"mt5", "mt5", T5_KEYS, .before = 1, .gate = 1, .act = 't', .buckets = 32, .farthest = 128},
 };
 enum { KINDS = sizeof kinds / sizeof *kinds };
@@ -76,6 +79,8 @@ static void add(lm_writer *w, const char *pattern, int b, int64_t rows, int64_t 
     char name[S24I_NAME_BYTES];
     const int is_whole = s24i_ends_with(pattern, ".weight");
     s24i_tensor_name(name, pattern, b, is_whole ? "" : ".weight");
+    for (int i = 0; i < w->count; i++)
+        if (!strcmp(w->names[i], name)) return; /* of all blocks */
     lm_add(w, name, rows, cols);
     if (strstr(pattern, "LayerNorm") || strstr(pattern, "ln"))
         for (int64_t i = 0; !cols && i < rows; i++)
@@ -110,6 +115,8 @@ static const char *write_folder(const kind *k)
     mkdir(folder, 0700);
     add(w, a->words, 0, WORDS, W, 0);
     if (k->types) add(w, a->types, 0, k->types, W, 0);
+    if (k->positions) add(w, a->positions, 0, k->positions, W, 0);
+    if (a->project) add(w, a->project, 0, W, W, 1);
     if (a->embedding_norm) add(w, a->embedding_norm, 0, W, 0, 1);
     if (k->buckets) add(w, a->relative, 0, k->buckets, HEADS, 0);
     if (k->span) add(w, a->apart, 0, 2 * k->span, W, 0);
@@ -325,6 +332,20 @@ static void run_block(double (*x)[W], const plain *p, int b, int count)
     free(tokens);
 }
 
+/* The layer between embeddings and blocks. */
+static void widen(double x[W], const plain *p)
+{
+    const float *w = find(p, p->a->project, 0, ".weight");
+    const float *bias = find(p, p->a->project, 0, ".bias");
+    double from[W];
+    memcpy(from, x, sizeof from);
+    for (int r = 0; r < W; r++) {
+        x[r] = (double)bias[r];
+        for (int i = 0; i < W; i++)
+            x[r] += (double)w[r * W + i] * from[i];
+    }
+}
+
 static void run_plain(float *states, const kind *k, const char *folder, const int32_t *ids)
 {
     char path[600];
@@ -334,10 +355,14 @@ static void run_plain(float *states, const kind *k, const char *folder, const in
     p.file = mini_open(path);
     const float *words = find(&p, p.a->words, 0, "");
     const float *types = k->types ? find(&p, p.a->types, 0, "") : NULL;
+    const float *positions = k->positions ? find(&p, p.a->positions, 0, "") : NULL;
     for (int t = 0; t < TOKENS; t++) {
         for (int i = 0; i < W; i++)
             x[t][i] = (double)words[ids[t] * W + i] + (types ? (double)types[i] : 0);
+        for (int i = 0; positions && i < W; i++)
+            x[t][i] += (double)positions[t * W + i];
         if (p.a->embedding_norm) norm(x[t], &p, p.a->embedding_norm, 0, x[t]);
+        if (p.a->project) widen(x[t], &p);
     }
     for (int b = 0; b < BLOCKS; b++)
         run_block(x, &p, b, TOKENS);
@@ -457,6 +482,7 @@ static void trained(void **state)
             "training has no gate whose rows stand behind those that it multiplies, which this new",
         [2] = "training has no slope of each head by which scores fall with distance, which this "
               "bert",
+        [7] = "training has no layer that several blocks share, which this albert",
         [6] = "training has no step 'attend by content and distance'"};
     float *want = calloc(TOKENS * W, sizeof *want);
     float *got = calloc((BLOCKS + 1) * TOKENS * W, sizeof *got);

@@ -111,7 +111,8 @@ static int is_special(const char *name, size_t length, int is_known)
 /* "….layer.7.….weight" and kin, without a special component. */
 static int is_linear_of_block(const char *name, int is_known)
 {
-    static const char *const blocks[] = {"layer", "layers", "h", "block", "blocks", NULL};
+    static const char *const blocks[] = {"layer",  "layers",        "h", "block",
+                                         "blocks", "albert_layers", NULL};
     int was_block_word = 0, is_in_block = 0;
     for (;;) {
         size_t length = strcspn(name, ".");
