@@ -313,8 +313,8 @@ S24_API size_t s24_device_integers_bytes(const s24_device_integers *weight);
  * device memory: x is f16 or bf16, y of x's dtype or f32, bias and residual as for
  * s24_device_linear. Integers become elements of x's dtype exactly; a group's columns are summed in
  * f32, times its scale in f32, and these sums in one order, so that every run gives the same bits;
- * one rounding to y. Made for up to 64 tokens: of more the weight is read again for each 64, and
- * from some 128 on s24_device_linear with a 16-bit weight is faster. Enqueues one kernel and
+ * one rounding to y. Of many tokens (on Hopper more than 64, of large layers 32) scale·integer is
+ * an element of x's dtype, as s24_device_integers_to_dense rounds it. Enqueues one kernel and
  * allocates nothing; it may be captured into a graph. tile is NULL or "mma", the kernel of every
  * GPU; work, x_scale, w_scale and norm are NULL, alpha and y_scale 0. Alignment: as for
  * s24_device_linear. Errors: ARGUMENT (alignment, tile), UNSUPPORTED (what is to be NULL or 0),
@@ -326,7 +326,7 @@ S24_API s24_status s24_device_integers_linear(s24_ctx *ctx, s24_device *device,
 
 /*
  * dst [n, k] = scale·integer in f16 or bf16, rounded once; dst is device memory whose rows are at
- * multiples of 8 bytes. With many tokens a dense product of it is faster. Enqueues one kernel.
+ * multiples of 8 bytes. Enqueues one kernel.
  * Errors: ARGUMENT (NULL, alignment), DTYPE, SHAPE.
  */
 S24_API s24_status s24_device_integers_to_dense(s24_ctx *ctx, s24_device *device,

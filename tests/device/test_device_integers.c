@@ -122,14 +122,16 @@ static void check_product(s24_ctx *ctx, s24_device *device, const int64_t *shape
     free_integers(&q);
 }
 
-/* Each of 24 orders and dtypes with each shape; tokens where tiles begin and end. */
+/* Each of 24 orders and dtypes with each shape; tokens where tiles begin and end, and more tiles
+   than a GPU has processors. */
 static void test_products(void **state)
 {
     (void)state;
-    static const int64_t shapes[][3] = {{1, 8, 4},      {3, 72, 196},   {8, 130, 1028},
-                                        {9, 65, 516},   {16, 200, 772}, {31, 64, 2052},
-                                        {33, 321, 388}, {64, 136, 640}, {65, 260, 1284},
-                                        {150, 70, 132}, {7, 4100, 256}, {5, 96, 9220}};
+    static const int64_t shapes[][3] = {
+        {1, 8, 4},       {3, 72, 196},   {8, 130, 1028},   {9, 65, 516},    {16, 200, 772},
+        {31, 64, 2052},  {33, 321, 388}, {64, 136, 640},   {65, 260, 1284}, {150, 70, 132},
+        {7, 4100, 256},  {5, 96, 9220},  {129, 1100, 260}, {200, 130, 516}, {256, 136, 1028},
+        {300, 321, 132}, {777, 66, 260}, {520, 264, 128},  {40, 8712, 132}, {257, 8712, 36}};
     s24_ctx *ctx;
     assert_int_equal(s24_ctx_create(&ctx, NULL), S24_OK);
     s24_device *device = device_here(ctx);

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Products with integers on Hopper. Their weight is so few bytes that a processor's share of it
- * nearly fits its shared memory; what counts is that it is on its way while the kernel before still
- * runs, and that little is left to do after its last byte. So two blocks fit a processor, each with
- * rings of weights and of tokens filled by a thread each, and warpgroups widen integers in their
- * registers and multiply from there.
+ * nearly fits its shared memory; what counts is that all of it is asked for at once, and that
+ * little is left to do after its last byte. So rings of weights and of tokens are filled by a
+ * thread each, and warpgroups widen integers in their registers and multiply from there.
  *
  * A block has PARTS of k, and in each of them WIDE warpgroups side by side that share the part's
  * rings; a cluster's blocks have parts of k again, and each stores a part of the outputs. A group's
@@ -17,19 +16,18 @@
 #include "cuda/linear/strips_share.cuh"
 #include "cuda/ptx/wgmma_held.cuh"
 
-template <class ORDER, int TOKENS, int WIDE, int PARTS, int TOKEN_SLOTS, int BLOCKS>
-struct strips_tile {
+template <class ORDER, int TOKENS, int WIDE, int PARTS, int TOKEN_SLOTS> struct strips_tile {
     using order = ORDER;
     using type = typename ORDER::type;
     static constexpr int tokens = TOKENS, wide = WIDE, parts = PARTS, token_slots = TOKEN_SLOTS;
-    static constexpr int blocks = BLOCKS; /* of a processor */
-    static constexpr int warpgroups = WIDE * PARTS, threads = 128 * warpgroups + 64,
-                         rows = 64 * WIDE, sums = TOKENS / 2;
+    static constexpr bool many = TOKENS > 64;
+    static constexpr int warpgroups = WIDE * PARTS, rows = 64 * WIDE, sums = TOKENS / 2,
+                         threads = 128 * warpgroups + (many ? 128 : 64);
     static constexpr int weight_stage = WIDE * ORDER::block, token_stage = TOKENS * 256;
     /* Few sums have a place of their own, many take the rings' when those are done with. */
-    static constexpr int sum_bytes = rows * TOKENS * 4 * PARTS, barrier_bytes = 1024;
+    static constexpr int sum_bytes = rows * TOKENS * 4 * PARTS, barrier_bytes = many ? 2048 : 1024;
     static constexpr bool apart = sum_bytes <= 16 * 1024;
-    static constexpr int most_bytes = (BLOCKS == 2 ? 113 : 226) * 1024;
+    static constexpr int most_bytes = 226 * 1024;
     static constexpr int weight_at = PARTS * TOKEN_SLOTS * token_stage;
     static constexpr int left = most_bytes - 1024 - barrier_bytes - weight_at - apart * sum_bytes;
     static constexpr int fit = left / (PARTS * weight_stage), weight_slots = fit < 12 ? fit : 12;
@@ -39,8 +37,14 @@ struct strips_tile {
                                        : ring_bytes > sum_bytes ? ring_bytes
                                                                 : sum_bytes;
     static constexpr int shared_bytes = 1024 + barriers_at + barrier_bytes; /* 1024: alignment */
+    /* Scales of groups: of few tokens the sums have them; where there are many sums per thread, or
+       many threads, the weight as it is widened. */
+    static constexpr int crowded =
+        TOKENS * warpgroups * (!ORDER::sparse && ORDER::scales == 2 ? 2 : 1);
+    static constexpr bool scaled = crowded >= 256 && ORDER::scales > 0;
+    static constexpr int scales = scaled ? 0 : ORDER::scales;
     /* What is widened and multiplied at a time, and how often a block of the weight has it. */
-    static constexpr int unit_steps = ORDER::sparse && ORDER::scales == 2 ? 2 : 4,
+    static constexpr int unit_steps = scaled || many || (ORDER::sparse && scales == 2) ? 2 : 4,
                          units = ORDER::steps / unit_steps;
     static_assert(shared_bytes <= most_bytes && weight_slots > 1, "shared memory");
     static_assert(PARTS * (weight_slots + TOKEN_SLOTS) * 16 <= barrier_bytes, "barriers");
@@ -76,12 +80,12 @@ template <class TILE> struct strips_ring {
 
 template <class TILE>
 static __device__ void strips_load_weight(const strips_ring<TILE> &ring, const strips_params &p,
-                                          const strips_part &part)
+                                          const strips_part &part,
+                                          ring_place<TILE::weight_slots> &at)
 {
     const size_t slab = (size_t)p.k_blocks * TILE::order::block;
     const int first = part.tile * TILE::wide, last = p.slabs - 1 - first;
     const uint8_t *from = p.w + (size_t)first * slab + (size_t)part.begin * TILE::order::block;
-    ring_place<TILE::weight_slots> at;
 #pragma unroll 1
     for (int i = 0; i < part.count; i += TILE::parts, at.next())
         for (int g = 0; g < TILE::parts && i + g < part.count; g++) {
@@ -98,13 +102,12 @@ static __device__ void strips_load_weight(const strips_ring<TILE> &ring, const s
 
 template <class TILE>
 static __device__ void strips_load_tokens(const strips_ring<TILE> &ring, const strips_params &p,
-                                          const CUtensorMap *x, const strips_part &part)
+                                          const CUtensorMap *x, const strips_part &part, int token,
+                                          ring_place<TILE::token_slots> &at)
 {
-    const int token = blockIdx.y * p.turn;
-    ring_place<TILE::token_slots> at;
     /* Into L2, which changes with what the kernels before still write: a box here and one there. */
 #pragma unroll 1
-    for (int i = blockIdx.x; i < 2 * p.k_blocks; i += gridDim.x)
+    for (int i = blockIdx.x; i < 2 * p.k_blocks && !TILE::many; i += gridDim.x)
         tile_ask(x, i * 64, token);
     wait_for_predecessors();
 #pragma unroll 1
@@ -125,16 +128,16 @@ static __device__ void strips_load_tokens(const strips_ring<TILE> &ring, const s
    or, where a block of the weight is one unit, of blocks. */
 template <class TILE> struct strips_sums {
     using order = typename TILE::order;
-    static constexpr int turns = order::scales ? 2 : 1;
+    static constexpr int turns = TILE::scales ? 2 : 1;
     uint32_t a[2][TILE::unit_steps][4], codes[2][2];
     float scales[2][2] = {};
-    float d[turns][TILE::sums]; /* of the groups being multiplied, or of all */
-    float total[order::scales ? TILE::sums : 1] = {}; /* of all, scaled */
+    float d[turns][TILE::sums];                      /* of the groups being multiplied, or of all */
+    float total[TILE::scales ? TILE::sums : 1] = {}; /* of all, scaled */
 
     /* The sums of a turn, which are done, times their scale. */
     template <int TURN> __device__ __forceinline__ void add()
     {
-        if constexpr (order::scales > 0) {
+        if constexpr (TILE::scales > 0) {
             products_pin(d[TURN]);
 #pragma unroll
             for (int i = 0; i < TILE::sums; i++)
@@ -143,7 +146,7 @@ template <class TILE> struct strips_sums {
     }
     __device__ __forceinline__ float sum(int i) const
     {
-        if constexpr (order::scales > 0)
+        if constexpr (TILE::scales > 0)
             return total[i];
         else
             return d[0][i];
@@ -178,14 +181,23 @@ static __device__ __forceinline__ void
 strips_multiply(strips_sums<TILE> &s, const strips_read<TILE> &read, uint32_t tokens, bool start)
 {
     using order = typename TILE::order;
-    constexpr int A = TILE::units == 1 ? TURN : UNIT, D = order::scales == 2   ? UNIT
-                                                          : order::scales == 1 ? TURN
-                                                                               : 0;
-    constexpr bool begins = order::scales == 2 || (order::scales == 1 && UNIT == 0);
+    constexpr int A = TILE::units == 1 ? TURN : UNIT % 2, D = TILE::scales == 2   ? UNIT
+                                                              : TILE::scales == 1 ? TURN
+                                                                                  : 0;
+    constexpr bool begins = TILE::scales == 2 || (TILE::scales == 1 && UNIT == 0);
 #pragma unroll
     for (int i = 0; i < TILE::unit_steps; i++) {
-        widen<typename TILE::type, order::bits>::run(
-            s.a[A][i], read.words + (UNIT * TILE::unit_steps + i) * (order::bits / 4));
+        const int step = UNIT * TILE::unit_steps + i;
+        widen<typename TILE::type, order::bits>::run(s.a[A][i],
+                                                     read.words + step * (order::bits / 4));
+        if constexpr (TILE::scaled) {
+            const uint32_t(&scales)[2] = read.scales[step * order::scales / order::steps];
+            const pair_scale<typename TILE::type> low(__uint_as_float(scales[0])),
+                high(__uint_as_float(scales[1]));
+#pragma unroll
+            for (int j = 0; j < 4; j++)
+                s.a[A][i][j] = (j % 2 ? high : low).of(s.a[A][i][j]);
+        }
 #pragma unroll
         for (int j = 0; j < 4; j++) /* here, not after products_begin */
             asm volatile("" : "+r"(s.a[A][i][j])::"memory");
@@ -194,7 +206,7 @@ strips_multiply(strips_sums<TILE> &s, const strips_read<TILE> &read, uint32_t to
     strips_steps<TILE::unit_steps>::run([&](auto index) {
         constexpr int I = decltype(index)::value, STEP = UNIT * TILE::unit_steps + I;
         constexpr int at = STEP * (order::sparse ? 64 : 32); /* bytes of a token */
-        const int add = order::scales ? I > 0 || !begins : STEP > 0 || !start;
+        const int add = TILE::scales ? I > 0 || !begins : STEP > 0 || !start;
         wgmma_held<typename TILE::type, order::sparse, TILE::tokens, STEP % 2>::run(
             s.d[D], s.a[A][I],
             tokens_place(tokens + at / TOKEN_BYTES * (TILE::token_stage / 2) + at % TOKEN_BYTES),
@@ -227,15 +239,15 @@ strips_block(strips_sums<TILE> &s, const strips_ring<TILE> &ring, int part, int 
     read.load(s.codes[TURN], ring.weight(part, at.weight.stage) + strip * order::strip, lane);
     strips_steps<TILE::units>::run([&](auto index) {
         constexpr int UNIT = decltype(index)::value;
-        constexpr bool begins = order::scales == 2 || (order::scales == 1 && UNIT == 0);
-        constexpr int D = order::scales == 2 ? UNIT : TURN;
+        constexpr bool begins = TILE::scales == 2 || (TILE::scales == 1 && UNIT == 0);
+        constexpr int D = TILE::scales == 2 ? UNIT : TURN;
         if (UNIT == 0) barrier_wait(ring.tokens_full(part, at.tokens.stage), at.tokens.parity);
         strips_multiply<TILE, TURN, UNIT>(s, read, ring.tokens(part, at.tokens.stage), first);
         products_wait<1>(); /* the unit before is done */
         if constexpr (begins) {
-            if (order::scales == 2 || !first) s.template add<1 - D>(); /* at first of zeros */
-            s.scales[D][0] = __uint_as_float(read.scales[order::scales == 2 ? UNIT : 0][0]);
-            s.scales[D][1] = __uint_as_float(read.scales[order::scales == 2 ? UNIT : 0][1]);
+            if (TILE::scales == 2 || !first) s.template add<1 - D>(); /* at first of zeros */
+            s.scales[D][0] = __uint_as_float(read.scales[TILE::scales == 2 ? UNIT : 0][0]);
+            s.scales[D][1] = __uint_as_float(read.scales[TILE::scales == 2 ? UNIT : 0][1]);
         }
         if (UNIT == 0 && !first) {
             asm volatile("" : "+r"(s.codes[1 - TURN][0]), "+r"(s.codes[1 - TURN][1])::"memory");
@@ -249,12 +261,10 @@ strips_block(strips_sums<TILE> &s, const strips_ring<TILE> &ring, int part, int 
 
 /* The sums of this warpgroup's part of k, of its 64 rows. Two sets of registers take turns. */
 template <class TILE>
-static __device__ __forceinline__ void strips_multiply_all(strips_sums<TILE> &s,
-                                                           const strips_ring<TILE> &ring, int part,
-                                                           int strip, int lane, int count)
+static __device__ __forceinline__ void
+strips_multiply_all(strips_sums<TILE> &s, const strips_ring<TILE> &ring, int part, int strip,
+                    int lane, int count, strips_place<TILE> &at, strips_place<TILE> &before)
 {
-    using order = typename TILE::order;
-    strips_place<TILE> at, before;
     int i = 0;
 #pragma unroll
     for (int j = 0; j < strips_sums<TILE>::turns * TILE::sums; j++)
@@ -267,10 +277,10 @@ static __device__ __forceinline__ void strips_multiply_all(strips_sums<TILE> &s,
     if (i < count) {
         strips_block<TILE, 0>(s, ring, part, strip, lane, at, before, i == 0);
         products_wait<0>();
-        s.template add<order::scales == 2 ? 1 : 0>();
+        s.template add<TILE::scales == 2 ? 1 : 0>();
     } else {
         products_wait<0>();
-        if (count > 0) s.template add<order::scales ? 1 : 0>();
+        if (count > 0) s.template add<TILE::scales ? 1 : 0>();
     }
     products_pin(s.d[0]);
 }
@@ -291,7 +301,7 @@ static __device__ __forceinline__ void strips_begin(const strips_ring<TILE> &rin
 }
 
 template <class TILE>
-__global__ void __launch_bounds__(TILE::threads, TILE::blocks)
+__global__ void __launch_bounds__(TILE::threads, 1)
     strips_kernel(const __grid_constant__ CUtensorMap x, const __grid_constant__ strips_params p)
 {
     extern __shared__ uint8_t memory[];
@@ -301,17 +311,18 @@ __global__ void __launch_bounds__(TILE::threads, TILE::blocks)
     const int producer = warp - 4 * TILE::warpgroups, slice = warp / 4 / TILE::wide;
     const int strip = warp / 4 % TILE::wide * 4 + warp % 4;
     strips_sums<TILE> s;
+    strips_place<TILE> at, before;
     if (producer == 0 && one_lane()) strips_begin<TILE>(ring, &x);
     __syncthreads();
     if (p.share > 1) cluster_arrive();
     dependents_may_start();
     if (producer < 0)
         strips_multiply_all<TILE>(s, ring, slice, strip, lane,
-                                  (part.count - slice + TILE::parts - 1) / TILE::parts);
+                                  (part.count - slice + TILE::parts - 1) / TILE::parts, at, before);
     else if (producer == 0 && one_lane())
-        strips_load_weight<TILE>(ring, p, part);
+        strips_load_weight<TILE>(ring, p, part, at.weight);
     else if (producer == 1 && one_lane())
-        strips_load_tokens<TILE>(ring, p, &x, part);
+        strips_load_tokens<TILE>(ring, p, &x, part, blockIdx.y * p.turn, at.tokens);
     __syncwarp();
     if (p.share > 1) cluster_wait();        /* all blocks have begun */
     if (!TILE::apart) strips_meet(p.share); /* and are done with their rings */
@@ -329,14 +340,14 @@ __global__ void __launch_bounds__(TILE::threads, TILE::blocks)
                                TILE::threads);
 }
 
-template <class T, int TOKENS, int WIDE, int PARTS, int TOKEN_SLOTS, int BLOCKS>
+template <class T, int TOKENS, int WIDE, int PARTS, int TOKEN_SLOTS>
 constexpr strips_row strips_row_of()
 {
-    strips_row row = {TOKENS, 64 * WIDE, PARTS, 128 * WIDE * PARTS + 64, BLOCKS, {}};
+    strips_row row = {TOKENS, 64 * WIDE, PARTS, 128 * WIDE * PARTS + 64, {}};
 #define STRIPS(bits, sparse, group, at)                                                            \
     {                                                                                              \
-        using TILE = strips_tile<strips_order<T, bits, sparse, group>, TOKENS, WIDE, PARTS,        \
-                                 TOKEN_SLOTS, BLOCKS>;                                             \
+        using TILE =                                                                               \
+            strips_tile<strips_order<T, bits, sparse, group>, TOKENS, WIDE, PARTS, TOKEN_SLOTS>;   \
         row.kernels[at] = {(const void *)strips_kernel<TILE>, TILE::shared_bytes};                 \
     }
 #include "cuda/linear/strips_orders.def"

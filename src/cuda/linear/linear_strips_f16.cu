@@ -3,8 +3,7 @@
 #include "cuda/linear/linear_strips.cuh"
 
 const strips_row strips_rows_f16[STRIPS_TILES] = {
-#define STRIPS_TILE(tokens, wide, parts, token_slots, blocks)                                      \
-    strips_row_of<__half, tokens, wide, parts, token_slots, blocks>(),
+#define STRIPS_TILE(tokens, wide, parts, token_slots)                                              \
+    strips_row_of<__half, tokens, wide, parts, token_slots>(),
 #include "cuda/linear/strips_tiles.def"
-#undef STRIPS_TILE
 };

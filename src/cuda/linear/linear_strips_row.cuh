@@ -5,23 +5,24 @@
 
 #include "cuda/linear/strips.cuh"
 
-enum { STRIPS_ORDERS = 12, STRIPS_TILES = 8 };
+enum { STRIPS_ORDERS = 12, STRIPS_TILES = 7, STRIPS_MANY = 3 };
 
 struct strips_kernel_of {
     const void *kernel;
     int shared_bytes;
 };
 
-/* Tokens by outputs of a tile, parts of k in a block, blocks of a processor; kernels by
-   strips_orders.def. */
+/* Tokens by outputs of a tile, parts of k in a block; kernels by strips_orders.def. */
 struct strips_row {
-    int tokens, rows, parts, threads, blocks;
+    int tokens, rows, parts, threads;
     strips_kernel_of kernels[STRIPS_ORDERS];
 };
 
-/* By tokens: the first that has as many, the last ones for all above, too; of each number one for
-   as many tiles as there are processors, then one for more. */
+/* By tokens: of each number one for at most as many tiles as there are processors, then one for
+   more; the last, for 64, has none for more. */
 extern const strips_row strips_rows_bf16[STRIPS_TILES], strips_rows_f16[STRIPS_TILES];
+/* Those for more tokens than that, by tokens. */
+extern const strips_row strips_many_bf16[STRIPS_MANY], strips_many_f16[STRIPS_MANY];
 /* Those of every GPU, of one tile each. */
 extern const strips_row strips_mma_bf16, strips_mma_f16;
 

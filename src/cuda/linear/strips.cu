@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Products with integers, the host's side: the tile, how many blocks share it, the launch. */
+#include <cmath>
 #include <cstring>
 
 #include "cuda/linear/linear_strips_row.cuh"
@@ -7,6 +8,8 @@
 
 namespace
 {
+
+enum { MANY_SHARES = 4 };
 
 struct order_of_strips {
     int bits, sparse, group;
@@ -27,30 +30,85 @@ int order_of(const s24_device_integers *w)
     return 0;
 }
 
+/* As many blocks share a tile's k as leave no processor without one, and each a few steps. Not
+   every processor has a place in a cluster of four. */
+int share_of(const s24i_device *device, const strips_row *row, int k_blocks, int64_t tiles)
+{
+    int share = 1;
+    while (share < 8 &&
+           tiles * share * 2 <= (share == 2 ? device->cluster_blocks[4] : device->processors) &&
+           k_blocks >= share * 2 * row->parts * 2)
+        share *= 2;
+    return share;
+}
+
+/* Tokens of a tile: they are dealt out evenly, in eights, since the copy engine takes its time for
+   lines of a box after the last token. */
+int turn_of(const strips_row *row, int64_t m)
+{
+    const int64_t turns = (m + row->tokens - 1) / row->tokens;
+    return (int)(turns == 1 ? m : (m + 8 * turns - 1) / (8 * turns) * 8);
+}
+
+/* A tile of many tokens, and how many blocks share its k. */
+struct many_way {
+    const strips_row *row;
+    int share;
+};
+
+/* About how many cycles a product takes so: those of the tensor cores or of the loads, whichever
+   are more, as often as its blocks come in turns; and what comes once. */
+double cycles_of(const s24i_device *device, const many_way &way, const s24_device_integers *w,
+                 int64_t m)
+{
+    constexpr double loaded = 62, begin = 3500, met = 700, sent = 14; /* bytes a cycle; cycles */
+    const strips_row *row = way.row;
+    const int k_blocks = (int)((w->k + 127) / 128), turn = turn_of(row, m);
+    const int64_t tiles = (w->n + row->rows - 1) / row->rows * ((m + turn - 1) / turn);
+    const double waves = ceil((double)(tiles * way.share) / device->cluster_blocks[way.share]);
+    const double slabs = row->rows / 64.0, steps = w->sparse ? 4 : 8;
+    const double products = slabs * steps * (row->tokens / 2 + 16);
+    const double loads = (slabs * (double)w->slab_bytes / k_blocks + turn * 256.0) / loaded;
+    const double sums = (double)turn * row->rows * 4 * (way.share - 1) / way.share;
+    return waves * (ceil((double)k_blocks / way.share) * fmax(products, loads) + begin +
+                    met * (way.share - 1) + sums / sent);
+}
+
+many_way many_way_of(const s24i_device *device, const s24i_device_integers *job)
+{
+    const strips_row *rows = job->args->x->dtype == S24_BF16 ? strips_many_bf16 : strips_many_f16;
+    many_way best = {rows, 1};
+    double least = 0;
+    for (int i = 0; i < STRIPS_MANY * MANY_SHARES; i++) {
+        const many_way way = {rows + i / MANY_SHARES, 1 + i % MANY_SHARES};
+        if (!device->cluster_blocks[way.share] || way.share * 128 > job->weight->k + 127) continue;
+        const double cycles = cycles_of(device, way, job->weight, job->args->x->rows);
+        if (least > 0 && cycles >= least) continue;
+        least = cycles;
+        best = way;
+    }
+    return best;
+}
+
 const strips_row *row_of(const s24i_device *device, const s24i_device_integers *job)
 {
     const bool wide = job->args->x->dtype == S24_BF16;
     if (device->capability != HOPPER || job->args->tile)
         return wide ? &strips_mma_bf16 : &strips_mma_f16;
     const strips_row *row = wide ? strips_rows_bf16 : strips_rows_f16;
-    const strips_row *last = row + STRIPS_TILES - 2;
-    const int64_t m = job->args->x->rows;
-    while (row < last && m > row->tokens)
+    while (job->args->x->rows > row->tokens)
         row += 2;
-    const int64_t tiles = (job->weight->n + row->rows - 1) / row->rows,
-                  turns = (m + row->tokens - 1) / row->tokens;
-    return row + (tiles * turns > device->processors);
+    const int64_t tiles = (job->weight->n + row->rows - 1) / row->rows;
+    return row + (tiles > device->processors);
 }
 
-/* As many blocks share a tile's k as leave no processor without one, and each a few steps. */
-int share_of(const s24i_device *device, const strips_row *row, const strips_params &p,
-             int64_t tiles)
+/* More tokens than there are rows for, or than they have for a layer with many tiles? */
+bool are_many(const s24i_device *device, const s24i_device_integers *job)
 {
-    int share = 1;
-    while (share < 8 && tiles * share * 2 <= device->processors &&
-           p.k_blocks >= share * 2 * row->parts * 2)
-        share *= 2;
-    return share;
+    const strips_row *last = &strips_rows_bf16[STRIPS_TILES - 1];
+    const int64_t m = job->args->x->rows, tiles = (job->weight->n + last->rows - 1) / last->rows;
+    return device->capability == HOPPER && !job->args->tile &&
+           m > (tiles > device->processors ? last[-1].tokens : last->tokens);
 }
 
 strips_params params_of(const s24i_device_integers *job)
@@ -78,50 +136,81 @@ strips_params params_of(const s24i_device_integers *job)
     return p;
 }
 
+s24_status give_memory(const strips_row *row, s24i_device_error *error)
+{
+    for (const strips_kernel_of &of : row->kernels)
+        CUDA_TRY(error, "giving a kernel its shared memory",
+                 cudaFuncSetAttribute(of.kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                      of.shared_bytes));
+    return S24_OK;
+}
+
 /* Gives the kernels their shared memory, once. */
 s24_status prepare(s24i_device *device, s24i_device_error *error)
 {
     if (device->integers) return S24_OK;
+    s24_status status = S24_OK;
     for (const strips_row *rows : {strips_rows_bf16, strips_rows_f16})
-        for (int i = 0; i < STRIPS_TILES * STRIPS_ORDERS; i++) {
-            const strips_kernel_of &of = rows[i / STRIPS_ORDERS].kernels[i % STRIPS_ORDERS];
-            CUDA_TRY(error, "giving a kernel its shared memory",
-                     cudaFuncSetAttribute(of.kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                          of.shared_bytes));
-        }
-    device->integers = true;
-    return S24_OK;
+        for (int i = 0; i < STRIPS_TILES && status == S24_OK; i++)
+            status = give_memory(&rows[i], error);
+    for (const strips_row *rows : {strips_many_bf16, strips_many_f16})
+        for (int i = 0; i < STRIPS_MANY && status == S24_OK; i++)
+            status = give_memory(&rows[i], error);
+    device->integers = status == S24_OK;
+    return status;
 }
 
 } // namespace
 
+/* How a product of many tokens is dealt out: blocks go on to further tiles where a tile's end does
+   not need the rings' place, linear_few_store.cuh's quick one. */
+static void deal_many(const s24i_device *device, const many_way &way, strips_params *p,
+                      s24_dtype dtype, device_launch *launch)
+{
+    const bool quick = p->y_dtype == dtype && !p->activation && !p->residual && p->n % 2 == 0;
+    p->tiles = (p->n + way.row->rows - 1) / way.row->rows;
+    p->turns = (p->m + p->turn - 1) / p->turn;
+    launch->cluster = p->share = way.share;
+    const unsigned blocks = (unsigned)p->tiles * (unsigned)p->turns * (unsigned)way.share;
+    const bool stay = quick && way.share == 1 && blocks > (unsigned)device->processors;
+    launch->grid = dim3(stay ? (unsigned)device->processors : blocks);
+}
+
+static void deal_few(const s24i_device *device, const strips_row *row, strips_params *p,
+                     device_launch *launch)
+{
+    const unsigned tiles = (unsigned)(p->n + row->rows - 1) / (unsigned)row->rows;
+    launch->grid = dim3(tiles, (unsigned)(p->m + p->turn - 1) / (unsigned)p->turn);
+    if (!launch->shared_bytes) return;
+    launch->cluster = p->share = share_of(device, row, p->k_blocks, tiles * launch->grid.y);
+    launch->grid.x *= (unsigned)p->share;
+}
+
 s24_status integers_enqueue(s24i_device *device, const s24i_device_integers *job, void *stream,
                             s24i_device_error *error)
 {
-    const strips_row *row = row_of(device, job);
-    const strips_kernel_of *kernel = &row->kernels[order_of(job->weight)];
+    const bool many = are_many(device, job);
+    const many_way way = many ? many_way_of(device, job) : many_way{row_of(device, job), 1};
+    const strips_kernel_of *kernel = &way.row->kernels[order_of(job->weight)];
     strips_params p = params_of(job);
-    const int64_t tiles = (p.n + row->rows - 1) / row->rows;
-    const int64_t turns = (p.m + row->tokens - 1) / row->tokens;
-    /* Tokens are dealt out evenly, in eights: the copy engine takes its time for lines of a box
-       after the last token. */
-    p.turn = turns == 1 ? p.m : (int)((p.m + 8 * turns - 1) / (8 * turns) * 8);
+    p.turn = turn_of(way.row, p.m);
     CUtensorMap x;
     void *args[2] = {&x, &p};
     device_launch launch = {"launching a product with integers",
                             kernel->kernel,
-                            dim3((unsigned)tiles, (unsigned)turns),
-                            row->threads,
+                            dim3(1),
+                            way.row->threads,
                             kernel->shared_bytes,
                             true,
                             1};
+    if (many)
+        deal_many(device, way, &p, job->args->x->dtype, &launch);
+    else
+        deal_few(device, way.row, &p, &launch);
     if (!kernel->shared_bytes) return device_launch_kernel(error, &launch, args + 1, stream);
     s24_status status = prepare(device, error);
     if (status == S24_OK)
         status =
             linear_map(device, error, &x, CU_TENSOR_MAP_DATA_TYPE_UINT16, job->args->x, p.turn);
-    if (status != S24_OK) return status;
-    launch.cluster = p.share = share_of(device, row, p, tiles * turns);
-    launch.grid.x *= (unsigned)p.share;
-    return device_launch_kernel(error, &launch, args, stream);
+    return status == S24_OK ? device_launch_kernel(error, &launch, args, stream) : status;
 }

@@ -20,6 +20,8 @@ struct strips_params {
     long long x_ld, residual_ld, y_ld; /* x_ld: for kernels without a tensor map */
     int m, n, k, k_blocks, slabs;
     int turn;  /* tokens of a tile, of whose columns the others are not used */
+    int tiles; /* of outputs, of a product of many tokens */
+    int turns; /* of tokens, of the same */
     int share; /* blocks of a cluster that share an output's k */
     int activation;
     s24_dtype y_dtype;

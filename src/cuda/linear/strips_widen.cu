@@ -19,24 +19,6 @@ struct widen_params {
 
 enum { WIDEN_WARPS = 8 };
 
-template <class T> struct pair_of;
-template <> struct pair_of<__nv_bfloat16> {
-    static __device__ __forceinline__ uint32_t scaled(uint32_t v, float scale)
-    {
-        const float low = __uint_as_float(v << 16), high = __uint_as_float(v & 0xffff0000);
-        const __nv_bfloat162 both = __floats2bfloat162_rn(low * scale, high * scale);
-        return *reinterpret_cast<const uint32_t *>(&both);
-    }
-};
-template <> struct pair_of<__half> {
-    static __device__ __forceinline__ uint32_t scaled(uint32_t v, float scale)
-    {
-        const float2 wide = __half22float2(*reinterpret_cast<const __half2 *>(&v));
-        const __half2 both = __floats2half2_rn(wide.x * scale, wide.y * scale);
-        return *reinterpret_cast<const uint32_t *>(&both);
-    }
-};
-
 /* Four columns that two values stand for. */
 static __device__ __forceinline__ uint2 spread(uint32_t two, unsigned code)
 {
@@ -78,7 +60,7 @@ static __device__ __forceinline__ void widen_strip(const widen_params &p, const 
                                                                g * 4 + STEP % 2 * 2 + j / 2)
                                                  : 0;
             const float scale = ORDER::scales ? w.scale(STEP / GROUP, half) : p.row_scales[mine];
-            write_register<ORDER>(p, pair_of<typename ORDER::type>::scaled(a[j], scale),
+            write_register<ORDER>(p, pair_scaled<typename ORDER::type>(a[j], scale),
                                   codes >> (16 * half + 4 * t) & 15, mine,
                                   column + (ORDER::sparse ? STEP * 32 + 4 * (t + 4 * (j / 2))
                                                           : STEP * 16 + 2 * t + 8 * (j / 2)));

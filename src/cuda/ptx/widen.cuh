@@ -87,4 +87,46 @@ template <> struct widen<__half, 8> {
     }
 };
 
+/* Two values times a scale, each rounded once. */
+template <class T> static __device__ __forceinline__ uint32_t pair_scaled(uint32_t v, float scale);
+template <> __device__ __forceinline__ uint32_t pair_scaled<__nv_bfloat16>(uint32_t v, float scale)
+{
+    const float low = __uint_as_float(v << 16), high = __uint_as_float(v & 0xffff0000);
+    const __nv_bfloat162 both = __floats2bfloat162_rn(low * scale, high * scale);
+    return *reinterpret_cast<const uint32_t *>(&both);
+}
+template <> __device__ __forceinline__ uint32_t pair_scaled<__half>(uint32_t v, float scale)
+{
+    const float2 wide = __half22float2(*reinterpret_cast<const __half2 *>(&v));
+    const __half2 both = __floats2half2_rn(wide.x * scale, wide.y * scale);
+    return *reinterpret_cast<const uint32_t *>(&both);
+}
+
+/* The same of a scale that many pairs have. As two values of bf16 it has all the bits that count:
+   what is rounded before the end is a product with the low ones. */
+template <class T> struct pair_scale {
+    float scale;
+    __device__ __forceinline__ explicit pair_scale(float s) : scale(s)
+    {
+    }
+    __device__ __forceinline__ uint32_t of(uint32_t v) const
+    {
+        return pair_scaled<T>(v, scale);
+    }
+};
+template <> struct pair_scale<__nv_bfloat16> {
+    uint32_t high, low;
+    __device__ __forceinline__ explicit pair_scale(float s)
+    {
+        const float rest = s - __bfloat162float(__float2bfloat16_rn(s));
+        const __nv_bfloat162 both[2] = {__float2bfloat162_rn(s), __float2bfloat162_rn(rest)};
+        high = *reinterpret_cast<const uint32_t *>(&both[0]);
+        low = *reinterpret_cast<const uint32_t *>(&both[1]);
+    }
+    __device__ __forceinline__ uint32_t of(uint32_t v) const
+    {
+        return fma_bf16(v, high, fma_bf16(v, low, 0x80008000));
+    }
+};
+
 #endif
