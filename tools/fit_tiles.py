@@ -5,6 +5,8 @@
     sparse24 bench --device cuda --tune --dtype bf16 --shapes '...' --json > sweep.json
     tools/fit_tiles.py --gpu h200 sweep.json ... [--check other.json ...] [--keep]
 
+(bench/results/cuda/tiles-h200.json is such a sweep with 1015 cells, in fewer words)
+
 writes the file anew, and prints what choosing by it costs on each sweep: how far the chosen tile's
 time is from the best one's; the files of --check have no part in the fit. With --keep nothing is
 fitted: the numbers that there are get checked. A further GPU begins with another one's numbers:
@@ -36,19 +38,14 @@ GLOBALS = {
     "l2": "bytes a ns to all processors",
     "last": "of an empty place in the last wave, what it saves",
     "last_few": "the same where blocks do not stay",
-    "further": "ns between waves where blocks do not stay",
     "cut": "ns, of tiles cut by steps",
     "cut_steps": "times their steps",
     "memory": "bytes of weights a ns",
     "tokens": "what a byte of tokens costs of that",
     "outputs": "and one of outputs",
     "again": "of what a block loads from memory, for each further tile of tokens",
-    "meet": "ns until a cluster of two has met",
-    "meet_more": "for each further block",
-    "send": "bytes a ns of sums to another processor",
-    "ends": "times what comes once a tile, where blocks share it",
 }
-COLUMNS = ("products", "narrow", "rate", "alone", "end")
+COLUMNS = ("products", "narrow", "rate", "alone", "end", "gap", "two", "three", "four")
 NEAR, CONVINCING, LIKELY = 3, 0.22, 0.03  # a tile slower by much must only not look better
 TURNS, CHOICE, HOLD, STEP = 450, 10, 0.1, 1e-4
 
@@ -103,7 +100,8 @@ def write_costs(gpu, title, g, costs, tiles):
              f" * What tiles cost an {title}, for linear_cost.cu: by tools/fit_tiles.py from",
              " * measured sweeps, docs/designs/037-gpu-any-number-of-tokens.md. Of a tile: ns",
              " * of a step's products, of 16 bits and of 8; bytes a ns that a block alone loads,",
-             " * and of weights from memory; ns once a tile. Those of norms and of mma are of",
+             " * and of weights from memory; ns once a tile, between waves where blocks do not",
+             " * stay, and of sharing by two, three and four. Those of norms and of mma are of",
              " * single products, by hand: ns of a step and once a tile.",
              " */", "// clang-format off", "{"]
     lines += [f"    {round(g[name], 4) if g[name] < 100 else round(g[name], 1):g}, /* {name}: "
@@ -120,6 +118,8 @@ def write_costs(gpu, title, g, costs, tiles):
 
 def split(name):
     """A tile's name as (row, blocks that share it, is it cut by steps)."""
+    if name.endswith(("/mma", "/norm")):
+        return name, 1, False
     for suffix in ("/few", "/kept"):
         if suffix in name:
             row, _, share = name.partition(suffix)
@@ -128,12 +128,21 @@ def split(name):
     return (row, 1, True) if share == "k" else (row, int(share or 1), False)
 
 
+def rows_of(data):
+    """The rows of bench's --json, and those of a sweep that was kept: arrays, `tiles` once."""
+    if "tiles" not in data:
+        return data["rows"]
+    return [{"dtype": dtype, "m": m, "k": k, "n": n,
+             "tiles": [{"tile": name, "ms": us / 1e3} for name, us in zip(data["tiles"], times)
+                       if us]} for dtype, m, k, n, _, times in data["rows"]]
+
+
 class Sweep:
     """The measured cells of a file, an array for each property of a sample."""
 
     def __init__(self, path, tiles, names, clusters):
         self.path, self.cells, samples = path, [], []
-        for row in json.load(open(path))["rows"]:
+        for row in rows_of(json.load(open(path))):
             cell = []
             for entry in row.get("tiles", []):
                 name, share, cut = split(entry["tile"])
@@ -153,8 +162,8 @@ class Sweep:
         self.starts = numpy.array([cell[0] for _, cell in self.cells])
 
 
-SAMPLE = ("family share cut tiles m_tiles steps rows most loaded askew askew_y room at_once "
-          "weight bytes_x bytes_y narrow made tile ns").split()
+SAMPLE = ("family share cut tiles m_tiles steps loaded askew askew_y room at_once weight "
+          " bytes_x bytes_y narrow made tile ns").split()
 
 
 def sample(row, tile, share, cut, clusters):
@@ -168,7 +177,7 @@ def sample(row, tile, share, cut, clusters):
     askew_y = family == 0 and n * 2 % 128 != 0
     made = row["dtype"] in ("e4m3", "e5m2") and family == 1
     return [family, share, cut, m_tiles * -(-n // tile["rows"]), m_tiles,
-            -(-k_blocks // tile["depth"]), tile["rows"], tile["tokens"], loaded, askew, askew_y,
+            -(-k_blocks // tile["depth"]), loaded, askew, askew_y,
             clusters[share - 1], 1 + tile["two"], -(-n // 64) * k_blocks * block, m * k * size,
             m * n * 2, size == 1, made]
 
@@ -177,11 +186,10 @@ def longer(a, b):
     return (a**4 + b**4)**0.25
 
 
-def cost(s, g, products, narrow, rate, alone, end):
+def cost(s, g, products, narrow, rate, alone, end, gap, two, three, four):
     """What linear_cost.cu says, in ns: s samples, g the general numbers, the others by sample."""
     products = numpy.where(s["narrow"] > 0, narrow, products)
     products = products * numpy.where(s["made"] > 0, 10, 1)  # of 16-bit products
-    end = end * numpy.where(s["share"] > 1, g["ends"], 1)
     end = end * (1 + g["askew_end"] * s["askew_y"])
     blocks = s["tiles"] * s["share"]
     busy = numpy.minimum(blocks, s["room"])
@@ -194,7 +202,7 @@ def cost(s, g, products, narrow, rate, alone, end):
     turns = numpy.where(waves > 1, numpy.ceil(waves) - empty *
                         numpy.where(stays, g["last"], g["last_few"]), 1)
     part = numpy.ceil(s["steps"] / s["share"]) * step
-    further = g["further"] * numpy.maximum(numpy.ceil(waves) - 1, 0)
+    further = gap * numpy.maximum(numpy.ceil(waves) - 1, 0)
     time = numpy.where(stays, turns * (part + end), turns * part + end + further)
     by_steps = g["cut_steps"] * s["tiles"] * s["steps"] / s["room"] * step
     time = numpy.where(s["cut"] > 0, g["cut"] + by_steps + 4 * end, time)
@@ -204,9 +212,7 @@ def cost(s, g, products, narrow, rate, alone, end):
         busy * alone * (1 + g["ahead"] * spare))
     launch = numpy.choose(s["family"].astype(int),
                           [g["launch"], g["launch_kept"], g["launch_few"]])
-    sums = s["rows"] * s["most"] * 4 * (s["share"] - 1) / s["share"]
-    exchange = numpy.where(s["share"] > 1, g["meet"] + g["meet_more"] * (s["share"] - 2) +
-                           sums / g["send"], 0)
+    exchange = numpy.choose(s["share"].astype(int), [0, 0, two, three, four])
     return launch - g["early"] * spare + longer(time, longer(memory, alone)) + exchange
 
 

@@ -12,9 +12,10 @@
 #include "cuda/linear/linear_choose.cuh"
 
 /* ns of a step's products, of 16 bits and of 8; bytes a ns that a block alone loads, and of weights
-   from memory; ns of what comes once a tile. */
+   from memory; ns of what comes once a tile, of a further wave where blocks do not stay, and of
+   sharing a tile by two, three and four. */
 struct tile_cost {
-    double products, narrow, rate, alone, end;
+    double products, narrow, rate, alone, end, gap, sharing[3];
 };
 
 enum { MOST_TILES = 24 }; /* of a family */
@@ -23,9 +24,8 @@ enum { MOST_TILES = 24 }; /* of a family */
 struct gpu_cost {
     double memory_speed;
     double launch, launch_kept, launch_few, early, ahead;
-    double askew, askew_end, l2, last, last_few, further, cut, cut_steps;
+    double askew, askew_end, l2, last, last_few, cut, cut_steps;
     double memory, tokens, outputs, again;
-    double meet, meet_more, send, ends;
     tile_cost tiles[LINEAR_FAMILIES][MOST_TILES];
 };
 
@@ -95,15 +95,13 @@ struct linear_work {
     bool stays;           /* blocks go on to further tiles */
 };
 
-/* What comes once a tile. Sums of i8 leave as fast as memory takes them; of a shared tile each
-   block stores a part. */
-static double end_of(const s24i_device_linear *job, const linear_option *option,
-                     const linear_work *w)
+/* What comes once a tile. Sums of i8 leave as fast as memory takes them. */
+static double end_of(const s24i_device_linear *job, const linear_work *w)
 {
     const s24_dense *y = job->args->y;
     const double wide = y->dtype == S24_I32 ? 4.0 : bytes_of(y->dtype) == 4 ? 1.6 : 1.0;
     const double askew = w->stays && is_askew(y) ? w->gpu->askew_end : 0;
-    return w->tile->end * wide * (option->share > 1 ? w->gpu->ends : 1) * (1 + askew);
+    return w->tile->end * wide * (1 + askew);
 }
 
 static linear_work work_of(const s24i_device *device, const s24i_device_linear *job,
@@ -124,7 +122,7 @@ static linear_work work_of(const s24i_device *device, const s24i_device_linear *
     w.length = ceil((double)w.shape.steps / option->share);
     w.weight = (double)ceil_div(job->weight->n, 64) * w.shape.k_blocks * kind->weight_block;
     w.stays = option->family <= LINEAR_BETWEEN || option->family == LINEAR_MMA;
-    w.end = end_of(job, option, &w);
+    w.end = end_of(job, &w);
     return w;
 }
 
@@ -156,7 +154,7 @@ static double tiles_time(const s24i_device *device, const s24i_device_linear *jo
     const double waves = w->blocks / w->room, empty = ceil(waves) - waves;
     const double turns = waves > 1 ? ceil(waves) - (w->stays ? g->last : g->last_few) * empty : 1;
     if (w->stays) return turns * (w->length * step + w->end);
-    return turns * w->length * step + w->end + g->further * (ceil(waves) - 1);
+    return turns * w->length * step + w->end + w->tile->gap * fmax(0, ceil(waves) - 1);
 }
 
 /* Tiles that nobody fitted compete with their like only: steps, and an end. */
@@ -179,9 +177,7 @@ double linear_cost(const s24i_device *device, const s24i_device_linear *job, con
     const double memory = (w.weight + g->tokens * tokens + g->outputs * outputs) / g->memory;
     const double alone = w.weight * (1 + g->again * (w.shape.m_tiles - 1)) /
                          (w.busy * w.tile->alone * (1 + g->ahead * w.spare));
-    const double sums = (double)row->rows * row->tokens * 4 * (option->share - 1) / option->share;
-    const double exchange =
-        option->share > 1 ? g->meet + g->meet_more * (option->share - 2) + sums / g->send : 0;
+    const double exchange = option->share > 1 ? w.tile->sharing[option->share - 2] : 0;
     const double launch = option->family == LINEAR_FEW    ? g->launch_few
                           : option->family == LINEAR_KEPT ? g->launch_kept
                                                           : g->launch;
