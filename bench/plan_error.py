@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""How well `sparse24 plan` predicts: random shapes timed by `sparse24 bench` beside oneDNN, and
-predicted by the model that plan has of this machine (measured now, if there is none).
+"""How well `sparse24 plan` predicts: random shapes, 2:4 by the row that is taken and dense by the
+build's own engine, timed by turns (`plan --rows`), and predicted by the model that plan has of this
+machine (measured now, if there is none).
 
-    bench/plan_error.py [--threads 1] [--shapes 60] [--json FILE]
+    bench/plan_error.py [--threads 1] [--dtype f32] [--isa NAME] [--shapes 60] [--json FILE]
 """
 import argparse
 import json
@@ -37,24 +38,26 @@ def main():
     parser = argparse.ArgumentParser(description="How well sparse24 plan predicts.")
     parser.add_argument("--program", default=str(ROOT / "build/release/sparse24"))
     parser.add_argument("--threads", default="1")
+    parser.add_argument("--dtype", default="f32")
+    parser.add_argument("--isa", help="of ours and of oneDNN alike; default: all that the CPU has")
     parser.add_argument("--shapes", type=int, default=60)
     parser.add_argument("--json", help="write the rows here")
     options = parser.parse_args()
 
+    isa = ["--isa", options.isa] if options.isa else []
+
     def run(*words):
         return json.loads(subprocess.run(
-            [options.program, *words, "--threads", options.threads, "--json", "--quiet"],
+            [options.program, *words, "--threads", options.threads, *isa, "--json", "--quiet"],
             check=True, capture_output=True, text=True).stdout)
 
-    drawn = shapes(options.shapes)
-    bench = run("bench", "--shapes", ";".join(",".join(map(str, s)) for s in drawn), "--peers",
-                "onednn", "--rounds", "5", "--min-ms", "3")["rows"]
     rows = []
-    for shape, timed in zip(drawn, bench, strict=True):
-        told = run("plan", *map(str, shape))["rows"][0]
-        rows.append({"m": shape[0], "k": shape[1], "n": shape[2], "sparse_ms": timed["ms"],
-                     "dense_ms": timed["peers"][0]["ms"], "sparse_told_ms": told["sparse_ms"],
-                     "dense_told_ms": told["dense_ms"]})
+    for m, k, n in shapes(options.shapes):
+        told = run("plan", *map(str, (m, k, n)), "--rows", "--dtype", options.dtype)
+        row = told["rows"][0]
+        rows.append({"m": m, "k": k, "n": n, "kernel": told["kernels"][0]["kernel"],
+                     "sparse_ms": told["kernels"][0]["ms"], "dense_ms": told["timed_dense_ms"],
+                     "sparse_told_ms": row["sparse_ms"], "dense_told_ms": row["dense_ms"]})
     for name in ("sparse", "dense"):
         errors = sorted(abs(r[f"{name}_told_ms"] / r[f"{name}_ms"] - 1) for r in rows)
         print(f"{name}: error {100 * statistics.median(errors):.1f} % (median), "
@@ -66,11 +69,10 @@ def main():
     print(f"the slower side was advised for {len(wrong)} of {len(rows)}"
           + (f", at most {max(lost):.2f}x slower" if lost else ""))
     if options.json:
-        about = {k: told for k, told in run("plan", "1", "128", "128").items()
-                 if k in ("date", "machine", "cpu", "versions")}
+        about = {key: told[key] for key in ("date", "machine", "cpu", "versions")}
         pathlib.Path(options.json).write_text(
-            json.dumps({**about, "threads": int(options.threads), "rows": rows}, indent=1) + "\n",
-            encoding="utf-8")
+            json.dumps({**about, "dtype": options.dtype, "threads": int(options.threads),
+                        "rows": rows}, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -125,7 +125,7 @@ typedef struct bench_format {
     int64_t zeros;       /* percent */
 } bench_format;
 
-enum { BENCH_MAX_SHAPES = 128, BENCH_MAX_LIST = 32, BENCH_MAX_MEBIBYTES = 1 << 20 };
+enum { BENCH_MAX_SHAPES = 160, BENCH_MAX_LIST = 32, BENCH_MAX_MEBIBYTES = 1 << 20 };
 
 typedef struct bench_peer_result {
     const char *name, *version;

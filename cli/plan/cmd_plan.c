@@ -24,7 +24,7 @@ static const cli_option options[] = {
     {"measure", 0, CLI_FLAG, offsetof(struct plan_options, measure), NULL, NULL,
      "Measure again, though there is a model of this machine.", NULL},
     {"rows", 0, CLI_FLAG, offsetof(struct plan_options, rows), NULL, NULL,
-     "Also time for this shape each row of kernels that could be taken.", NULL},
+     "Also time for this shape each row of kernels that could be taken, and dense.", NULL},
     {"formats", 0, CLI_FLAG, offsetof(struct plan_options, formats), NULL, NULL,
      "Also time 6:8, and weights in rows and in blocks, as pack --format stores them, with more "
      "and more zeros: from which share on they are faster than dense and than 2:4.",
@@ -51,8 +51,7 @@ typedef struct advice {
     char path[MAX_ROWS][CLI_CACHE_PATH]; /* "": not kept */
     int fresh[MAX_ROWS];                 /* it was measured by this call */
     int best;
-    plan_row rows[PLAN_ROWS]; /* the kernels', where they were asked for */
-    int row_count;
+    plan_contest contest;              /* the kernels' rows and dense, where they were asked for */
     plan_format formats[PLAN_FORMATS]; /* likewise */
     int format_count;
 } advice;
@@ -273,10 +272,10 @@ static const char *chosen(cli_app *cli, const advice *a)
 static json_t *kernels_json(const advice *a)
 {
     json_t *list = json_array();
-    for (int i = 0; i < a->row_count; i++) {
+    for (int i = 0; i < a->contest.count; i++) {
         json_t *row = json_object();
-        json_object_set_new(row, "kernel", json_string(a->rows[i].kernel));
-        json_object_set_new(row, "ms", cli_real(1e3 * a->rows[i].seconds));
+        json_object_set_new(row, "kernel", json_string(a->contest.rows[i].kernel));
+        json_object_set_new(row, "ms", cli_real(1e3 * a->contest.rows[i].seconds));
         json_object_set_new(row, "taken", json_boolean(i == 0));
         json_array_append_new(list, row);
     }
@@ -330,7 +329,11 @@ static int print_json(cli_app *cli, const advice *a)
         json_array_append_new(rows, row_json(a, i));
     json_object_set_new(object, "rows", rows);
     json_object_set_new(object, "dense_faster", ranges_json(a));
-    if (a->row_count) json_object_set_new(object, "kernels", kernels_json(a));
+    if (a->contest.count) {
+        json_object_set_new(object, "kernels", kernels_json(a));
+        json_object_set_new(object, "timed_dense_ms",
+                            a->contest.dense > 0 ? cli_real(1e3 * a->contest.dense) : json_null());
+    }
     if (a->format_count) json_object_set_new(object, "formats", formats_json(a));
     return cli_json_print(cli, object);
 }
@@ -354,15 +357,17 @@ static void print_ranges(const advice *a, const char *threads)
 /* Names the fastest, if it is not the first, which is taken, by more than chance. */
 static void print_kernels(const advice *a)
 {
+    const plan_contest *c = &a->contest;
     int best = 0;
-    for (int i = 0; i < a->row_count; i++) {
-        printf("%12.4f ms  %s%s\n", 1e3 * a->rows[i].seconds, a->rows[i].kernel,
+    for (int i = 0; i < c->count; i++) {
+        printf("%12.4f ms  %s%s\n", 1e3 * c->rows[i].seconds, c->rows[i].kernel,
                i ? "" : ", which is taken");
-        if (a->rows[i].seconds < 0.95 * a->rows[best].seconds) best = i;
+        if (c->rows[i].seconds < 0.95 * c->rows[best].seconds) best = i;
     }
+    if (c->dense > 0) printf("%12.4f ms  dense by %s\n", 1e3 * c->dense, s24_dense_engine());
     if (best)
         printf("%s is faster here than the row that is taken; s24_plan_opts.kernel takes it.\n",
-               a->rows[best].kernel);
+               c->rows[best].kernel);
 }
 
 /* Writes "70 %", or "no share". */
@@ -445,7 +450,7 @@ static int run(cli_app *cli, const void *opaque)
     }
     if (code == CLI_OK && (o->rows || o->formats))
         s24_ctx_set_threads(cli->ctx, (int)a->threads[a->best]);
-    if (code == CLI_OK && o->rows) code = plan_rows(cli, a->rows, &a->row_count, shape, a->dtype);
+    if (code == CLI_OK && o->rows) code = plan_rows(cli, &a->contest, shape, a->dtype);
     if (code == CLI_OK && o->formats)
         code = plan_formats(cli, a->formats, &a->format_count, shape, a->dtype);
     if (code == CLI_OK && cli->json)

@@ -30,17 +30,21 @@ typedef struct plan_column {
 typedef struct plan_model {
     char date[32]; /* when it was measured */
     int64_t threads;
+    int64_t few; /* tokens of which kernels compute as many as there are */
     int sizes;
     double size[PLAN_SIZES]; /* the Ks and the Ns of the grid, in rising order */
     plan_column columns[PLAN_SIZES][PLAN_SIZES]; /* [k][n] */
     plan_point checks[PLAN_CHECKS];              /* shapes off the grid, to know the error by */
     int check_count;
+    double uneven; /* what dense takes where K or N fill no whole blocks, by the checks */
     double error_median, error_worst; /* of the checks' times, relative */
     const char *flaw; /* why its times are none of a machine without other work; NULL: they are */
 } plan_model;
 
 /* ---- plan_model.c ---------------------------------------------------------------------------- */
 
+/* Begins a model without points, of the CPU that kernels are chosen for. */
+void plan_model_begin(plan_model *model, uint32_t cpu, int64_t threads);
 /* Fills the model from the grid's sizes in rising order and its points: 0 if they are not the grid
    that the model can read (a column without a point, a size that is none of the model's, a time
    that is none). */
@@ -66,6 +70,9 @@ enum { PLAN_LEAST_SIZE = 128 };
 int plan_measure(cli_app *cli, plan_model *models, s24_dtype dtype, const int64_t *threads,
                  int count, int64_t largest);
 
+/* Takes the dense engine of this build for a peer of bench. */
+extern const bench_peer plan_dense_engine;
+
 /* ---- plan_rows.c ----------------------------------------------------------------------------- */
 
 enum { PLAN_ROWS = 8 };
@@ -75,10 +82,16 @@ typedef struct plan_row {
     double seconds; /* median */
 } plan_row;
 
-/* Times the kernel rows that a weight of this dtype could take, on the context's threads: the one
-   that is taken first. */
-int plan_rows(cli_app *cli, plan_row rows[PLAN_ROWS], int *count, bench_shape shape,
-              s24_dtype dtype);
+/* Holds the rows, the one that is taken first, and what dense takes in turns with them; 0: the
+   engine has no such product. */
+typedef struct plan_contest {
+    plan_row rows[PLAN_ROWS];
+    int count;
+    double dense;
+} plan_contest;
+
+/* Times the kernel rows that a weight of this dtype could take, on the context's threads. */
+int plan_rows(cli_app *cli, plan_contest *found, bench_shape shape, s24_dtype dtype);
 
 /* ---- plan_formats.c -------------------------------------------------------------------------- */
 

@@ -66,7 +66,7 @@ static int dense_run(void *opaque, void *y)
     return s24_dense_linear_run(p->linear, p->ctx, &to, &p->x, NULL) != S24_OK;
 }
 
-static const bench_peer dense_engine = {
+const bench_peer plan_dense_engine = {
     .name = "the dense engine",
     .prepare = dense_prepare,
     .run = dense_run,
@@ -76,11 +76,14 @@ static const bench_peer dense_engine = {
 /* ---- the grid -------------------------------------------------------------------------------- */
 
 static const int64_t grid_sizes[] = {PLAN_LEAST_SIZE, 512, 2048, 8192};
-static const int64_t grid_steps[] = {1, 4, 8, 16, 64, 256, 1024};
-/* Lists the checks, none on the grid; those beyond its largest size are left out. */
+static const int64_t grid_steps[] = {1, 4, 8, 16, 32, 64, 256, 1024};
+/* Lists the checks, none on the grid, and more than half of them uneven; those beyond its largest
+   size are left out. */
 static const bench_shape checks[] = {
-    {24, 96, 120},   {3, 120, 96},    {100, 384, 384},  {12, 768, 2304}, {384, 384, 1536},
-    {48, 3072, 768}, {6, 1536, 1536}, {200, 1024, 700}, {1, 3072, 3072}, {20, 5120, 1280},
+    {24, 96, 120},    {3, 120, 96},     {100, 384, 384}, {12, 768, 2304},
+    {384, 384, 1536}, {48, 3072, 768},  {6, 1536, 1536}, {200, 1024, 700},
+    {1, 3072, 3072},  {20, 5120, 1280}, {64, 200, 200},  {256, 360, 1000},
+    {16, 1000, 360},  {40, 2000, 300},  {8, 500, 4000},  {128, 120, 600},
 };
 enum {
     SIZES = (int)(sizeof grid_sizes / sizeof *grid_sizes),
@@ -153,6 +156,7 @@ typedef struct survey {
     int index[BENCH_MAX_SHAPES]; /* of the plan's shapes */
     sample *samples;             /* [count][threads] */
     int threads;
+    uint32_t cpu;
 } survey;
 
 static void sample_add(sample *s, int way, double least, double second)
@@ -215,13 +219,12 @@ static int run_survey(cli_app *cli, survey *v, bench_plan *plan)
 
 /* Fills the samples of one number of threads; those from grid on are checks. Of a shape's turns the
    shortest counts, which other work on the machine disturbs least. */
-static int model_fill(plan_model *model, const survey *v, int64_t threads, int thread)
+static int model_fill(plan_model *model, const survey *v, const bench_plan *plan, int thread)
 {
     time_t now = time(NULL);
     struct tm utc;
     int ok = 1, disagree = 0;
-    memset(model, 0, sizeof *model);
-    model->threads = threads;
+    plan_model_begin(model, v->cpu, plan->threads[thread]);
     if (gmtime_r(&now, &utc)) strftime(model->date, sizeof model->date, "%Y-%m-%dT%H:%M:%SZ", &utc);
     for (int i = 0; i < v->grid; i++)
         if (model->sizes == 0 || v->shapes[i].k > (int64_t)model->size[model->sizes - 1])
@@ -252,10 +255,11 @@ static int measure(cli_app *cli, bench_plan *plan, plan_model *models, int64_t l
     v->grid = grid_fill(plan, largest, flops);
     v->count = plan->shape_count;
     v->threads = plan->thread_count;
+    v->cpu = s24_ctx_cpu(cli->ctx);
     memcpy(v->shapes, plan->shapes, (size_t)v->count * sizeof *v->shapes);
     code = run_survey(cli, v, plan);
     for (int t = 0; t < v->threads && code == CLI_OK; t++) {
-        if (!model_fill(&models[t], v, plan->threads[t], t))
+        if (!model_fill(&models[t], v, plan, t))
             code = cli_fail(cli, CLI_UNSUPPORTED,
                             "the dense engine of this build (%s) has no %s product to compare with",
                             s24_dense_engine(), s24_dtype_name(plan->dtypes[0]));
@@ -277,7 +281,7 @@ int plan_measure(cli_app *cli, plan_model *models, s24_dtype dtype, const int64_
     plan->dtype_count = 1;
     plan->thread_count = count;
     memcpy(plan->threads, threads, (size_t)count * sizeof *threads);
-    plan->libraries[0] = (bench_library){.peer = &dense_engine};
+    plan->libraries[0] = (bench_library){.peer = &plan_dense_engine};
     plan->library_count = 1;
     plan->effort = (bench_effort){.rounds = ROUNDS, .min_seconds = min_seconds};
     int code = measure(cli, plan, models, largest);

@@ -10,6 +10,18 @@
 
 #include "plan/plan.h"
 
+/* Few tokens go one by one up to three vectors of them; up to one vector where port 5 shuffles and
+   multiplies, and to one tile. */
+void plan_model_begin(plan_model *model, uint32_t cpu, int64_t threads)
+{
+    enum { VECTOR = 16, FEW = 48 };
+    const int wide = cpu & S24_CPU_AVX512 && cpu & (S24_CPU_PORT5 | S24_CPU_AMX);
+    memset(model, 0, sizeof *model);
+    model->threads = threads;
+    model->few = wide ? VECTOR : FEW;
+    model->uneven = 1;
+}
+
 static int size_index(const plan_model *model, int64_t size)
 {
     for (int i = 0; i < model->sizes; i++)
@@ -38,21 +50,50 @@ int plan_compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+/* Asks whether K or N are no whole blocks of a dense engine, which the grid's all are. */
+static int is_uneven(bench_shape shape)
+{
+    enum { COLUMNS = 32, ROWS = 64 };
+    return shape.k % COLUMNS != 0 || shape.n % ROWS != 0;
+}
+
+static double median(double *values, int count)
+{
+    qsort(values, (size_t)count, sizeof *values, plan_compare);
+    return 0.5 * (values[(count - 1) / 2] + values[count / 2]);
+}
+
+/* How much longer dense takes for such checks than the grid says, in the median. */
+static double find_uneven(const plan_model *model)
+{
+    double ratios[PLAN_CHECKS];
+    int count = 0;
+    for (int i = 0; i < model->check_count; i++) {
+        const plan_point *check = &model->checks[i];
+        if (is_uneven(check->shape))
+            ratios[count++] = check->times.dense / plan_model_predict(model, check->shape).dense;
+    }
+    /* Within reason, and no NaN: a file may say anything. */
+    return count ? fmin(fmax(median(ratios, count), 0.5), 8) : 1;
+}
+
 int plan_model_finish(plan_model *model)
 {
     double errors[2 * PLAN_CHECKS];
     int count = 0;
+    if (model->sizes == 0) return 0;
     for (int i = 0; i < model->sizes * model->sizes; i++)
         if (model->columns[i / model->sizes][i % model->sizes].count == 0) return 0;
+    model->uneven = 1;
+    model->uneven = find_uneven(model);
     for (int i = 0; i < model->check_count; i++) {
         plan_times told = plan_model_predict(model, model->checks[i].shape);
         plan_times found = model->checks[i].times;
         errors[count++] = fabs(told.sparse / found.sparse - 1);
         errors[count++] = fabs(told.dense / found.dense - 1);
     }
-    if (model->sizes == 0 || count == 0) return 0;
-    qsort(errors, (size_t)count, sizeof *errors, plan_compare);
-    model->error_median = 0.5 * (errors[count / 2 - 1] + errors[count / 2]);
+    if (count == 0) return 0;
+    model->error_median = median(errors, count);
     model->error_worst = errors[count - 1];
     return 1;
 }
@@ -102,13 +143,12 @@ static int64_t round_up(int64_t value, int64_t step)
     return (value + step - 1) / step * step;
 }
 
-/* Rounds a shape up to what 2:4 kernels compute of it: whole vectors of tokens, or up to three of
-   single ones, whole k blocks, and as many whole row blocks for every thread. The grid has no other
-   shapes. */
+/* Rounds a shape up to what 2:4 kernels compute of it: whole vectors of tokens, or a few, whole k
+   blocks, and as many whole row blocks for every thread. The grid has no other shapes. */
 static bench_shape computed(const plan_model *model, bench_shape shape)
 {
-    enum { TOKENS = 16, FEW = 48, COLUMNS = 32, ROWS = 16 };
-    if (shape.m > FEW) shape.m = round_up(shape.m, TOKENS);
+    enum { TOKENS = 16, COLUMNS = 32, ROWS = 16 };
+    if (shape.m > model->few) shape.m = round_up(shape.m, TOKENS);
     shape.k = round_up(shape.k, COLUMNS);
     shape.n = round_up(shape.n, ROWS * model->threads);
     return shape;
@@ -131,5 +171,7 @@ static plan_times predict(const plan_model *model, bench_shape shape)
 
 plan_times plan_model_predict(const plan_model *model, bench_shape shape)
 {
-    return (plan_times){predict(model, computed(model, shape)).sparse, predict(model, shape).dense};
+    const double dense = predict(model, shape).dense;
+    return (plan_times){predict(model, computed(model, shape)).sparse,
+                        is_uneven(shape) ? model->uneven * dense : dense};
 }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Times the rows of kernels that a weight of floats could take on this CPU, in turns. The one that
- * is taken goes by instructions and kind of core, as others of its kind were measured; this
- * measures it again. Rows in plain C are left out, which nobody would take.
+ * Times the rows of kernels that a weight of floats could take on this CPU, in turns, and the dense
+ * engine with them. The row that is taken goes by instructions and kind of core, as others of its
+ * kind were measured; this measures it again. Rows in plain C are left out, which nobody would
+ * take.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +22,8 @@ typedef struct contest {
     s24_ctx *ctx;
     bench_shape shape;
     s24_matrix *matrix;
-    s24_dense x, y;
+    s24_dense w, x, y;
+    void *dense; /* the engine's product, or NULL */
     candidate all[PLAN_ROWS];
     int count;
 } contest;
@@ -48,10 +50,8 @@ static s24_status make_operands(contest *c, s24_dtype dtype)
     const bench_shape s = c->shape;
     const s24_matrix_opts opts = {
         .size = sizeof opts, .select = S24_SELECT_MAGNITUDE, .dtype = dtype};
-    s24_dense w = {0};
-    s24_status status = make_dense(&w, c, s.n, s.k);
-    if (status == S24_OK) status = s24_matrix_create(&c->matrix, c->ctx, &w, &opts);
-    s24_ctx_free(c->ctx, w.data);
+    s24_status status = make_dense(&c->w, c, s.n, s.k);
+    if (status == S24_OK) status = s24_matrix_create(&c->matrix, c->ctx, &c->w, &opts);
     if (status == S24_OK) status = make_dense(&c->x, c, s.m, s.k);
     return status == S24_OK ? make_dense(&c->y, c, s.m, s.n) : status;
 }
@@ -94,34 +94,58 @@ static int run_candidate(void *state)
     return s24_plan_run(one->ctx, one->plan, &args) != S24_OK;
 }
 
-static int compete(cli_app *cli, contest *c, plan_row *rows)
+/* The dense weight is none of zeros, which decides no time either. */
+static void add_dense(contest *c, s24_dtype dtype)
+{
+    const bench_problem problem = {.ctx = c->ctx,
+                                   .shape = c->shape,
+                                   .dtype = dtype,
+                                   .activations = S24_F32,
+                                   .threads = s24_ctx_threads(c->ctx),
+                                   .x = c->x.data,
+                                   .w = c->w.data};
+    c->dense = plan_dense_engine.prepare(NULL, &problem);
+}
+
+static int run_dense(void *state)
+{
+    contest *c = state;
+    return plan_dense_engine.run(c->dense, c->y.data);
+}
+
+static int compete(cli_app *cli, contest *c, plan_contest *found)
 {
     const bench_effort effort = {.rounds = 7, .min_seconds = 2e-3};
-    bench_turn turns[PLAN_ROWS];
+    bench_turn turns[PLAN_ROWS + 1];
     for (int i = 0; i < c->count; i++) {
         turns[i] = (bench_turn){.run = run_candidate, .state = &c->all[i]};
         if (run_candidate(&c->all[i]))
             return cli_fail(cli, CLI_IO, "our product: %s", s24_ctx_error(c->ctx));
     }
-    const int code = bench_interleave(cli, turns, c->count, &effort);
-    for (int i = 0; i < c->count && code == CLI_OK; i++)
-        rows[i] = (plan_row){s24_plan_kernel(c->all[i].plan, c->shape.m), turns[i].times.median};
+    turns[c->count] = (bench_turn){.run = run_dense, .state = c};
+    const int code = bench_interleave(cli, turns, c->count + (c->dense != NULL), &effort);
+    found->count = code == CLI_OK ? c->count : 0;
+    for (int i = 0; i < found->count; i++)
+        found->rows[i] =
+            (plan_row){s24_plan_kernel(c->all[i].plan, c->shape.m), turns[i].times.median};
+    if (c->dense && code == CLI_OK) found->dense = turns[c->count].times.median;
     return code;
 }
 
-int plan_rows(cli_app *cli, plan_row rows[PLAN_ROWS], int *count, bench_shape shape,
-              s24_dtype dtype)
+int plan_rows(cli_app *cli, plan_contest *found, bench_shape shape, s24_dtype dtype)
 {
     contest c = {.ctx = cli->ctx, .shape = shape};
     s24_status status = make_operands(&c, dtype);
     if (status == S24_OK) status = add_all(&c, dtype);
-    const int code = status == S24_OK ? compete(cli, &c, rows) : cli_status(cli, status);
-    *count = code == CLI_OK ? c.count : 0;
+    if (status == S24_OK) add_dense(&c, dtype);
+    const int code = status == S24_OK ? compete(cli, &c, found) : cli_status(cli, status);
+    if (c.dense) plan_dense_engine.release(c.dense);
     for (int i = 0; i < c.count; i++) {
         s24_plan_destroy(c.all[i].plan);
         s24_ctx_free(cli->ctx, c.all[i].work);
     }
     s24_matrix_destroy(c.matrix);
+    s24_ctx_free(cli->ctx, c.w.data);
     s24_ctx_free(cli->ctx, c.x.data);
     s24_ctx_free(cli->ctx, c.y.data);
     return code;

@@ -146,7 +146,8 @@ class Plan(Scratch):
             options = (5, 128, 128, *SMALL, "--dtype", dtype, "--rows")
             found = self.plan(*options)
             names = [k["kernel"] for k in found["kernels"]]
-            self.assertEqual(set(found), KEYS | {"kernels"})
+            self.assertEqual(set(found), KEYS | {"kernels", "timed_dense_ms"})
+            self.assertGreater(found["timed_dense_ms"], 0)
             taken = [k["taken"] for k in found["kernels"]]
             self.assertEqual(taken, [True] + [False] * (len(names) - 1))
             self.assertTrue(all(k["ms"] > 0 for k in found["kernels"]))
@@ -156,6 +157,7 @@ class Plan(Scratch):
                                               "linear_f32_avx512_broadcast"})
             words = self.good("plan", *options, environment=self.here).stdout
             self.assertIn(f"{names[0]}, which is taken\n", words)
+            self.assertRegex(words, r" ms  dense by \S")
         portable = self.plan(5, 128, 128, *SMALL, "--isa", "baseline", "--rows")
         self.assertEqual(len(portable["kernels"]), 1)
 
@@ -173,8 +175,18 @@ class Plan(Scratch):
                    steps=(1, 4, 16, 64, 128), checks=[[4, 128, 128, 4.0, 4.0]])
         done = self.good("plan", 1, 128, 128, "--threads", 1, environment=self.here)
         self.assertIn("Take dense on 1 thread: 2.00x as fast as 2:4 there.\n", done.stdout)
-        self.assertRegex(done.stdout, r"dense is faster for M 1 to [34], M 49 to 5\d, M 65 to 7\d, "
-                                      r".*M 113 and more\.\n")
+        # Tokens go one by one up to 48, or up to 16.
+        self.assertRegex(done.stdout,
+                         r"dense is faster for M 1 to [34], (M 17 to 1\d, M 33 to 3\d, )?"
+                         r"M 49 to 5\d, M 65 to 7\d, .*M 113 and more\.\n")
+
+    def test_dense_of_uneven_shapes_takes_what_checks_of_them_take(self):
+        self.craft(lambda m, k, n: 2.0 * m, lambda m, k, n: 3.0 * m,
+                   checks=[[4, 128, 100, 8.0, 24.0], [4, 100, 128, 8.0, 24.0],
+                           [4, 128, 128, 8.0, 12.0]])
+        for k, n, dense in ((128, 128, 12.0), (128, 120, 24.0), (108, 128, 24.0)):
+            row = self.plan(4, k, n, "--threads", 1)["rows"][0]
+            self.assertAlmostEqual(row["dense_ms"] / dense, 1, places=1)
 
     def test_a_difference_within_the_error_is_no_advice(self):
         self.craft(lambda m, k, n: 2.0 * m, lambda m, k, n: 2.1 * m,
