@@ -408,6 +408,36 @@ def olmo2(draw):
         transformers.Olmo2ForCausalLM
 
 
+def olmo3(draw):
+    sizes = headed_by_width(draw)
+    theta = sizes["rope_parameters"]["rope_theta"]
+    sizes["rope_parameters"] = {"full_attention": sizes["rope_parameters"],
+                                "sliding_attention": {"rope_type": "default", "rope_theta": theta}}
+    return transformers.Olmo3Config(**sizes, **windows(draw, sizes), pad_token_id=0,
+                                    attention_bias=draw.flag()), transformers.Olmo3ForCausalLM
+
+
+def helium(draw):
+    return transformers.HeliumConfig(
+        **headed_by_width(draw), pad_token_id=0, attention_bias=draw.flag(),
+        mlp_bias=draw.flag()), transformers.HeliumForCausalLM
+
+
+def ernie4_5(draw):
+    return transformers.Ernie4_5Config(**decoder(draw), use_bias=draw.flag(), pad_token_id=0), \
+        transformers.Ernie4_5ForCausalLM
+
+
+def nemotron(draw):
+    sizes = decoder(draw)
+    sizes["norm_eps"] = sizes.pop("rms_norm_eps")
+    sizes["hidden_act"] = draw.choice(["relu2", "relu2", "gelu"])
+    sizes["rope_parameters"] = {"rope_type": "default", "rope_theta": 10000.0,
+                                "partial_rotary_factor": draw.choice([0.5, 1.0])}
+    return transformers.NemotronConfig(**sizes, attention_bias=draw.flag(), mlp_bias=draw.flag(),
+                                       pad_token_id=0), transformers.NemotronForCausalLM
+
+
 def partial(draw, sizes):
     """Positions that turn a part of each head."""
     sizes["rope_parameters"] = {"rope_type": "default", "rope_theta": 10000.0,
@@ -482,6 +512,7 @@ ROWS = [bert, roberta, xlm_roberta, camembert, electra, distilbert, mpnet, moder
         mistral, qwen2, qwen3, nomic_bert, gte, jina_v3, t5, mt5, albert, deberta_v2, vit,
         data2vec_text, ernie, eurobert, opt, ministral,
         phi3, seed_oss, arcee, starcoder2, smollm3, gemma, gemma2, gemma3, granite, olmo2, phi,
+        olmo3, helium, ernie4_5, nemotron,
         stablelm, gpt_neox, glm, glm4, cohere, cohere2,
         *(classes(row, head) for row, head in (
             (llama, "LlamaForSequenceClassification"), (qwen2, "Qwen2ForSequenceClassification"),

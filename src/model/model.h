@@ -85,6 +85,7 @@ typedef struct s24i_architecture {
     const char *activation;  /* NULL: gelu */
     float usual_eps;         /* 0: 1e-12 */
     float usual_theta;       /* 0: 10000 */
+    float usual_near_theta;  /* of key_near_theta; 0: 10000 */
     int64_t usual_sliding;   /* 0: no window */
     int64_t usual_positions; /* of rows without key_positions */
     const char *words, *positions, *types;

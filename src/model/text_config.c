@@ -243,7 +243,7 @@ s24_status s24i_rope_read(s24i_shape *shape, const s24i_config *config,
     shape->rope.theta = arch->usual_theta > 0.0f ? arch->usual_theta : 10000.0f;
     TRY(read_float(&shape->rope.theta, config, arch->key_theta, S24I_OPTIONAL, 1e12));
     if (arch->key_near_theta) {
-        shape->near_rope.theta = 10000.0f;
+        shape->near_rope.theta = arch->usual_near_theta > 0.0f ? arch->usual_near_theta : 10000.0f;
         TRY(read_float(&shape->near_rope.theta, config, arch->key_near_theta, S24I_OPTIONAL, 1e12));
     }
     if (arch->usual_turned > 0.0f)

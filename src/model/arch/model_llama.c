@@ -3,8 +3,8 @@
    Mistral and Ministral attend to a window, Qwen 2 and Seed-OSS have biases (which are read where a
    checkpoint has them), Qwen 3 normalises the queries and keys of each head, Phi 3 joins layers
    that read the same, Arcee and Starcoder 2 have no gate, norms of the latter take the mean, some
-   blocks of SmolLM 3 are not turned by positions, and EuroBERT's tokens attend to later ones
-   too. */
+   blocks of SmolLM 3 are not turned by positions, which turn neighbours in Helium and ERNIE 4.5,
+   and EuroBERT's tokens attend to later ones too. */
 #include "model/arch/llama_names.h"
 
 const s24i_architecture s24i_llama = {.model_type = "llama", LLAMA_SHAPED};
@@ -62,6 +62,12 @@ const s24i_architecture s24i_starcoder2 = {
     .activation = "gelu_pytorch_tanh",
     .slots = {ATTENTION_SLOTS, [S24I_INTERMEDIATE] = "layers.%d.mlp.c_fc",
               [S24I_OUTPUT] = "layers.%d.mlp.c_proj"}};
+
+const s24i_architecture s24i_helium = {
+    .model_type = "helium", LLAMA_SHAPED, .usual_theta = 100000.0f, .adjacent = 1};
+
+const s24i_architecture s24i_ernie4_5 = {
+    .model_type = "ernie4_5", LLAMA_SHAPED, .usual_theta = 500000.0f, .adjacent = 1};
 
 const s24i_architecture s24i_eurobert = {.model_type = "eurobert",
                                          LLAMA_NAMED,
