@@ -205,6 +205,7 @@ KEYS = {
                     "rope.freq_base": None},
     "gptneox": MEAN | {"attention.head_count_kv": None, "rope.dimension_count": 4,
                        "use_parallel_residual": True},
+    "nemotron": MEAN | {"rope.dimension_count": 8, "rope.scaling.type": "none"},
     "stablelm": MEAN | {"rope.dimension_count": 4, "use_parallel_residual": False},
     "chatglm": {"rope.dimension_count": 8}, "glm4": {"rope.dimension_count": 8},
     "command-r": MEAN | {"logit_scale": 0.0625, "rope.scaling.type": "none"},
@@ -244,12 +245,13 @@ BLOCKS = {
     "olmo2": ([*QUERY, *GATE, *SUMS, "attn_q_norm", "attn_k_norm"], (), 1),
     "phi2": ([*QUERY, "ffn_up", "attn_norm"], "all", 1),
     "gptneox": (["attn_qkv", "ffn_up", "attn_norm", "ffn_norm"], "all", 1),
+    "nemotron": ([*QUERY, "ffn_up", "attn_norm", "ffn_norm"], ("attn_norm", "ffn_norm"), 1),
     "stablelm": ([*QUERY, *GATE, "attn_norm", "ffn_norm"], ("attn_norm", "ffn_norm"), 1),
     "chatglm": ([*QUERY, "ffn_up", "attn_norm", "ffn_norm"], QUERY, 1),
     "glm4": ([*QUERY, "ffn_up", "attn_norm", "ffn_norm", *SUMS], QUERY, 1),
     "command-r": ([*QUERY, *GATE, "attn_norm"], (), 0)}
 AS = {"mistral3": "llama", "smollm3": "llama", "granite": "llama", "gemma": "llama",
-      "cohere2": "command-r"}
+      "cohere2": "command-r", "ernie4_5": "llama"}
 
 
 def shapes(architecture, words=12):
@@ -279,7 +281,7 @@ def shapes(architecture, words=12):
         out[f"blk.0.{name}.weight"] = sides[name]
         if biased == "all" or name in biased:
             out[f"blk.0.{name}.bias"] = sides[name][:1]
-    if biased == "all" or architecture == "stablelm":
+    if biased == "all" or architecture in ("stablelm", "nemotron"):
         out |= {f"{name}.bias": [64] for name in outside}
     return out
 

@@ -8,6 +8,7 @@ import unittest
 from cli_case import Scratch, run
 import cli_data
 import gguf_data
+from gguf_data import BOOL
 
 ATTENTION = {f"attn_{x}": f"self_attn.{x}_proj" for x in "qkv"} | {
     "attn_output": "self_attn.o_proj"}
@@ -48,6 +49,10 @@ MODELS = {
     "granite": ("granite", LLAMA, {"attention_multiplier": 0.125, "embedding_multiplier": 12,
                                    "residual_multiplier": 0.25, "logits_scaling": 8}),
     "olmo2": ("olmo2", SUMS | ATTENTION | GATED | HEADS, ROPE),
+    "ernie4_5": ("ernie4_5", LLAMA, ROPE | {"use_bias": False}),
+    "nemotron": ("nemotron", NORMS | ATTENTION | {"ffn_up": "mlp.up_proj",
+                                                  "ffn_down": "mlp.down_proj"},
+                 HALF | {"norm_eps": 1e-5, "hidden_act": "relu2"}),
     "phi2": ("phi", FIRST | ATTENTION | {"attn_output": "self_attn.dense", "ffn_up": "mlp.fc1",
                                          "ffn_down": "mlp.fc2"},
              HALF | {"hidden_act": "gelu_new", "rope_theta": 10000}),
@@ -92,7 +97,8 @@ def expected(architecture, name, values):
         return pairs_apart(values, rows, heads)
     if architecture == "gptneox" and place == "attn_qkv":
         return head_by_head(values, 192, 4)
-    if architecture.startswith("gemma") and "norm" in place:
+    grown = architecture.startswith("gemma") or architecture == "nemotron"
+    if grown and name.endswith("norm.weight"):
         return [gguf_data.single(v - 1) for v in values]
     return values
 
@@ -140,6 +146,21 @@ class Models(Scratch):
             _, _, config = self.convert(architecture, **{
                 "block_count": layers - 1, "attention.head_count": 2})
             self.assertEqual(config["query_pre_attn_scalar"], 16)
+
+    def test_an_olmo2_with_windows_is_an_olmo3(self):
+        more = {"block_count": 1, "attention.sliding_window": 8,
+                "attention.sliding_window_pattern": (BOOL, [True])}
+        _, _, config = self.convert("olmo2", **more)
+        self.assertEqual((config["model_type"], config["sliding_window"], config["layer_types"]),
+                         ("olmo3", 8, ["sliding_attention"]))
+        self.good("generate", "out", "--prompt", "ab c", "--max-new", "3")
+        tensors, _ = gguf_data.model("olmo2")
+        more["attention.sliding_window_pattern"] = (BOOL, [True, False])
+        (self.folder / "m.gguf").write_bytes(gguf_data.file(
+            gguf_data.keys("olmo2", **more), tensors))
+        done = run("convert", "m.gguf", "no", cwd=self.folder)
+        self.assertEqual(done.returncode, 4)
+        self.assertIn("has 2 elements, for 1 blocks", done.stderr)
 
     def test_yarn_goes_along_with_its_range(self):
         _, _, config = self.convert("qwen2", **{

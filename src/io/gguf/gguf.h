@@ -147,6 +147,7 @@ typedef struct s24i_gguf_arch {
     const char *key_biases;                /* whether queries have biases; NULL: nothing says it */
     const char *windowed, *windowed_class; /* the model type with a window; NULL: the same */
     int grown;                             /* 1 was added to the weights of norms */
+    int lists_windows;                     /* a key says which blocks have one */
     /* query_pre_attn_scalar is the width of a head, in a model of so many blocks width / heads; 0:
        there is none. */
     int blocks_of_narrow_scores;
@@ -173,11 +174,12 @@ typedef struct s24i_gguf_model {
     int64_t first, last[3]; /* ids before texts and at their ends, −1: none */
     int has_head;           /* one that is not the words' table */
     int has_bias, has_outer_bias, has_context_bias; /* of queries, ffn_down, attn_output */
-    int64_t window;            /* tokens that a token attends to; 0: all before it */
-    s24_text scaling;          /* kind of rope scaling; bytes 0: none */
-    double factor, original;   /* of it */
-    double fast, slow, louder; /* of yarn; below 0: not said */
-    int64_t pairs;             /* with divisors, for short and for long texts; 0: none */
+    const s24i_gguf_value *windows; /* which blocks have one; NULL: nothing says it */
+    int64_t window;                 /* tokens that a token attends to; 0: all before it */
+    s24_text scaling;               /* kind of rope scaling; bytes 0: none */
+    double factor, original;        /* of it */
+    double fast, slow, louder;      /* of yarn; below 0: not said */
+    int64_t pairs;                  /* with divisors, for short and for long texts; 0: none */
     float divisors[2][S24I_GGUF_PAIRS];
     s24_dtype dtype;
 } s24i_gguf_model;

@@ -11,6 +11,8 @@
 
 /* ---- keys ------------------------------------------------------------------------------------ */
 
+static const char windows_key[] = ".attention.sliding_window_pattern";
+
 /* Keys of a model that are read next to its row's fields, or say nothing that is computed. */
 static int is_known(const s24i_gguf_arch *r, const char *key)
 {
@@ -31,6 +33,7 @@ static int is_known(const s24i_gguf_arch *r, const char *key)
                                          NULL};
     for (const s24i_gguf_field *f = r->fields; f->json; f++)
         if (!strcmp(f->key, key)) return 1;
+    if (r->lists_windows && !strcmp(key, windows_key)) return 1;
     for (int i = 0; others[i]; i++)
         if (!strcmp(others[i], key)) return 1;
     return 0;
@@ -225,6 +228,16 @@ static s24_status read_ids(s24i_gguf_model *m, const s24i_gguf *g)
     return S24_OK;
 }
 
+static s24_status read_windows(s24i_gguf_model *m, const s24i_gguf *g)
+{
+    if (!m->row->lists_windows || !m->window) return S24_OK;
+    TRY(s24i_gguf_array(&m->windows, g, windows_key, S24I_GGUF_BOOL, S24I_OPTIONAL));
+    REQUIRE(g->ctx, !m->windows || m->windows->count == (uint64_t)m->layers, S24_ERROR_FORMAT,
+            "%s: key \"%s%s\" has %llu elements, for %lld blocks", g->path, g->architecture,
+            windows_key, (unsigned long long)m->windows->count, (long long)m->layers);
+    return S24_OK;
+}
+
 static s24_status find_row(s24i_gguf_model *m, const s24i_gguf *g)
 {
     char known[320] = "";
@@ -260,6 +273,7 @@ s24_status s24i_gguf_model_read(s24i_gguf_model *out, const s24i_gguf *g)
     out->has_context_bias = s24i_gguf_tensor_of(g, "blk.0.attn_output.bias") != NULL;
     const double window = number_of(out, ".attention.sliding_window");
     out->window = window > 0 ? (int64_t)window : 0;
+    TRY(read_windows(out, g));
     return read_ids(out, g);
 }
 
@@ -288,7 +302,7 @@ static s24_status read_order(s24i_gguf_place *out, const s24i_gguf *g, const s24
     const int64_t rows = tensor->shape[0];
     *out = (s24i_gguf_place){.how = how, .heads = heads[how]};
     if (how == S24I_GGUF_TURNED && tensor->rank != 2) out->how = 0;
-    if (m->row->grown && tensor->rank == 1) out->less = 1.0f;
+    if (m->row->grown && s24i_ends_with(tensor->name, "norm.weight")) out->less = 1.0f;
     const int64_t multiple = how == S24I_GGUF_BY_HEADS ? out->heads : 2 * out->heads;
     REQUIRE(g->ctx, !out->heads || rows % multiple == 0, S24_ERROR_FORMAT,
             "%s: tensor \"%s\" has %lld rows, a multiple of %lld is expected", g->path,
@@ -413,6 +427,18 @@ static void put_fields(s24i_json_text *text, const s24i_gguf_model *m)
     }
 }
 
+/* The kind of each block. */
+static void put_kinds(s24i_json_text *text, const s24i_gguf_value *windows)
+{
+    if (!windows) return;
+    put_key(text, "layer_types");
+    for (uint64_t i = 0; i < windows->count; i++) {
+        s24i_json_put(text, i ? ", " : "[");
+        s24i_json_put(text, windows->data[i] ? "\"sliding_attention\"" : "\"full_attention\"");
+    }
+    s24i_json_put(text, "]");
+}
+
 /* What is said by other means than keys. */
 static void put_rest(s24i_json_text *text, const s24i_gguf_model *m)
 {
@@ -420,6 +446,7 @@ static void put_rest(s24i_json_text *text, const s24i_gguf_model *m)
     const int64_t narrow = row->blocks_of_narrow_scores;
     const int64_t width = (int64_t)number_of(m, ".embedding_length");
     put_scaling(text, m);
+    put_kinds(text, m->windows);
     if (m->pairs) put_real(text, "original_max_position_embeddings", m->original);
     if (narrow)
         put_real(text, "query_pre_attn_scalar",
