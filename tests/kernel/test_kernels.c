@@ -66,6 +66,10 @@ static void linear_edges(void **state)
         sample crowd = {.n = 150, .k = 4096, .x_columns = 1, .alpha = 1, .threads = 8, .at_end = 1};
         for (crowd.m = 1; row && !brief && crowd.m <= 16; crowd.m += 12)
             check_sample(row, &crowd, 12);
+        /* Weights from afar, of rows that take row blocks together only then. */
+        sample far = {.n = 1013, .k = 4160, .alpha = 1, .threads = 1, .at_end = 1};
+        for (far.m = 13; row && row->core && row->dtype == S24_F32 && far.m <= 16; far.m += 3)
+            check_sample(row, &far, 13);
         sample wide = {.m = 20, .n = 1300, .k = 68, .alpha = 1, .threads = 1, .at_end = 1};
         if (row && !brief) check_sample(row, &wide, 8);
         /* Several panels that visit the row blocks together, more than once. */

@@ -10,9 +10,16 @@
 
 #define FEW_FORMS 2
 enum {
-    BOTH_M = 12,    /* tokens from which on "both" is faster */
-    BOTH_BLOCKS = 3 /* row blocks that it takes together */
+    BOTH_M = 12,        /* tokens from which on "both" is faster, */
+    BOTH_FAR = 8 << 20, /* on cores whose shuffles are dear with more bytes of weights alone */
+    BOTH_BLOCKS = 3     /* row blocks that it takes together */
 };
+
+static int takes_both(const s24i_linear_job *job)
+{
+    if (job->m < BOTH_M) return 0;
+    return !BROADCAST || rows16_blocks(job->n) * rows16_k_blocks(job->k) * BLOCK > BOTH_FAR;
+}
 
 /* x as it is broadcast to lies after its first form: group -> [4 k][16 tokens], lane 4q + j token
    4j + q. */

@@ -235,7 +235,7 @@ static int64_t few_rows(const s24i_linear_job *job, const float *x, int64_t stri
                         int64_t end)
 {
 #if VALUE == 4
-    if (job->m >= BOTH_M && end - b >= BOTH_BLOCKS) {
+    if (takes_both(job) && end - b >= BOTH_BLOCKS) {
         both[job->m](job, x, b);
         return BOTH_BLOCKS;
     }
@@ -269,7 +269,7 @@ AVX512 static void gather_few(few_t *to, int64_t stride, const s24i_linear_job *
     int64_t m = 0;
     (void)stride;
 #if VALUE == 4
-    if (job->m >= BOTH_M && job->x_stride_k == 1 && job->x_dtype == S24_F32) {
+    if (takes_both(job) && job->x_stride_k == 1 && job->x_dtype == S24_F32) {
         gather_both(to, job);
         return;
     }
@@ -298,7 +298,7 @@ AVX512 static void gather_few(few_t *to, int64_t stride, const s24i_linear_job *
                 memcpy(to + (k + i) * job->m + 4 * m, part + i, 16);
         }
 #if VALUE == 4
-    if (job->m >= BOTH_M) add_second_form(to, job);
+    if (takes_both(job)) add_second_form(to, job);
 #endif
 }
 
