@@ -3,6 +3,9 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#if defined(__GLIBC__)
+#include <malloc.h>
+#endif
 
 #include "serve/serve.h"
 
@@ -133,6 +136,16 @@ static void catch_hangups(void)
     sigaction(SIGHUP, &action, NULL);
 }
 
+/* What a set of models held goes to the system: the C library keeps much of it for allocations that
+   may never come. */
+static void close_old(serve_set *old)
+{
+    serve_set_close(old);
+#if defined(__GLIBC__)
+    malloc_trim(0);
+#endif
+}
+
 /* Reads the models anew while the old ones answer, and lets these end what began with them; stays
    with them where that fails. Signals are taken meanwhile, as `taken` says, but not by workers. */
 static void reload(cli_app *cli, serve_server *s, const sigset_t *taken)
@@ -154,7 +167,7 @@ static void reload(cli_app *cli, serve_server *s, const sigset_t *taken)
     cli_note(cli, "the models were read anew");
     pthread_sigmask(SIG_SETMASK, taken, NULL);
     if (serve_set_wait(s, old))
-        serve_set_close(old);
+        close_old(old);
     else
         s->old = old;
     pthread_sigmask(SIG_SETMASK, &all, NULL);

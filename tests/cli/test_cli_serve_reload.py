@@ -2,6 +2,9 @@
 """SIGHUP has a server read its models anew: other weights, other documents, what is wrong with
 them; requests before, meanwhile and after it are all answered, by the one or the other."""
 import concurrent.futures
+import os
+import pathlib
+import re
 import shutil
 import signal
 import threading
@@ -65,6 +68,18 @@ class Reload(Scratch):
             self.assertEqual(len(server.good("/search", {"inputs": "a", "k": 100})), documents)
             self.assertEqual(reloads(server), count)
             self.assertEqual(metric(server, "texts_total", "model"), 3 * (count + 1) + count + 1)
+        self.assertEqual(server.end(), 0)
+
+    def test_memory_of_models_that_went_is_given_back(self):
+        server = Server(self, "model", "--documents", "texts")
+        status = pathlib.Path(f"/proc/{server.process.pid}/status")
+        resident = []
+        for _ in range(8):
+            self.reload(server)
+            self.vectors(server, LINES[0])
+            resident.append(int(re.search(r"VmRSS:\s+(\d+)", status.read_text())[1]))
+        if not os.environ.get("S24_SANITIZE"):  # which keeps what is freed
+            self.assertLess(resident[-1] - min(resident[:3]), 4 << 10)
         self.assertEqual(server.end(), 0)
 
     def test_what_cannot_be_read_leaves_all_as_it_was(self):
