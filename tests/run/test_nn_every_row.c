@@ -38,6 +38,13 @@ static const struct {
     const char *model_type, *key, *value;
 } extras[] = {
     {"opt", "word_embed_proj_dim", NULL}, /* the blocks' width */
+    {"deberta-v2", "embedding_size", NULL},
+    {"deberta-v2", "relative_attention", "true"},
+    {"deberta-v2", "share_att_key", "true"},
+    {"deberta-v2", "position_biased_input", "false"},
+    {"deberta-v2", "norm_rel_ebd", "\"layer_norm\""},
+    {"deberta-v2", "pos_att_type", "[\"p2c\", \"c2p\"]"},
+    {"deberta-v2", "position_buckets", "8"},
     {"gemma3_text", "rope_local_base_freq", "100"},
 };
 
