@@ -16,6 +16,7 @@ except ImportError:
 
 import sparse24
 import sparse24.torch as st
+from sparse24.torch import compat
 from sparse24.torch import torch_attention, torch_blocks, torch_models
 
 MODES = (torch.enable_grad, torch.no_grad, torch.inference_mode)
@@ -246,6 +247,43 @@ class Places(unittest.TestCase):
             "mine": "Mine has a forward of its own", "hooked": "it has hooks",
             "weighed": "its weight is computed in each call",
             "tied": "its weight is an embedding's too"})
+
+    def test_classes_that_do_the_same(self):
+        class Same(torch.nn.Linear):
+            def forward(self, input):  # pylint: disable=redefined-builtin
+                y = input @ self.weight.T
+                return y if self.bias is None else y + self.bias
+
+        class Switched(torch.nn.Linear):
+            def forward(self, x, scale=1.0):  # pylint: disable=arguments-renamed
+                return super().forward(x) * scale
+
+        class Raises(torch.nn.Linear):
+            def forward(self, x):  # pylint: disable=arguments-renamed
+                raise RuntimeError("not like this")
+
+        class Learns(torch.nn.Linear):
+            def __init__(self, *sizes):
+                super().__init__(*sizes)
+                self.more = torch.nn.Parameter(torch.zeros(sizes[1]))
+
+            def forward(self, x):  # pylint: disable=arguments-renamed
+                return super().forward(x) + self.more
+
+        kinds = (Same, Switched, Raises, Learns, compat.SemiSparseLinear)
+        model = torch.nn.ModuleList(kind(32, 16) for kind in kinds)
+        model.append(Same(32, 16, bias=False).bfloat16())
+        halve(model)
+        chosen = [c.kind for c in st.accelerate_(model, measure=False)]
+        self.assertEqual(chosen, ["2:4", *["dense"] * 4, "2:4"])
+
+    def test_traced(self):
+        dense, sparse, _ = both(torch.nn.Sequential(torch.nn.Linear(32, 32), torch.nn.ReLU()))
+        for x in (torch.randn(3, 32), torch.randn(2, 5, 32)):
+            near(torch.fx.symbolic_trace(sparse)(x), dense(x))
+            batch = torch.export.Dim("batch", min=2)
+            exported = torch.export.export(sparse, (x,), dynamic_shapes=({0: batch},)).module()
+            near(exported(torch.cat([x, x])), dense(torch.cat([x, x])))
 
     def test_one_layer_in_two_places(self):
         layer = torch.nn.Linear(32, 32)

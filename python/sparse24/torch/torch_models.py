@@ -2,11 +2,13 @@
 """Whole models: 2:4 layers put where they are faster."""
 from __future__ import annotations
 
+import inspect
 import logging
 import time
 import typing
 
 import torch
+import torch.nn.functional as F
 
 from sparse24 import _core
 
@@ -96,9 +98,28 @@ def _runs(w: torch.Tensor) -> bool:
     return w.dtype in kinds.get(w.device.type, ()) and w.shape[1] % 4 == 0
 
 
+def _is_linear(layer: torch.nn.Module) -> bool:
+    """Does its forward take x alone and give what F.linear does (as Falcon's)? A class with one of
+    its own is asked, with random inputs; this package's train, and are what they are for that."""
+    kind = type(layer)
+    if is_conv1d(layer) or kind.forward is torch.nn.Linear.forward:
+        return True
+    if kind.__module__.startswith("sparse24.") or layer._buffers or layer._modules or \
+            set(layer._parameters) != {"weight", "bias"} or \
+            len(inspect.signature(kind.forward).parameters) != 2:
+        return False
+    x = torch.randn(2, 3, layer.in_features).to(layer.weight)
+    try:
+        one, two = kind.forward(layer, x).float(), F.linear(x, layer.weight, layer.bias).float()
+        most = float(two.abs().max()) * (1e-5 if x.dtype is torch.float32 else 2e-2)
+        return one.shape == two.shape and float((one - two).abs().max()) <= most
+    except (AttributeError, NotImplementedError, RuntimeError, TypeError, ValueError):
+        return False
+
+
 def _own(layer: torch.nn.Module) -> str | None:
     """What another layer in its place would not do, if there is something."""
-    if not is_conv1d(layer) and type(layer).forward is not torch.nn.Linear.forward:
+    if not _is_linear(layer):
         return f"{type(layer).__name__} has a forward of its own"
     if "forward" in vars(layer) or layer._forward_hooks or layer._forward_pre_hooks:
         return "it has hooks"

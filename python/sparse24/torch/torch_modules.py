@@ -5,9 +5,12 @@ from __future__ import annotations
 import sys
 
 import torch
+import torch.fx
 
 from .torch_ops import dtype_of, layout_of, product
 from .torch_weight import LayerWeight, PackedLayer
+
+torch.fx.wrap("product")  # symbolic tracing takes it as it is
 
 
 def is_conv1d(layer: torch.nn.Module) -> bool:
