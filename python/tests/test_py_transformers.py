@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Models of transformers. Skips where there is none."""
+import copy
+import pickle
 import unittest
 
 try:
@@ -46,6 +48,17 @@ class Encoders(unittest.TestCase):
         self.assertEqual(float(result["last_hidden_state"][2, 1:].abs().max()), 0)
         torch.testing.assert_close(native(ids[:1, :5]).last_hidden_state, expected[:1, :5],
                                    atol=2e-4, rtol=2e-4)
+
+    @torch.inference_mode()
+    def test_copies(self):
+        model, ids = bert(), padded([9, 9])[0]
+        native = st.compile_encoder(model, max_tokens=48)
+        for twin in (copy.copy(native), copy.deepcopy(native)):
+            self.assertIs(twin.native, native.native)
+            self.assertTrue(torch.equal(twin(ids).pooler_output, native(ids).pooler_output))
+        self.assertIsNot(twin.pooler, native.pooler)
+        with self.assertRaisesRegex(TypeError, "NativeEncoder holds a native session, which is"):
+            pickle.dumps(native)
 
     def test_in_sentence_transformers(self):
         class Part(torch.nn.Module):

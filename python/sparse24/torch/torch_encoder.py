@@ -111,7 +111,26 @@ def _states(native: Model) -> torch.dtype:
     return torch.float16 if native.info["dtype"] == "f16" else torch.bfloat16
 
 
-class NativeEncoder(torch.nn.Module):
+class _Native(torch.nn.Module):
+    """What holds a native session. Copies share it: its weights do not change, and its calls wait
+    for each other."""
+
+    def __copy__(self):
+        new = type(self).__new__(type(self))
+        vars(new).update(vars(self))
+        return new
+
+    def __deepcopy__(self, memo):
+        new = self.__copy__()
+        new._modules = copy.deepcopy(self._modules, memo)
+        return new
+
+    def __reduce__(self):
+        raise TypeError(f"{type(self).__name__} holds a native session, which is not pickled: "
+                        "compile_encoder makes one in each process")
+
+
+class NativeEncoder(_Native):
     """Stands in the place of a model of transformers, for inference where that model was. Made by
     compile_encoder."""
 
@@ -218,7 +237,7 @@ class NativeEncoder(torch.nn.Module):
             tokens += length or 0
 
 
-class NativeImages(torch.nn.Module):
+class NativeImages(_Native):
     """Stands in the place of a model of images of transformers. Made by compile_encoder."""
 
     def __init__(self, native: Model, config, dtype: torch.dtype, device: torch.device, *,
