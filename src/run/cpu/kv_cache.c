@@ -30,12 +30,6 @@ static s24_status check(s24_ctx *ctx, const s24_session *session, const s24_cach
     return S24_OK;
 }
 
-/* Of all keys and values: each has one where they are bytes. */
-static int64_t scale_count(const s24_cache *cache)
-{
-    return cache->scaled ? s24i_cache_elems(cache) / cache->d : 0;
-}
-
 static s24_status fill_angles(float **angles, const s24_cache *cache, s24_ctx *ctx,
                               const s24i_rope *rope)
 {
@@ -45,19 +39,6 @@ static s24_status fill_angles(float **angles, const s24_cache *cache, s24_ctx *c
     return S24_OK;
 }
 
-s24_status s24i_cache_no_room(const s24_cache *cache, s24_ctx *ctx, const char *where, int64_t fit)
-{
-    const size_t bytes = (size_t)s24i_cache_elems(cache) * s24_dtype_bytes(cache->dtype) +
-                         (size_t)scale_count(cache) * sizeof(float);
-    return s24_ctx_fail(ctx, S24_ERROR_MEMORY,
-                        "keys and values of %lld texts of %lld tokens take %zu bytes, which %s has "
-                        "no room for; those of %lld tokens in all would fit: %lld of each text, or "
-                        "%lld whole texts",
-                        (long long)cache->texts, (long long)cache->room, bytes, where,
-                        (long long)fit, (long long)(fit / cache->texts),
-                        (long long)(fit / cache->room));
-}
-
 /* Memory for keys and values of so many tokens in all. */
 static s24_status reserve(s24_cache *cache, s24_ctx *ctx, int64_t tokens)
 {
@@ -65,8 +46,8 @@ static s24_status reserve(s24_cache *cache, s24_ctx *ctx, int64_t tokens)
     TRY(s24i_alloc_elems(&cache->memory, ctx, s24i_cache_elems(cache) / all * tokens,
                          s24_dtype_bytes(cache->dtype), "keys and values"));
     if (!cache->scaled) return S24_OK;
-    return s24i_alloc_elems(&cache->scales, ctx, scale_count(cache) / all * tokens, sizeof(float),
-                            "scales of keys and values");
+    return s24i_alloc_elems(&cache->scales, ctx, s24i_cache_scales(cache) / all * tokens,
+                            sizeof(float), "scales of keys and values");
 }
 
 static void give_back(s24_cache *cache, s24_ctx *ctx)
@@ -182,7 +163,7 @@ void s24_cache_destroy(s24_cache *cache)
 int64_t s24_cache_bytes(const s24_cache *cache)
 {
     return cache ? s24i_cache_elems(cache) * (int64_t)s24_dtype_bytes(cache->dtype) +
-                       scale_count(cache) * (int64_t)sizeof(float)
+                       s24i_cache_scales(cache) * (int64_t)sizeof(float)
                  : 0;
 }
 

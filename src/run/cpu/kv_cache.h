@@ -38,6 +38,12 @@ static inline int64_t s24i_cache_elems(const s24_cache *cache)
     return 2 * cache->model->shape.layers * cache->texts * cache->heads * cache->room * cache->d;
 }
 
+/* Of all keys and values: each has one where they are bytes. */
+static inline int64_t s24i_cache_scales(const s24_cache *cache)
+{
+    return cache->scaled ? s24i_cache_elems(cache) / cache->d : 0;
+}
+
 /* Rows of d elements before the first of a layer's keys or values. */
 static inline int64_t s24i_cache_rows_before(const s24_cache *cache, int64_t layer, int is_value)
 {
