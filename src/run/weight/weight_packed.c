@@ -23,7 +23,9 @@ static s24_status plan_integers(s24_plan **plan, s24_ctx *ctx, const s24i_source
 static s24_status make(s24i_weight *weight, const s24_model *model, s24_ctx *ctx,
                        const s24i_source *source)
 {
-    s24_plan **plan = &((s24i_planned_weight *)weight)->plan;
+    s24i_planned_weight *w = (s24i_planned_weight *)weight;
+    s24_plan **plan = &w->plan;
+    w->in_f32 = source->wide && s24_matrix_dtype(source->matrix) == S24_F32;
     /* A language model's prompts have many tokens, whose products limit them. */
     s24_plan_opts opts = {
         .size = sizeof opts, .lift = source->lift, .rounds = model->architecture->causal};

@@ -26,7 +26,8 @@ size_t s24i_planned_work_bytes(const s24i_weight *weight, const s24_ctx *ctx, in
 
 int s24i_planned_takes_bf16(const s24i_weight *weight)
 {
-    return s24_plan_takes(plan_of(weight), S24_BF16);
+    return !((const s24i_planned_weight *)weight)->in_f32 &&
+           s24_plan_takes(plan_of(weight), S24_BF16);
 }
 
 s24_status s24i_planned_run(const s24i_weight *weight, s24_ctx *ctx, const s24i_product_job *p)

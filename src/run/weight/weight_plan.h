@@ -9,6 +9,7 @@ typedef struct s24i_planned_weight {
     s24i_weight base;
     s24_plan *plan;
     s24i_map map; /* where the weight lies in the checkpoint's file; else empty */
+    int in_f32;   /* of a model in 8 bits, which it is left out of: it reads and gives f32 */
 } s24i_planned_weight;
 
 void s24i_planned_clear(s24i_weight *weight, s24_ctx *ctx);
