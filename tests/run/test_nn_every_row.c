@@ -288,21 +288,25 @@ static int64_t tokens_of_image(const char *folder, const s24i_architecture *a)
     return shape.image ? shape.positions : 0;
 }
 
+/* Of the largest state: a mistake is far beyond what rounding does, which T5's scores, divided by
+   nothing, blow up. */
+static const double NEAR_F32 = 5e-5, NEAR_BF16 = 8e-2, NEAR_I8 = 1e-1;
+
 static void check_row(const s24i_architecture *a, const size *n)
 {
     s24_ctx *ctx = new_ctx(NULL, 1);
     subject s = {.folder = write_folder(a, n), .threads = 1};
     s.image_tokens = tokens_of_image(s.folder, a);
     s.dtype = S24_F32;
-    check_batches(&s, 1e-5, a->model_type);
+    check_batches(&s, NEAR_F32, a->model_type);
     s.folder = prune(ctx, s.folder, 1, NULL);
-    check_batches(&s, 1e-5, a->model_type);
-    check_packed(&s, 1e-5, a->model_type);
+    check_batches(&s, NEAR_F32, a->model_type);
+    check_packed(&s, NEAR_F32, a->model_type);
     s.dtype = S24_BF16;
-    check_batches(&s, 3e-2, a->model_type);
-    check_packed(&s, 3e-2, a->model_type);
+    check_batches(&s, NEAR_BF16, a->model_type);
+    check_packed(&s, NEAR_BF16, a->model_type);
     s.dtype = S24_I8;
-    check_batches(&s, 5e-2, a->model_type);
+    check_batches(&s, NEAR_I8, a->model_type);
     s24_ctx_destroy(ctx);
 }
 
