@@ -46,7 +46,7 @@ class Case(unittest.TestCase):
             self.assertLess(float((one - two).abs().max()), scale * EPSILON[dtype] * most)
 
     def does_not_wait(self, call):
-        """The stream is busy for long enough that what is enqueued behind it is not done."""
+        """The stream is busy for long enough that what is enqueued after it is not done."""
         torch.cuda.synchronize()
         torch.cuda._sleep(int(4e8))
         result = call()

@@ -22,13 +22,13 @@ static inline int64_t s24i_apart_rows(const s24i_apart *apart)
     return 2 * apart->span;
 }
 
-/* Columns of a head's keys or queries of distances: rows of the table, and room behind them. */
+/* Columns of a head's keys or queries of distances: rows of the table, and room after them. */
 static inline int64_t s24i_apart_ld(const s24i_apart *apart)
 {
     return s24i_round_up(s24i_apart_rows(apart), S24I_VEC_PAD) + S24I_VEC_PAD;
 }
 
-/* The row of a query that stands `by` tokens behind a key, or before it where that is negative. */
+/* The row of a query that stands `by` tokens after a key, or before it where that is negative. */
 int64_t s24i_apart_row(const s24i_apart *apart, int64_t by);
 
 #endif

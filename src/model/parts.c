@@ -13,7 +13,7 @@ static const char *const names[S24I_PARTS] = {
     [S24I_PART_HEAD_BY_HEAD] = "joint layer that is ordered head by head",
     [S24I_PART_TWO_TURNS] = "windows that turn by other angles than the other blocks",
     [S24I_PART_SHARED] = "layer that several blocks share",
-    [S24I_PART_GATE_LAST] = "gate whose rows stand behind those that it multiplies",
+    [S24I_PART_GATE_LAST] = "gate whose rows stand after those that it multiplies",
     [S24I_PART_SLOPES] = "slope of each head by which scores fall with distance"};
 
 unsigned s24i_parts_of(const s24i_architecture *architecture, const s24i_shape *shape)

@@ -115,7 +115,7 @@ static s24_status read_long(s24i_rope *rope, const s24i_config *config)
     return read_float(&rope->louder, config, "attention_factor", S24I_OPTIONAL, 1e6);
 }
 
-/* Where the original length stands beside the positions (Phi 3), and what is left out. Beyond it
+/* Where the original length stands next to the positions (Phi 3), and what is left out. Beyond it
    other divisors turn all of a text's tokens, also those that a cache has: such texts are not
    taken. */
 static s24_status fill_long(s24i_shape *shape, const s24i_config *config)

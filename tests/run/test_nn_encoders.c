@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Encoders of texts that no golden vectors are of, with random weights, against a model in double
- * that is written here for all of them: gates before and behind the rows that they multiply, turned
+ * that is written here for all of them: gates before and after the rows that they multiply, turned
  * positions, scores that fall or grow by the tokens' distance, norms before and after the layers.
  * Tensors are named by the rows. 2:4 next to the same weights dense, and pruned on texts.
  */
@@ -477,9 +477,9 @@ static void trained(void **state)
 {
     static const char *const lacks[KINDS] = {
         [0] =
-            "training has no gate whose rows stand behind those that it multiplies, which this gte",
+            "training has no gate whose rows stand after those that it multiplies, which this gte",
         [1] =
-            "training has no gate whose rows stand behind those that it multiplies, which this new",
+            "training has no gate whose rows stand after those that it multiplies, which this new",
         [2] = "training has no slope of each head by which scores fall with distance, which this "
               "bert",
         [7] = "training has no layer that several blocks share, which this albert",

@@ -144,7 +144,7 @@ typedef struct s24i_tokenizer_kind {
     int apart; /* parts are words of their own: what is one text is joined before it runs */
 } s24i_tokenizer_kind;
 
-/* Tokens that stand before a text, between two, and behind the last, and the types of all. */
+/* Tokens that stand before a text, between two, and after the last, and the types of all. */
 typedef enum s24i_end { S24I_BEFORE, S24I_BETWEEN, S24I_AFTER, S24I_ENDS } s24i_end;
 enum { S24I_MOST_END = 16 };
 typedef struct s24i_template {
@@ -216,7 +216,7 @@ s24_status s24i_tokenizer_read_merges(s24_tokenizer *tokenizer, const char *fold
 s24_status s24i_tokenizer_read_model(s24_tokenizer *tokenizer, const char *folder,
                                      const char *name);
 
-/* One token at most before a text and behind it, −1: none; how many of the latter stand between two
+/* One token at most before a text and after it, −1: none; how many of the latter stand between two
    texts, and whether both of a pair have type 0. With one of the two tokens there are no pairs. */
 typedef struct s24i_usual_ends {
     int32_t cls, sep;

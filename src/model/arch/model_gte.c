@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* GTE's encoders in the names of their own code, which transformers writes too: BERT's order of
-   norms with rotary positions and a gate that stands behind the rows that it multiplies. Query, key
+   norms with rotary positions and a gate that stands after the rows that it multiplies. Query, key
    and value are one layer, and feed-forward layers have a bias at their end alone. */
 #include "model/model.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Jina's encoders. The second ones call themselves bert: BERT's names up to the attention, a gate
-   behind it, and no positions, but scores that fall by the tokens' distance. The third ones are
+   after it, and no positions, but scores that fall by the tokens' distance. The third ones are
    XLM-RoBERTa with rotary positions, as transformers writes it, whose adapters are in the layers or
    left out. */
 #include "model/model.h"
