@@ -92,6 +92,40 @@ static inline void s24i_attention_cap(const s24i_attention *job, s24i_softmax *s
     softmax->scale = 1.0f;
 }
 
+/* Scores of a tile of queries next to all keys, in f32, and what values become by them. */
+typedef struct s24i_weighed {
+    float *scores;       /* [rows, tokens], overwritten */
+    const float *values; /* [tokens, d] */
+    float *out;          /* [rows, d] */
+    float *inverse;      /* room for [rows] */
+    const float *mask;   /* what softmax adds to scores, or NULL */
+    float scale;         /* of scores */
+    int64_t rows, tokens, tokens_ld, d, d_ld;
+} s24i_weighed;
+
+static inline void s24i_attention_weigh(const s24i_vec *vec, const s24i_weighed *w)
+{
+    const s24i_softmax softmax = {.s = w->scores,
+                                  .ld = w->tokens_ld,
+                                  .rows = w->rows,
+                                  .n = w->tokens,
+                                  .scale = w->scale,
+                                  .mask = w->mask,
+                                  .inverse = w->inverse};
+    const s24i_product mix = {.c = w->out,
+                              .ldc = w->d_ld,
+                              .a = w->scores,
+                              .lda = w->tokens_ld,
+                              .b = w->values,
+                              .ldb = w->d_ld,
+                              .scale = w->inverse,
+                              .m = w->rows,
+                              .n = w->d,
+                              .k = w->tokens};
+    vec->softmax(&softmax);
+    vec->product(&mix);
+}
+
 /* Tokens of a text that stood before the batch's. */
 static inline int64_t s24i_attention_before(const s24i_attention *job, int64_t text)
 {

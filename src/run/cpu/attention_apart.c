@@ -121,29 +121,22 @@ static void run_tile(const s24i_attention_apart *a, const parts *p, int64_t text
                                  .m = rows,
                                  .n = p->tokens,
                                  .k = job->d};
-    const s24i_softmax softmax = {.s = p->scores,
-                                  .ld = p->tokens_ld,
-                                  .rows = rows,
-                                  .n = p->tokens,
-                                  .scale = job->scale,
+    const s24i_weighed weighed = {.scores = p->scores,
+                                  .values = p->values,
+                                  .out = p->out,
+                                  .inverse = p->inverse,
                                   .mask = job->batch->mask ? p->mask : NULL,
-                                  .inverse = p->inverse};
-    const s24i_product mix = {.c = p->out,
-                              .ldc = p->d_ld,
-                              .a = p->scores,
-                              .lda = p->tokens_ld,
-                              .b = p->values,
-                              .ldb = p->d_ld,
-                              .scale = p->inverse,
-                              .m = rows,
-                              .n = job->d,
-                              .k = p->tokens};
+                                  .scale = job->scale,
+                                  .rows = rows,
+                                  .tokens = p->tokens,
+                                  .tokens_ld = p->tokens_ld,
+                                  .d = job->d,
+                                  .d_ld = p->d_ld};
     job->vec->product(&scores);
     if (a->keys) compare(a, p, of_head(a, a->keys, head), p->of_tile, q, rows);
     for (int64_t r = 0; r < rows; r++)
         grow(a, p, r, first + r);
-    job->vec->softmax(&softmax);
-    job->vec->product(&mix);
+    s24i_attention_weigh(job->vec, &weighed);
     for (int64_t r = 0; r < rows; r++)
         memcpy(context + r * job->heads * job->d, p->out + r * p->d_ld,
                (size_t)job->d * sizeof *context);

@@ -11,6 +11,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "run/cpu/attention.h"
+
 enum { TILE = 24 }; /* queries at a time, a multiple of the products' rows */
 
 typedef struct parts {
@@ -98,25 +100,18 @@ static void run_tile(const s24i_attention_grid *job, const place *at, const part
                                  .m = count,
                                  .n = p->tokens,
                                  .k = p->k};
-    const s24i_softmax softmax = {.s = p->scores,
-                                  .ld = p->tokens_ld,
-                                  .rows = count,
-                                  .n = p->tokens,
+    const s24i_weighed weighed = {.scores = p->scores,
+                                  .values = p->values,
+                                  .out = p->out,
+                                  .inverse = p->inverse,
                                   .scale = 1.0f / sqrtf((float)job->d),
-                                  .inverse = p->inverse};
-    const s24i_product mix = {.c = p->out,
-                              .ldc = p->d_ld,
-                              .a = p->scores,
-                              .lda = p->tokens_ld,
-                              .b = p->values,
-                              .ldb = p->d_ld,
-                              .scale = p->inverse,
-                              .m = count,
-                              .n = job->d,
-                              .k = p->tokens};
+                                  .rows = count,
+                                  .tokens = p->tokens,
+                                  .tokens_ld = p->tokens_ld,
+                                  .d = job->d,
+                                  .d_ld = p->d_ld};
     job->vec->product(&scores);
-    job->vec->softmax(&softmax);
-    job->vec->product(&mix);
+    s24i_attention_weigh(job->vec, &weighed);
     for (int64_t r = 0; r < count; r++)
         memcpy(job->context + (tokens[r] * job->heads + at->head) * job->d, p->out + r * p->d_ld,
                (size_t)job->d * sizeof *p->out);
