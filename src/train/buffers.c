@@ -6,7 +6,10 @@
 #include "model/rotary.h"
 #include "train/transformer.h"
 
-enum { LOGITS_CHUNK = 1 << 23 /* logits that are made at a time */ };
+/* Logits that are made at a time on the CPU and on a device, and gradients of them that are used at
+   a time there; rows of the first are a multiple of ROWS where they are so many, as tiles of
+   products are. */
+enum { CPU_LOGITS = 1 << 23, LOGITS = 1 << 27, DLOGITS = 1 << 28, ROWS = 128, MOST_ROWS = 1 << 20 };
 
 /* With base NULL it only counts. */
 typedef struct plan {
@@ -38,6 +41,12 @@ static s24i_stacked stacked(plan *p, int64_t slots, int64_t count, size_t size)
 static int is_sorted(const s24_transformer *t)
 {
     return t->opts.train && t->machine.ops->sorted && !t->shape.image;
+}
+
+/* Do gradients of logits lie where these were? */
+static int is_in_place(const s24_transformer *t)
+{
+    return t->machine.element == sizeof(float);
 }
 
 static void plan_step(plan *p, s24_transformer *t)
@@ -78,6 +87,25 @@ static void plan_positions(plan *p, s24_transformer *t)
     if (t->relative || s->near) at->distances = floats(p, t->relative ? s->heads * count : count);
 }
 
+/* How many rows the head takes at a time. */
+static void plan_chunks(s24_transformer *t)
+{
+    s24i_buffers *at = &t->at;
+    const int64_t tokens = t->opts.max_tokens, n = t->head.ldy;
+    at->chunk = 0;
+    at->chunks = 1;
+    if (n && t->head_kind == S24_HEAD_LM) {
+        const int64_t logits = t->machine.gpu ? LOGITS : CPU_LOGITS;
+        const int64_t most = s24i_max(1, s24i_min(MOST_ROWS, logits / n));
+        at->chunk = s24i_min(tokens, most < ROWS ? most : most / ROWS * ROWS);
+        if (!is_in_place(t))
+            at->chunks = s24i_max(
+                1, s24i_min(DLOGITS / (n * at->chunk), (tokens + at->chunk - 1) / at->chunk));
+    } else if (n) {
+        at->chunk = t->head_kind == S24_HEAD_QA ? tokens : t->opts.max_texts;
+    }
+}
+
 /* Of each layer where a backward pass will ask for them, else of the one at work. */
 static void plan_forward(plan *p, s24_transformer *t)
 {
@@ -109,11 +137,7 @@ static void plan_forward(plan *p, s24_transformer *t)
     plan_positions(p, t);
     at->pooled = floats(p, t->opts.max_texts * s->width);
     at->sums = part(p, 1, sizeof *at->sums);
-    at->chunk = 0;
-    if (t->head.n && t->head_kind == S24_HEAD_LM)
-        at->chunk = s24i_max(1, s24i_min(tokens, LOGITS_CHUNK / t->head.n));
-    else if (t->head.n)
-        at->chunk = t->head_kind == S24_HEAD_QA ? tokens : t->opts.max_texts;
+    plan_chunks(t);
     at->logits = floats(p, at->chunk * t->head.ldy);
 }
 
@@ -132,7 +156,8 @@ static void plan_backward(plan *p, s24_transformer *t)
     at->dcontext = activations(p, tokens * wide);
     at->dh = activations(p, tokens * s->intermediate);
     at->du = gated > 1 ? activations(p, tokens * s->intermediate * gated) : at->dh;
-    at->dlogits = p->element < sizeof(float) ? activations(p, at->chunk * t->head.ldy) : at->logits;
+    at->dlogits =
+        is_in_place(t) ? at->logits : activations(p, at->chunks * at->chunk * t->head.ldy);
     at->states = activations(p, (s->layers + 1) * tokens * s->width);
     const s24i_heads heads = s24i_heads_of(t, 0);
     at->attention_bytes = t->machine.ops->attention_bytes(&t->machine, &heads, tokens,

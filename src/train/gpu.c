@@ -234,7 +234,7 @@ s24_status s24i_machine_gpu(s24i_machine *machine, s24_ctx *ctx, s24_device *dev
     *machine = (s24i_machine){.ops = &gpu_ops,
                               .ctx = ctx,
                               .element = s24_dtype_bytes(dtype),
-                              .row_align = 8,
+                              .row_align = S24I_HEAD_ROWS,
                               .memory_align = 256,
                               .scale = 1.0f,
                               .gpu = memory,

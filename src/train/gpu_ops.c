@@ -12,6 +12,9 @@ static s24_device_dropout dropped(const s24i_dropout *drop)
 
 /* ---- linear layers --------------------------------------------------------------------------- */
 
+/* Products are of all ldy outputs, which of a head are more than n: its arrays go on with zeros, in
+   the weights as in the gradients of logits, and what comes of these is 0 or read by nobody. */
+
 static s24_dense view(const s24i_machine *m, const void *data, int64_t rows, int64_t cols,
                       int64_t ld)
 {
@@ -32,7 +35,7 @@ static void forward(s24i_machine *m, const s24_dense *y, const void *x, const s2
                     const void *bias)
 {
     const s24_dense a = view(m, x, y->rows, l->k, l->ldx);
-    const s24_dense b = view(m, s24i_gpu_narrow(m, l->w), l->n, l->k, l->k);
+    const s24_dense b = view(m, s24i_gpu_narrow(m, l->w), l->ldy, l->k, l->k);
     if (s24i_gpu_sparse_linear(m, y, &a, l, bias)) return;
     product(m, &(s24_device_train_product_args){
                    .y = y, .a = &a, .b = &b, .transposed_b = 1, .bias = bias});
@@ -47,15 +50,15 @@ void s24i_gpu_linear(s24i_machine *m, void *y, const void *x, const s24i_layer *
 
 void s24i_gpu_logits(s24i_machine *m, float *y, const void *x, const s24i_layer *l, int64_t rows)
 {
-    const s24_dense out = {y, S24_F32, rows, l->n, l->ldy};
+    const s24_dense out = {y, S24_F32, rows, l->ldy, l->ldy};
     forward(m, &out, x, l, l->bias);
 }
 
 void s24i_gpu_linear_dx(s24i_machine *m, void *dx, const void *dy, const s24i_layer *l,
                         int64_t rows)
 {
-    const s24_dense out = view(m, dx, rows, l->k, l->ldx), a = view(m, dy, rows, l->n, l->ldy);
-    const s24_dense b = view(m, s24i_gpu_narrow(m, l->w), l->n, l->k, l->k);
+    const s24_dense out = view(m, dx, rows, l->k, l->ldx), a = view(m, dy, rows, l->ldy, l->ldy);
+    const s24_dense b = view(m, s24i_gpu_narrow(m, l->w), l->ldy, l->k, l->k);
     if (s24i_gpu_sparse_dx(m, &out, &a, l)) return;
     product(m, &(s24_device_train_product_args){.y = &out, .a = &a, .b = &b});
 }
@@ -63,8 +66,8 @@ void s24i_gpu_linear_dx(s24i_machine *m, void *dx, const void *dy, const s24i_la
 void s24i_gpu_linear_dw(s24i_machine *m, const void *dy, const void *x, const s24i_layer *l,
                         int64_t rows, int with_bias)
 {
-    const s24_dense out = {l->dw, S24_F32, l->n, l->k, l->k};
-    const s24_dense a = view(m, dy, rows, l->n, l->ldy), b = view(m, x, rows, l->k, l->ldx);
+    const s24_dense out = {l->dw, S24_F32, l->ldy, l->k, l->k};
+    const s24_dense a = view(m, dy, rows, l->ldy, l->ldy), b = view(m, x, rows, l->k, l->ldx);
     product(m, &(s24_device_train_product_args){
                    .y = &out, .a = &a, .b = &b, .transposed_a = 1, .add = 1});
     if (with_bias && l->dbias)

@@ -17,8 +17,9 @@ typedef struct maker {
     s24_ctx *ctx;
     s24i_walk walk;
     s24_transformer *t;
-    int filling; /* the second walk */
-    int64_t at;  /* the next free element of the arena */
+    int filling;   /* the second walk */
+    int64_t at;    /* the next free element of the arena */
+    int64_t spare; /* elements before it that belong to no tensor but make up whole rows of heads */
     s24i_drawing drawing;
 } maker;
 
@@ -159,7 +160,7 @@ static s24_status make(const maker *k, const s24i_wanted *w)
     const int64_t count = w->rows * s24i_max(w->cols, 1);
     float *x;
     TRY(s24i_alloc_elems(&x, k->ctx, count, sizeof *x, "a tensor"));
-    s24i_draw(x, k->ctx, t, &k->drawing, w, k->at);
+    s24i_draw(x, k->ctx, t, &k->drawing, w, k->at - k->spare);
     t->machine.ops->upload(&t->machine, t->weights + k->at, x, (size_t)count * sizeof *x);
     s24_ctx_free(k->ctx, x);
     return S24_OK;
@@ -267,6 +268,14 @@ static s24_status read_tensor(const maker *k, const s24_tensor *tensor, const s2
     return tensor ? s24i_name_tensor(k->ctx, copy(k, tensor, w), tensor) : make(k, w);
 }
 
+/* Rows of zeros after a head's, or after the words' embeddings that are one. */
+static int64_t spare_rows(const maker *k, const s24i_wanted *w)
+{
+    const int heads =
+        w->role == S24I_ROLE_HEAD || (w->role == S24I_ROLE_WORDS && k->t->head_kind == S24_HEAD_LM);
+    return heads ? s24i_round_up(w->rows, S24I_HEAD_ROWS) - w->rows : 0;
+}
+
 /* A tensor of the walk. */
 static s24_status take(void *user, const s24i_wanted *w, const s24_tensor *tensor)
 {
@@ -301,7 +310,9 @@ static s24_status take(void *user, const s24i_wanted *w, const s24_tensor *tenso
         TRY(read_tensor(k, tensor, w));
         give(k, w, t->weights + k->at, t->gradients ? t->gradients + k->at : NULL);
     }
-    k->at += w->rows * s24i_max(w->cols, 1);
+    const int64_t cols = s24i_max(w->cols, 1), spare = spare_rows(k, w) * cols;
+    k->at += w->rows * cols + spare;
+    k->spare += spare;
     return S24_OK;
 }
 
@@ -346,7 +357,7 @@ static void finish_head(s24_transformer *t)
 static s24_status walk(maker *k)
 {
     s24_transformer *t = k->t;
-    k->at = 0;
+    k->at = k->spare = 0;
     k->walk.checks = !k->filling;
     t->embed.width = s24i_embedding_width(&t->shape);
     t->embed.type_count = t->shape.types;

@@ -47,7 +47,8 @@ typedef struct s24i_layer {
     float *w, *bias; /* [n,k], [n] or NULL */
     float *dw, *dbias;
     int64_t n, k;
-    int64_t ldx, ldy;            /* elements from one row of x, of y, to the next */
+    int64_t ldx, ldy;            /* elements from one row of x, of y, to the next; of a head on a
+                                    device ldy is n in whole S24I_HEAD_ROWS, as its arrays are */
     void *device;                /* what a device keeps of it */
     const s24i_layer_rule *rule; /* NULL: all of them are dense */
     int64_t site;                /* tells the layers apart where chance has a part */
@@ -367,6 +368,10 @@ typedef struct s24i_ops {
     void (*lap)(s24i_machine *m, int begins);
     double (*laps)(s24i_machine *m);
 } s24i_ops;
+
+/* Rows of a head's weight come in so many, the last ones of zeros in the arenas: a device whose
+   products read 16 bytes at a time is slow where a vocabulary ends amid them. */
+enum { S24I_HEAD_ROWS = 8 };
 
 /* The most that a context has, by s24_ctx_opts. */
 enum { S24I_TRAIN_THREADS = 1024 };

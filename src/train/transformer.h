@@ -61,8 +61,8 @@ typedef struct s24i_buffers {
     float *logits, *teacher_logits; /* [chunk, head.ldy] */
     void *attention;                /* what attention's pass backward needs */
     size_t attention_bytes;
-    void *dlogits; /* likewise; of f32 the logits' own memory */
-    int64_t chunk;
+    void *dlogits;         /* [chunks·chunk, head.ldy]; of f32 the logits' own memory */
+    int64_t chunk, chunks; /* rows of logits at a time; of how many such their gradients are */
     float *pooled, *teacher_pooled; /* [texts, width] */
     char *states;                   /* [layers + 1, T, width]: a teacher's */
     float *angles, *near_angles;    /* [positions that are reached, head_width] */
