@@ -26,7 +26,7 @@ import transformers
 import sparse24
 
 ACTIVATIONS = ["gelu", "relu", "silu", "gelu_new", "gelu_fast", "gelu_pytorch_tanh", "relu2",
-               "swish"]
+               "swish", "quick_gelu"]
 LIMITS = {"dense": 1e-4, "f32": 1e-4, "bf16": 0.02, "i8": 0.05}
 
 
@@ -70,6 +70,55 @@ def data2vec_text(draw):
 def ernie(draw):
     return transformers.ErnieConfig(
         **common(draw), use_task_id=draw.choice([False, False, True])), transformers.ErnieModel
+
+
+def luke(draw):
+    return transformers.LukeConfig(**common(draw), entity_vocab_size=9, entity_emb_size=8), \
+        transformers.LukeModel
+
+
+def splinter(draw):
+    return transformers.SplinterConfig(**common(draw)), transformers.SplinterModel
+
+
+def rembert(draw):
+    return transformers.RemBertConfig(
+        **common(draw), input_embedding_size=draw.choice([8, 24, 100]), output_embedding_size=8), \
+        transformers.RemBertModel
+
+
+def roformer(draw):
+    return transformers.RoFormerConfig(
+        **common(draw), embedding_size=draw.choice([None, 8, 24]),
+        rotary_value=draw.choice([False, False, False, True])), transformers.RoFormerModel
+
+
+def bert_generation(draw):
+    sizes = common(draw)
+    del sizes["type_vocab_size"]
+    return transformers.BertGenerationConfig(**sizes), transformers.BertGenerationEncoder
+
+
+def megatron_bert(draw):
+    return transformers.MegatronBertConfig(**common(draw)), transformers.MegatronBertModel
+
+
+def xlm_roberta_xl(draw):
+    return transformers.XLMRobertaXLConfig(**common(draw)), transformers.XLMRobertaXLModel
+
+
+def roberta_prelayernorm(draw):
+    return transformers.RobertaPreLayerNormConfig(**common(draw)), \
+        transformers.RobertaPreLayerNormModel
+
+
+def esm(draw):
+    sizes = common(draw)
+    del sizes["type_vocab_size"], sizes["hidden_act"]
+    return transformers.EsmConfig(
+        **sizes, position_embedding_type=draw.choice(["rotary", "rotary", "rotary", "absolute"]),
+        token_dropout=draw.flag(), mask_token_id=draw.integer(2, 9), pad_token_id=1), \
+        transformers.EsmModel
 
 
 def electra(draw):
@@ -155,6 +204,10 @@ def t5(draw):
 
 def mt5(draw):
     return transformers.MT5Config(**t5_sizes(draw)), transformers.MT5EncoderModel
+
+
+def umt5(draw):
+    return transformers.UMT5Config(**t5_sizes(draw)), transformers.UMT5EncoderModel
 
 
 def albert(draw):
@@ -509,8 +562,9 @@ def classes(row, head):
 
 
 ROWS = [bert, roberta, xlm_roberta, camembert, electra, distilbert, mpnet, modernbert, gpt2, llama,
-        mistral, qwen2, qwen3, nomic_bert, gte, jina_v3, t5, mt5, albert, deberta_v2, vit,
-        data2vec_text, ernie, eurobert, opt, ministral,
+        mistral, qwen2, qwen3, nomic_bert, gte, jina_v3, t5, mt5, umt5, albert, deberta_v2, vit,
+        data2vec_text, ernie, luke, splinter, rembert, roformer, bert_generation, megatron_bert,
+        xlm_roberta_xl, roberta_prelayernorm, esm, eurobert, opt, ministral,
         phi3, seed_oss, arcee, starcoder2, smollm3, gemma, gemma2, gemma3, granite, olmo2, phi,
         olmo3, helium, ernie4_5, nemotron,
         stablelm, gpt_neox, glm, glm4, cohere, cohere2,

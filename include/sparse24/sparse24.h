@@ -332,7 +332,8 @@ typedef enum s24_activation {
     S24_ACTIVATION_RELU,
     S24_ACTIVATION_GELU,      /* x/2·(1 + erf(x/√2)) */
     S24_ACTIVATION_GELU_TANH, /* x/2·(1 + tanh(√(2/π)·(x + 0.044715x³))) */
-    S24_ACTIVATION_SILU       /* x/(1 + exp(−x)) */
+    S24_ACTIVATION_SILU,      /* x/(1 + exp(−x)) */
+    S24_ACTIVATION_GELU_QUICK /* x/(1 + exp(−1.702x)) */
 } s24_activation;
 
 /* A 2:4 weight in the layout of one kernel, ready to be multiplied at any m. Immutable. */

@@ -306,7 +306,8 @@ class Plan:
                  gate: Array | None = None, residual: Array | None = None,
                  out: Array | None = None) -> Array:
         """activation(x·wᵀ + bias)·gate + residual; activation: "none", "relu", "gelu", "gelu-tanh",
-        "silu". x is f32, or bf16 where takes_bf16; the result is f32 unless out is bf16."""
+        "silu", "gelu-quick". x is f32, or bf16 where takes_bf16; the result is f32 unless out is
+        bf16."""
         x = operand(x)
         if out is None:
             rows = x[2] if isinstance(x, tuple) else None

@@ -75,7 +75,8 @@ static s24_status run_plan(py_call *call, const s24_plan *plan, s24_linear_args 
 
 PyObject *pyf_plan_run(PyObject *module, PyObject *args)
 {
-    static const char *const activations[] = {"none", "relu", "gelu", "gelu-tanh", "silu", NULL};
+    static const char *const activations[] = {"none", "relu",       "gelu", "gelu-tanh",
+                                              "silu", "gelu-quick", NULL};
     OPERAND y = {.name = "out", .writable = 1}, x = {.name = "x"}, bias = {.name = "bias"},
             gate = {.name = "gate"}, residual = {.name = "residual"};
     py_call c = {.module = module};

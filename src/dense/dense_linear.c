@@ -91,7 +91,7 @@ s24_status s24_dense_linear_create(s24_dense_linear **out, s24_ctx *ctx, const s
     if (!out || !ctx) return S24_ERROR_ARGUMENT;
     *out = NULL;
     TRY(check_matrix(ctx, w, "w", 1));
-    if (activation < S24_ACTIVATION_NONE || activation > S24_ACTIVATION_SILU)
+    if (activation < S24_ACTIVATION_NONE || activation > S24_ACTIVATION_GELU_QUICK)
         return s24_ctx_fail(ctx, S24_ERROR_ARGUMENT, "activation %d is not one of s24_activation",
                             (int)activation);
     s24_dense_linear *linear;

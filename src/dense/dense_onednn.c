@@ -60,11 +60,20 @@ static dnnl_alg_kind_t algorithm(s24_activation activation)
     case S24_ACTIVATION_GELU_TANH:
         return dnnl_eltwise_gelu_tanh;
     case S24_ACTIVATION_SILU:
+    case S24_ACTIVATION_GELU_QUICK:
         return dnnl_eltwise_swish;
     case S24_ACTIVATION_NONE:
         break;
     }
     return dnnl_alg_kind_undef;
+}
+
+/* How steep x/(1 + exp(−alpha·x)) is; of the others 0. */
+static float slope(s24_activation activation)
+{
+    return activation == S24_ACTIVATION_SILU         ? 1.0f
+           : activation == S24_ACTIVATION_GELU_QUICK ? 1.702f
+                                                     : 0.0f;
 }
 
 static dnnl_status_t attributes(const onednn *dnnl, dnnl_primitive_attr_t *attr,
@@ -77,8 +86,8 @@ static dnnl_status_t attributes(const onednn *dnnl, dnnl_primitive_attr_t *attr,
     if (status == dnnl_success) status = dnnl->post_ops_create(&ops);
     const dnnl_alg_kind_t alg = algorithm((s24_activation)k->activation);
     if (status == dnnl_success && alg != dnnl_alg_kind_undef)
-        status = dnnl->post_ops_append_eltwise(ops, 1.0f, alg,
-                                               alg == dnnl_eltwise_swish ? 1.0f : 0.0f, 0.0f);
+        status = dnnl->post_ops_append_eltwise(ops, 1.0f, alg, slope((s24_activation)k->activation),
+                                               0.0f);
     if (status == dnnl_success && k->accumulate) status = dnnl->post_ops_append_sum(ops, 1.0f);
     if (status == dnnl_success) status = dnnl->primitive_attr_set_post_ops(*attr, ops);
     if (ops) dnnl->post_ops_destroy(ops);

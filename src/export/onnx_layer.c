@@ -43,5 +43,9 @@ s24i_value s24i_onnx_activated(s24i_onnx *graph, s24i_value x, s24_activation ac
     if (activation == S24_ACTIVATION_RELU) return s24i_onnx_one(graph, "Relu", x);
     if (activation == S24_ACTIVATION_SILU)
         return s24i_onnx_two(graph, "Mul", x, s24i_onnx_one(graph, "Sigmoid", x));
+    if (activation == S24_ACTIVATION_GELU_QUICK) {
+        const s24i_value steep = s24i_onnx_two(graph, "Mul", x, s24i_onnx_real(graph, 1.702f));
+        return s24i_onnx_two(graph, "Mul", x, s24i_onnx_one(graph, "Sigmoid", steep));
+    }
     return activation == S24_ACTIVATION_GELU_TANH ? gelu_tanh(graph, x) : s24i_onnx_gelu(graph, x);
 }

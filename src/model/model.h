@@ -108,7 +108,8 @@ typedef struct s24i_architecture {
        blocks one sees all, what else positions of the others turn by. */
     const char *key_near, *key_near_every, *key_near_theta;
     /* Of scores that grow by a table of distances, [buckets, heads], S24I_BUCKETS of which are
-       read, or, with key_farthest, all: from that distance on tokens are in the last one. */
+       read, or, with key_farthest, all: from that distance on tokens are in the last one. With %d
+       in its name each block has one. */
     const char *relative, *key_buckets, *key_farthest;
     /* Of scores that grow by products with rows of distances (model/apart.h): the table, [2·span,
        width], and what norms it. */
@@ -118,6 +119,10 @@ typedef struct s24i_architecture {
     /* Positions begin after the row of the token that pads, whose id it is, and config.json counts
        the rows before them too. */
     const char *key_padding;
+    /* Words of that id are zeros, and where the other key is on a text's words are multiplied by
+       S24I_MASKED_KEPT over the share that is not masked. */
+    const char *key_masked, *key_masked_grows;
+    const char *position_type; /* what key_position_type must say; NULL: absolute */
     /* Of attention's scores: whether they are divided by the root of a head's width at all, and
        block b's by b + 1. */
     const char *key_scaled, *key_scaled_by_block;
@@ -212,18 +217,24 @@ typedef struct s24i_shape {
     float embedding_factor, residual_factor, logits_factor; /* 0: 1 */
     float scores_cap, logits_cap;                           /* 0: none */
     int64_t buckets;      /* rows of the table of distances; 0: scores do not grow by them */
+    int64_t tables;       /* of these, one for each block; 0: one for all */
     int64_t buckets_read; /* the first of these, half of them for either side */
     int64_t farthest;     /* from here on distances are in the last bucket of their side */
     s24i_apart apart;
-    int64_t embedding;      /* columns of the tables of words, positions and types */
-    int projects;           /* a layer makes one of the other even where they are alike */
-    int64_t skipped;        /* rows before the first position's */
+    int64_t embedding; /* columns of the tables of words, positions and types */
+    int projects;      /* a layer makes one of the other even where they are alike */
+    int64_t skipped;   /* rows before the first position's */
+    int masked_grows;  /* words of the id `masked` are zeros, see key_masked_grows */
+    int64_t masked;
     int joint;              /* query, key and value are one layer, S24I_QUERY */
     int gated;              /* there is a layer S24I_GATE, or */
     int joint_gate;         /* its rows are the first of S24I_INTERMEDIATE's */
     int64_t grid, window;   /* tokens a side of an image with relative positions, of a window */
     uint64_t global_blocks; /* bits of blocks that attend beyond windows */
 } s24i_shape;
+
+/* The share of words that was not masked while ESM-2 was trained. */
+#define S24I_MASKED_KEPT 0.88f
 
 /* Of distances: rows that are read of a table, which may have more of them. */
 enum { S24I_BUCKETS = 32 };
@@ -384,7 +395,7 @@ struct s24_model {
     s24i_text_reading reading;                  /* texts or tokens are classified by class_weight */
     const float *square_weight, *square_bias;   /* [width, width], [width]; NULL: there is none */
     s24i_layer_norm class_norm;                 /* no gamma: there is none */
-    const float *relative;                      /* [buckets, heads]; NULL: none */
+    const float *relative;                      /* [tables, buckets, heads]; NULL: none */
     const float *apart;                         /* [2·span, width]; NULL: none */
     s24i_layer_norm apart_norm;                 /* of its rows; no gamma: there is none */
     s24i_linear project;                        /* [width, embedding]; empty: there is none */
@@ -452,7 +463,7 @@ int64_t s24i_slot_outputs(const s24i_shape *shape, s24i_slot slot);
 
 /* "bert, vit and sam_vision_model": the model types of the rows that `takes` wants. */
 typedef struct s24i_names {
-    char text[768];
+    char text[1280];
 } s24i_names;
 s24i_names s24i_architecture_names(int (*takes)(const s24i_architecture *architecture));
 

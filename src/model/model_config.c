@@ -21,6 +21,7 @@ static s24_status read_activation(s24i_shape *shape, const s24i_config *config,
                  {"gelu_pytorch_tanh", S24_ACTIVATION_GELU_TANH, 0},
                  {"relu", S24_ACTIVATION_RELU, 0},
                  {"silu", S24_ACTIVATION_SILU, 0},
+                 {"quick_gelu", S24_ACTIVATION_GELU_QUICK, 0},
                  {"relu2", S24_ACTIVATION_RELU, 1},
                  /* Other spellings of these. */
                  {"gelu_python", S24_ACTIVATION_GELU, 0},
@@ -45,8 +46,8 @@ static s24_status read_activation(s24i_shape *shape, const s24i_config *config,
         return S24_OK;
     }
     return s24_ctx_fail(config->ctx, S24_ERROR_UNSUPPORTED,
-                        "%s: %s is '%s'; gelu, gelu_new, gelu_pytorch_tanh, relu, relu2 or silu "
-                        "was expected",
+                        "%s: %s is '%s'; gelu, gelu_new, gelu_pytorch_tanh, quick_gelu, relu, "
+                        "relu2 or silu was expected",
                         config->file, arch->key_activation, s24i_show(name).text);
 }
 
@@ -151,6 +152,7 @@ static s24_status read_tables(s24i_shape *shape, const s24i_config *config,
     enum { LEAST_BUCKETS = 4, MOST_BUCKETS = 1 << 12, USUAL_FARTHEST = 128 };
     int64_t padding = 1;
     if (arch->relative) shape->buckets = S24I_BUCKETS;
+    shape->tables = arch->relative && strchr(arch->relative, '%') ? shape->layers : 0;
     shape->farthest = USUAL_FARTHEST;
     TRY(read_int(&shape->buckets, config, arch->key_buckets, S24I_OPTIONAL,
                  arch->key_farthest ? LEAST_BUCKETS : S24I_BUCKETS, MOST_BUCKETS));
@@ -184,6 +186,27 @@ static int is_set(const s24i_config *config, const char *key, int on)
     return on == (type == S24I_JSON_BOOL ? s24i_json_is_true(value) : s24i_json_number(value) != 0);
 }
 
+/* Words that are masked, if they change a text's others. */
+static s24_status read_masked(s24i_shape *shape, const s24i_config *config,
+                              const s24i_architecture *arch)
+{
+    if (!arch->key_masked) return S24_OK;
+    TRY(s24i_config_bool(&shape->masked_grows, config, arch->key_masked_grows, S24I_OPTIONAL));
+    if (!shape->masked_grows) return S24_OK;
+    return s24i_config_int(&shape->masked, config, arch->key_masked, S24I_REQUIRED, 0, MOST_ROWS);
+}
+
+static s24_status check_position_type(const s24i_config *config, const s24i_architecture *arch)
+{
+    const char *found = "absolute", *wanted = arch->position_type ? arch->position_type : found;
+    if (!arch->key_position_type) return S24_OK;
+    TRY(s24i_config_string(&found, config, arch->key_position_type, S24I_OPTIONAL));
+    REQUIRE(config->ctx, strcmp(found, wanted) == 0, S24_ERROR_UNSUPPORTED,
+            "%s: %s is '%s'; only %s is supported", config->file, arch->key_position_type,
+            s24i_show(found).text, wanted);
+    return S24_OK;
+}
+
 /* What a row's models have not, or always have. */
 static s24_status check_switches(const s24i_config *config, const s24i_architecture *arch)
 {
@@ -204,8 +227,9 @@ static s24_status check_switches(const s24i_config *config, const s24i_architect
 static s24_status read_shape(s24i_shape *shape, const s24i_config *config,
                              const s24i_architecture *arch)
 {
-    const char *positions = "absolute";
     TRY(check_switches(config, arch));
+    TRY(check_position_type(config, arch));
+    TRY(read_masked(shape, config, arch));
     shape->types = arch->key_types ? 2 : 0;
     shape->joint = arch->joint;
     shape->gated = s24i_is_gated(arch);
@@ -232,13 +256,7 @@ static s24_status read_shape(s24i_shape *shape, const s24i_config *config,
     TRY(s24i_rope_read(shape, config, arch));
     TRY(s24i_windows_read(shape, config, arch));
     TRY(read_tables(shape, config, arch));
-    TRY(s24i_apart_read(shape, config, arch));
-    if (!arch->key_position_type) return S24_OK;
-    TRY(s24i_config_string(&positions, config, arch->key_position_type, S24I_OPTIONAL));
-    REQUIRE(config->ctx, strcmp(positions, "absolute") == 0, S24_ERROR_UNSUPPORTED,
-            "%s: %s is '%s'; only absolute is supported", config->file, arch->key_position_type,
-            s24i_show(positions).text);
-    return S24_OK;
+    return s24i_apart_read(shape, config, arch);
 }
 
 s24_status s24i_shape_read(s24i_shape *shape, s24_ctx *ctx, const s24i_architecture *architecture,

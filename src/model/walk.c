@@ -194,19 +194,26 @@ static s24_status take_apart(const s24i_walk *walk)
     return take_norm(walk, S24I_ROLE_APART_NORM, walk->arch->apart_norm, 0);
 }
 
+/* A table of distances. */
+static s24_status take_distances(const s24i_walk *walk, int64_t block)
+{
+    const s24i_wanted table = {.role = S24I_ROLE_RELATIVE,
+                               .block = block,
+                               .begins = 1,
+                               .pattern = walk->arch->relative,
+                               .suffix = "",
+                               .rows = walk->shape->buckets,
+                               .cols = walk->shape->heads};
+    return take(walk, &table);
+}
+
 /* What stands between the embeddings and the blocks. */
 static s24_status take_between(const s24i_walk *walk)
 {
     const s24i_architecture *a = walk->arch;
     const s24i_shape *s = walk->shape;
-    const s24i_wanted relative = {.role = S24I_ROLE_RELATIVE,
-                                  .begins = 1,
-                                  .pattern = a->relative,
-                                  .suffix = "",
-                                  .rows = s->buckets,
-                                  .cols = s->heads};
     if (a->embedding_norm) TRY(take_norm(walk, S24I_ROLE_EMBEDDING_NORM, a->embedding_norm, 0));
-    if (a->relative) TRY(take(walk, &relative));
+    if (a->relative && !s->tables) TRY(take_distances(walk, 0));
     if (a->apart) TRY(take_apart(walk));
     if (!s24i_projects(s)) return S24_OK;
     return take_pair(walk,
@@ -264,6 +271,7 @@ static s24_status take_block(const s24i_walk *walk, int64_t b)
     if (a->query_norm) TRY(take_norm(walk, S24I_ROLE_QUERY_NORM, a->query_norm, b));
     if (a->key_norm) TRY(take_norm(walk, S24I_ROLE_KEY_NORM, a->key_norm, b));
     if (s->grid) TRY(take_relative(walk, b));
+    if (a->relative && s->tables) TRY(take_distances(walk, b));
     return walk->block_done ? walk->block_done(walk->user, b) : S24_OK;
 }
 

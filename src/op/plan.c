@@ -394,9 +394,10 @@ static s24_status check_run(s24_ctx *ctx, const s24_plan *plan, const s24_linear
     REQUIRE(ctx, plan && args, S24_ERROR_ARGUMENT, "%s is NULL", plan ? "args" : "plan");
     TRY(check_operands(ctx, plan, args));
     REQUIRE(ctx,
-            (int)args->activation >= S24_ACTIVATION_NONE && args->activation <= S24_ACTIVATION_SILU,
+            (int)args->activation >= S24_ACTIVATION_NONE &&
+                args->activation <= S24_ACTIVATION_GELU_QUICK,
             S24_ERROR_ARGUMENT, "activation is %d; expected 0 to %d", (int)args->activation,
-            (int)S24_ACTIVATION_SILU);
+            (int)S24_ACTIVATION_GELU_QUICK);
     REQUIRE(ctx, !(plan->kernel->cpu & ~ctx->cpu), S24_ERROR_UNSUPPORTED,
             "the plan's kernel %s needs %s; this context has %s", plan->kernel->name,
             s24_cpu_name(plan->kernel->cpu), s24_cpu_name(ctx->cpu));

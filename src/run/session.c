@@ -157,15 +157,20 @@ static s24_status fill_distances(s24_session *session, s24_ctx *ctx, int64_t lon
     const s24i_shape *s = &model->shape;
     const int64_t count = s24i_distances(longest, &session->distance_zero);
     const int by_head = s24i_has_distances(model->architecture);
-    const s24i_distance_rule rule = {.shape = s,
-                                     .table = model->relative,
-                                     .slopes = model->architecture->slopes,
-                                     .first_head = model->ranks.rank * s->heads,
-                                     .all_heads = s24i_max(model->ranks.world, 1) * s->heads};
-    const int64_t tables = by_head ? s->heads : 1;
+    s24i_distance_rule rule = {.shape = s,
+                               .table = model->relative,
+                               .slopes = model->architecture->slopes,
+                               .first_head = model->ranks.rank * s->heads,
+                               .all_heads = s24i_max(model->ranks.world, 1) * s->heads};
+    const int64_t each = (by_head ? s->heads : 1) * count;
     session->distances_head = by_head ? count : 0;
-    TRY(s24i_alloc_elems(&session->distances, ctx, tables * count, sizeof(float), "distances"));
-    s24i_distances_fill(session->distances, &rule, longest);
+    const int64_t tables = s24i_max(s->tables, 1);
+    session->distances_block = s->tables ? each : 0;
+    TRY(s24i_alloc_elems(&session->distances, ctx, tables * each, sizeof(float), "distances"));
+    for (int64_t t = 0; t < tables; t++) {
+        s24i_distances_fill(session->distances + t * each, &rule, longest);
+        if (rule.table) rule.table += s->buckets * s->heads;
+    }
     return S24_OK;
 }
 

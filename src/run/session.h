@@ -66,7 +66,7 @@ struct s24_session {
     /* What scores grow by, see s24i_attention; NULL: nothing. distances_head 0: by whether tokens
        are near, in blocks that attend so. */
     float *distances;
-    int64_t distances_head, distance_zero;
+    int64_t distances_head, distances_block, distance_zero;
     int32_t *apart_rows; /* of a table of distances, see s24i_attention_apart, from apart_zero on */
     int64_t apart_zero;
     float *scratch;

@@ -451,8 +451,8 @@ static s24_status check_parts(const s24_transformer *t, s24_ctx *ctx,
             t->arch->model_type, s24i_architecture_names(trains).text);
     TRY(s24i_steps_require(ctx, t->arch, s24i_train_steps(on_device),
                            on_device ? "training on a device" : "training"));
-    const unsigned parts =
-        1u << S24I_PART_SCALE | 1u << S24I_PART_TURNED | 1u << S24I_PART_ADJACENT;
+    const unsigned parts = 1u << S24I_PART_SCALE | 1u << S24I_PART_TURNED |
+                           1u << S24I_PART_ADJACENT | 1u << S24I_PART_QUICK;
     TRY(s24i_parts_require(ctx, t->arch, &t->shape, on_device ? 0 : parts,
                            on_device ? "training on a device" : "training"));
     REQUIRE(ctx, !on_device || !s24i_projects(&t->shape), S24_ERROR_UNSUPPORTED,

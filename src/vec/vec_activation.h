@@ -27,6 +27,8 @@ TARGET INLINE vec vec_activate(vec x, s24_activation activation)
         return gelu_tanh(x);
     case S24_ACTIVATION_SILU:
         return V_DIV(x, V_ADD(V_SET(1.0f), vec_exp(V_SUB(V_SET(0.0f), x))));
+    case S24_ACTIVATION_GELU_QUICK:
+        return V_DIV(x, V_ADD(V_SET(1.0f), vec_exp(V_MUL(x, V_SET(-1.702f)))));
     case S24_ACTIVATION_NONE:
         break;
     }
@@ -106,6 +108,8 @@ TARGET INLINE vec vec_slope(vec x, s24_activation activation)
             V_MUL(V_SET(1.59576912161f), V_FMA(square, V_SET(0.134145f), V_SET(1.0f))));
     case S24_ACTIVATION_SILU:
         return logistic_slope(x, x, V_SET(1.0f));
+    case S24_ACTIVATION_GELU_QUICK:
+        return logistic_slope(x, V_MUL(x, V_SET(1.702f)), V_SET(1.702f));
     case S24_ACTIVATION_NONE:
         break;
     }

@@ -215,7 +215,7 @@ static sample random_sample(const s24i_linear_kernel *row, uint64_t *seed)
     s.threads = 1 + (int)(test_random(seed) % 3), s.at_end = test_random(seed) % 4 != 0;
     s.x_columns = test_random(seed) % 4 == 0, s.y_columns = test_random(seed) % 4 == 0;
     s.epilogue = (int)(test_random(seed) % 2), s.in_place = (int)(test_random(seed) % 2);
-    s.activation = (s24_activation)(test_random(seed) % 5);
+    s.activation = (s24_activation)(test_random(seed) % 6);
     const int narrow = row->x_dtypes >> S24_BF16 & 1;
     s.x_dtype = narrow && test_random(seed) % 2 ? S24_BF16 : S24_F32;
     s.y_dtype = narrow && test_random(seed) % 2 ? S24_BF16 : S24_F32;

@@ -266,8 +266,8 @@ static void test_run_refusals(void **state)
     assert_refused(ctx, S24_ERROR_ARGUMENT, "leading dimension of 10; expected y's 9",
                    s24_plan_run(ctx, plan, &args));
     args = good;
-    args.activation = (s24_activation)5;
-    assert_refused(ctx, S24_ERROR_ARGUMENT, "activation is 5; expected 0 to 4",
+    args.activation = (s24_activation)6;
+    assert_refused(ctx, S24_ERROR_ARGUMENT, "activation is 6; expected 0 to 5",
                    s24_plan_run(ctx, plan, &args));
     if (bytes) {
         args = good;

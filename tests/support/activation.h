@@ -20,6 +20,8 @@ static inline double activation_of(double x, s24_activation activation)
         return x / 2 * (1 + tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)));
     case S24_ACTIVATION_SILU:
         return x / (1 + exp(-x));
+    case S24_ACTIVATION_GELU_QUICK:
+        return x / (1 + exp(-1.702 * x));
     case S24_ACTIVATION_NONE:
         break;
     }

@@ -222,7 +222,7 @@ static void layer_norm(void **state)
 
 static void epilogue_row(const s24i_vec *vec)
 {
-    for (int activation = 0; activation <= S24_ACTIVATION_SILU; activation++)
+    for (int activation = 0; activation <= S24_ACTIVATION_GELU_QUICK; activation++)
         for (int64_t n = 1; n < 300; n += 37) {
             float *x = floats(n, 11, 9.0f), *bias = floats(n, 12, 1.0f), *y = floats(n, 13, 1.0f);
             float *sum = malloc((size_t)n * sizeof(float)), *same = floats(n, 11, 9.0f);
@@ -244,7 +244,8 @@ static void epilogue_row(const s24i_vec *vec)
         }
     /* Far out the activations are 0 and x, never NaN. */
     float far[4] = {-1e30f, 1e30f, -50.0f, 50.0f}, out[4];
-    for (int activation = S24_ACTIVATION_RELU; activation <= S24_ACTIVATION_SILU; activation++) {
+    for (int activation = S24_ACTIVATION_RELU; activation <= S24_ACTIVATION_GELU_QUICK;
+         activation++) {
         vec->epilogue(out, far, NULL, (s24_activation)activation, 0, 4);
         assert_close(0, out[0], 1e-7, "very far below", activation);
         assert_true(out[1] == 1e30f);
@@ -255,7 +256,7 @@ static void epilogue_row(const s24i_vec *vec)
 /* A NaN that comes in must come out: it says that something is wrong. */
 static void nan_row(const s24i_vec *vec)
 {
-    for (int activation = 0; activation <= S24_ACTIVATION_SILU; activation++) {
+    for (int activation = 0; activation <= S24_ACTIVATION_GELU_QUICK; activation++) {
         float x[20], y[20];
         for (int i = 0; i < 20; i++)
             x[i] = i % 7 == 3 ? NAN : 1.0f;

@@ -104,7 +104,7 @@ static void activations(void **state)
 {
     (void)state;
     EACH_ROW(k)
-    for (int a = S24_ACTIVATION_NONE; a <= S24_ACTIVATION_SILU; a++)
+    for (int a = S24_ACTIVATION_NONE; a <= S24_ACTIVATION_GELU_QUICK; a++)
         for (int squared = 0; squared <= 1; squared++) {
             float x[MOST], y[MOST], dx[MOST], dy[MOST];
             uint64_t seed = 5;

@@ -19,6 +19,8 @@ static inline float linear_activate(float x, s24_activation activation)
         return 0.5f * x * (1 + tanhf(0.79788456080286536f * (x + 0.044715f * x * x * x)));
     case S24_ACTIVATION_SILU:
         return x / (1 + expf(-x));
+    case S24_ACTIVATION_GELU_QUICK:
+        return x / (1 + expf(-1.702f * x));
     default:
         return x;
     }

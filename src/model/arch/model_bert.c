@@ -2,19 +2,30 @@
 /*
  * BERT's names, as transformers' BertModel writes them, and those that took them over: ERNIE where
  * no task has embeddings of its own, RoBERTa and its kin, whose positions begin after the padding
- * token's, and ELECTRA, whose embeddings may be narrower than its blocks. A bare encoder has no
- * prefix, a model with a head has it. Poolers of models without a head, cls.* and the position_ids
+ * token's, LUKE without its entities, ELECTRA and RemBERT, whose embeddings may be narrower than
+ * their blocks, RoFormer, whose positions turn queries and keys. A bare encoder has no prefix, a
+ * model with a head has it. Poolers of models without a head, cls.* and the position_ids
  * buffer of old files are not read.
  */
 #include "model/model.h"
 
 static const char *const off[] = {"is_decoder", "add_cross_attention", "use_task_id", NULL};
+static const char *const roformer_off[] = {"is_decoder", "add_cross_attention", "rotary_value",
+                                           NULL};
 
 // clang-format off
-#define BERT_SHAPED                                                                                \
+#define BERT_SHAPED BERT_UNPLACED,                                                                 \
+    .positions = "embeddings.position_embeddings.weight",                                          \
+    .qa_head = "qa_outputs",                                                                       \
+    .off = off
+
+#define BERT_UNPLACED BERT_TYPELESS,                                                               \
+    .key_types = "type_vocab_size",                                                                \
+    .types = "embeddings.token_type_embeddings.weight"
+
+#define BERT_TYPELESS                                                                              \
     .key_vocabulary = "vocab_size",                                                                \
     .key_positions = "max_position_embeddings",                                                    \
-    .key_types = "type_vocab_size",                                                                \
     .key_width = "hidden_size",                                                                    \
     .key_layers = "num_hidden_layers",                                                             \
     .key_heads = "num_attention_heads",                                                            \
@@ -25,8 +36,6 @@ static const char *const off[] = {"is_decoder", "add_cross_attention", "use_task
     .key_attention_dropout = "attention_probs_dropout_prob",                                       \
     .key_position_type = "position_embedding_type",                                                \
     .words = "embeddings.word_embeddings.weight",                                                  \
-    .positions = "embeddings.position_embeddings.weight",                                          \
-    .types = "embeddings.token_type_embeddings.weight",                                            \
     .embedding_norm = "embeddings.LayerNorm",                                                      \
     .slots = {[S24I_QUERY] = "encoder.layer.%d.attention.self.query",                              \
               [S24I_KEY] = "encoder.layer.%d.attention.self.key",                                  \
@@ -36,8 +45,6 @@ static const char *const off[] = {"is_decoder", "add_cross_attention", "use_task
               [S24I_OUTPUT] = "encoder.layer.%d.output.dense"},                                    \
     .attention_norm = "encoder.layer.%d.attention.output.LayerNorm",                               \
     .output_norm = "encoder.layer.%d.output.LayerNorm",                                            \
-    .qa_head = "qa_outputs",                                                                       \
-    .off = off,                                                                                    \
     .biases = 1
 
 #define BERT_HEAD                                                                                  \
@@ -86,3 +93,40 @@ const s24i_architecture s24i_electra = {.model_type = "electra",
                                                       .bend = S24I_BEND_GELU,
                                                       .last = "classifier.out_proj",
                                                       .token_last = "classifier"}};
+
+/* What of a text stands for entities is not read. */
+const s24i_architecture s24i_luke = {.model_type = "luke", .prefix = "luke.", ROBERTA_SHAPED};
+
+/* Answers are found by layers of its own, which are not read. */
+const s24i_architecture s24i_splinter = {.model_type = "splinter",
+                                         .prefix = "splinter.",
+                                         BERT_UNPLACED,
+                                         .positions = "embeddings.position_embeddings.weight",
+                                         .off = off};
+
+const s24i_architecture s24i_rembert = {.model_type = "rembert",
+                                        .prefix = "rembert.",
+                                        BERT_SHAPED,
+                                        .project = "encoder.embedding_hidden_mapping_in",
+                                        .key_embedding = "input_embedding_size",
+                                        .always_projects = 1,
+                                        BERT_HEAD};
+
+const s24i_architecture s24i_roformer = {.model_type = "roformer",
+                                         .prefix = "roformer.",
+                                         BERT_UNPLACED,
+                                         .project = "embeddings_project",
+                                         .key_embedding = "embedding_size",
+                                         .qa_head = "qa_outputs",
+                                         .key_theta = "rope_theta",
+                                         .off = roformer_off,
+                                         .rotary = 1,
+                                         .adjacent = 1};
+
+/* An encoder that was trained for models that write, without types of tokens. */
+const s24i_architecture s24i_bert_generation = {.model_type = "bert-generation",
+                                                .prefix = "bert.",
+                                                BERT_TYPELESS,
+                                                .positions =
+                                                    "embeddings.position_embeddings.weight",
+                                                .off = off};

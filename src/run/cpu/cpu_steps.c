@@ -471,7 +471,8 @@ static void give_distances(s24i_attention *job, const s24i_pass *pass, const s24
     const s24_model *model = session->model;
     job->near = s24i_block_near(&model->shape, block - model->blocks);
     if (!job->near && !s24i_has_distances(model->architecture)) return;
-    job->distances = session->distances + session->distance_zero;
+    job->distances = session->distances + session->distance_zero +
+                     (block - model->blocks) * session->distances_block;
     job->distances_head = session->distances_head;
 }
 

@@ -26,6 +26,33 @@ static void put_word(float *row, const s24_model *model, int32_t id)
         s24i_weight_row(row, model->lm_head.weight[S24I_WAY_DENSE], id);
 }
 
+/* What a text's words are multiplied by for those that are masked; 0: by nothing. */
+static float kept_factor(const s24_model *model, const s24_batch *batch, int64_t text)
+{
+    int64_t masked = 0, all = 0;
+    if (!model->shape.masked_grows) return 0.0f;
+    for (int64_t t = batch->offsets[text]; t < batch->offsets[text + 1]; t++) {
+        masked += batch->ids[t] == model->shape.masked;
+        all += !batch->mask || batch->mask[t];
+    }
+    return masked < all ? S24I_MASKED_KEPT / (1.0f - (float)masked / (float)all) : 0.0f;
+}
+
+/* A token's word, times the model's factor and the text's. */
+static void put_scaled(float *row, const s24_session *session, int32_t id, float kept)
+{
+    const s24_model *model = session->model;
+    const int64_t width = s24i_embedding_width(&model->shape);
+    if (model->shape.masked_grows && id == model->shape.masked) {
+        memset(row, 0, (size_t)width * sizeof *row);
+        return;
+    }
+    put_word(row, model, id);
+    if (model->shape.embedding_factor > 0.0f)
+        session->vec->scale(row, model->shape.embedding_factor, width);
+    if (kept > 0.0f) session->vec->scale(row, kept, width);
+}
+
 static void embed_range(void *arg, int64_t first, int64_t end, int thread)
 {
     (void)thread;
@@ -37,16 +64,15 @@ static void embed_range(void *arg, int64_t first, int64_t end, int thread)
     first += job->first;
     end += job->first;
     int64_t text = first < end ? s24i_batch_text(batch, first) : 0;
+    float kept = first < end ? kept_factor(model, batch, text) : 0.0f;
     for (int64_t t = first; t < end; t++) {
-        while (t >= batch->offsets[text + 1])
+        for (; t >= batch->offsets[text + 1]; kept = kept_factor(model, batch, text))
             text++;
         const int64_t before = s24i_cache_before(job->session->cache, text);
         const int64_t position = before + t - batch->offsets[text];
         const int64_t type = batch->types ? batch->types[t] : 0;
         float *row = job->hidden + (t - job->first) * width;
-        put_word(row, model, batch->ids[t]);
-        if (model->shape.embedding_factor > 0.0f)
-            vec->scale(row, model->shape.embedding_factor, width);
+        put_scaled(row, job->session, batch->ids[t], kept);
         if (model->position_rows)
             vec->add(row, row, model->position_rows + position * width, width);
         if (model->type_rows) vec->add(row, row, model->type_rows + type * width, width);

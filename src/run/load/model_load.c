@@ -132,11 +132,12 @@ static s24_status take_bias(s24i_loader *l, const s24i_wanted *w, const s24_tens
     return S24_OK;
 }
 
-/* The table of distances, [buckets, heads]: a rank has its heads' columns. */
-static s24_status take_relative(s24i_loader *l, const s24_tensor *tensor)
+/* A table of distances, [buckets, heads]: a rank has its heads' columns. */
+static s24_status take_relative(s24i_loader *l, const s24i_wanted *w, const s24_tensor *tensor)
 {
     const s24i_shape *here = &l->model->shape;
-    float *whole = NULL, *to = s24i_writable(l->model->relative);
+    const int64_t before = w->block * here->buckets * here->heads;
+    float *whole = NULL, *to = s24i_writable(l->model->relative) + before;
     const s24_status status = take_later(l, &whole, tensor, l->shape.buckets * l->shape.heads);
     for (int64_t b = 0; b < here->buckets && status == S24_OK; b++)
         memcpy(to + b * here->heads, whole + b * l->shape.heads + l->ranks.rank * here->heads,
@@ -185,7 +186,7 @@ static s24_status take(void *user, const s24i_wanted *w, const s24_tensor *tenso
         return s24i_source_slot(l, (int)w->slot, tensor);
     }
     if (!tensor && is_filled(l, w)) take_nothing(l, w);
-    if (tensor && w->role == S24I_ROLE_RELATIVE) return take_relative(l, tensor);
+    if (tensor && w->role == S24I_ROLE_RELATIVE) return take_relative(l, w, tensor);
     if (!tensor || (tensor->data && tensor->data == l->mapped)) return S24_OK;
     if (w->role == S24I_ROLE_PATCHES && !w->is_bias)
         return take_later(l, &l->patches, tensor, count);

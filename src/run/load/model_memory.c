@@ -104,7 +104,8 @@ static void carve_heads(carver *c, s24_model *model, s24i_rooms rooms)
     if (rooms.qa_head) model->qa_bias = carve(c, 2);
     if (rooms.class_head) model->class_bias = carve(c, shape->classes);
     if (rooms.lm_bias) model->lm_bias = carve(c, shape->vocabulary);
-    if (shape->buckets) model->relative = carve(c, shape->buckets * shape->heads);
+    if (shape->buckets)
+        model->relative = carve(c, s24i_max(shape->tables, 1) * shape->buckets * shape->heads);
 }
 
 /* In the order in which they stand in one product where there is one. */

@@ -219,11 +219,11 @@ static void fill_block_floats(s24_model *model, int64_t b, const drawing *d, ran
     fill(s24i_writable(block->rel_w), rows * shape->head_width, random);
 }
 
-/* [buckets, heads]: a rank has its heads' columns. */
+/* [tables, buckets, heads]: a rank has its heads' columns. */
 static void fill_relative(s24_model *model, const drawing *d, random_numbers *random)
 {
     const int64_t heads = model->shape.heads, first = d->ranks.rank * heads;
-    for (int64_t b = 0; b < model->shape.buckets; b++) {
+    for (int64_t b = 0; b < s24i_max(model->shape.tables, 1) * model->shape.buckets; b++) {
         fill_some(s24i_writable(model->relative) + b * heads, first, first + heads, random);
         skip(random, d->whole->heads);
     }

@@ -89,6 +89,8 @@ NEON_INLINE float32x4_t activate(float32x4_t x, s24_activation activation)
         return vfmaq_f32(half, half, sigmoid_like(s, &s24i_tanh));
     case S24_ACTIVATION_SILU: /* x/2·(1 + tanh(x/2)) */
         return vfmaq_f32(half, half, sigmoid_like(half, &s24i_tanh));
+    case S24_ACTIVATION_GELU_QUICK:
+        return vfmaq_f32(half, half, sigmoid_like(vmulq_n_f32(half, GELU_QUICK), &s24i_tanh));
     default:
         return x;
     }

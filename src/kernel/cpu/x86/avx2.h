@@ -91,6 +91,9 @@ AVX2_INLINE __m256 activate(__m256 x, s24_activation activation)
         return _mm256_fmadd_ps(half, s, half);
     case S24_ACTIVATION_SILU: /* x/2·(1 + tanh(x/2)) */
         return _mm256_fmadd_ps(half, sigmoid_like(half, &s24i_tanh), half);
+    case S24_ACTIVATION_GELU_QUICK:
+        s = sigmoid_like(_mm256_mul_ps(half, _mm256_set1_ps(GELU_QUICK)), &s24i_tanh);
+        return _mm256_fmadd_ps(half, s, half);
     default:
         return x;
     }

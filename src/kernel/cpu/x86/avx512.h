@@ -202,6 +202,8 @@ AVX512_INLINE __m512 activate(__m512 x, s24_activation activation)
         return _mm512_mul_ps(x, half_of_one_and(&s24i_tanh, 1.0f, s));
     case S24_ACTIVATION_SILU: /* x/2·(1 + tanh(x/2)) */
         return _mm512_mul_ps(x, half_of_one_and(&s24i_tanh, 0.5f, x));
+    case S24_ACTIVATION_GELU_QUICK:
+        return _mm512_mul_ps(x, half_of_one_and(&s24i_tanh, GELU_QUICK / 2, x));
     default:
         return x;
     }
