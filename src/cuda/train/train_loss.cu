@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Losses of rows of logits: a label, a teacher at a temperature, or both. A block has PART logits
- * of a row. Where a cluster of blocks has all of them, and there is no teacher, they are read once
- * and stay in registers until their maxima and sums are known. Else one kernel leaves each part's
- * in the work memory, and a second one merges those of its row and writes the gradient. Each row's
- * loss is a part of a sum in double, or is given to the caller.
+ * of a row. One kernel leaves each part's maxima and sums in the work memory, a second one merges
+ * those of its row and writes the gradient; what it reads again is in the cache where the caller
+ * takes rows by chunks. Each row's loss is a part of a sum in double, or is given to the caller.
  */
 #include <cfloat>
 
 #include "cuda/plugin/train.cuh"
-#include "cuda/ptx/hopper.cuh"
 #include "cuda/row/rows.cuh"
 #include "cuda/train/train_sums.cuh"
 
@@ -130,12 +128,7 @@ static __device__ inline void add_exponentials(exponentials &e, const float (&v)
 
 /* ---- cross-entropy --------------------------------------------------------------------------- */
 
-enum {
-    THREADS = 256,
-    PIECES = 4 /* of eight logits a thread */,
-    PART = 8 * PIECES * THREADS,
-    MOST_PARTS = 8 /* that every GPU with clusters has blocks for in one */
-};
+enum { THREADS = 256, PIECES = 4 /* of eight logits a thread */, PART = 8 * PIECES * THREADS };
 
 /* What a block is told of its row. */
 struct row_place {
@@ -276,81 +269,6 @@ __global__ void __launch_bounds__(THREADS, TAUGHT ? 6 : 4)
     }
 }
 
-/* Until all threads of the cluster are here; what they wrote before is seen. */
-static __device__ inline void cluster_meet()
-{
-#if __CUDA_ARCH__ >= 900
-    asm volatile("barrier.cluster.arrive.release.aligned;\n"
-                 "barrier.cluster.wait.acquire.aligned;" ::
-                     : "memory");
-#endif
-}
-
-/* The sums at temperature 1 that block `rank` of the cluster has in that place. */
-static __device__ inline exponentials of_block(exponentials *place, int rank)
-{
-    exponentials e = *place;
-#if __CUDA_ARCH__ >= 900
-    asm volatile("ld.shared::cluster.v2.f32 {%0, %1}, [%2];"
-                 : "=f"(e.top), "=f"(e.sum)
-                 : "r"(cluster_place(shared_address(place), rank))
-                 : "memory");
-#endif
-    return e;
-}
-
-/* A cluster a row. All its blocks do the same here: they leave together, or meet. */
-template <class T>
-__global__ void __launch_bounds__(THREADS, 4)
-    row_at_once_kernel(const __grid_constant__ s24_device_train_cross_entropy_args job)
-{
-    __shared__ __align__(8) exponentials mine;
-    __shared__ row_sums_of whole;
-    const row_terms w = terms_of(job);
-    dependents_may_start();
-    wait_for_predecessors();
-    const row_place me(job);
-    if (me.row >= job.rows) return;
-    const bool labelled = me.label >= 0;
-    float v[PIECES][8] = {};
-#pragma unroll
-    for (int k = 0; k < PIECES; k++)
-        if (labelled && me.at(k) < job.n) load_wide(v[k], me.x + me.at(k));
-    row_sums_of s = {{-FLT_MAX, 0}, {-FLT_MAX, 0}, {-FLT_MAX, 0}, 0};
-#pragma unroll
-    for (int k = 0; k < PIECES; k++)
-        if (labelled) add_exponentials(s.x, v[k], part_of_8(me.at(k), job.n), 1.0f);
-    s = block_sums(s, w.inverse, false);
-    if (threadIdx.x == 0) mine = s.x;
-    cluster_meet();
-    if (threadIdx.x < 32) {
-        s.x = {-FLT_MAX, 0};
-        if (threadIdx.x < gridDim.x) s.x = of_block(&mine, (int)threadIdx.x);
-#pragma unroll
-        for (int i = MOST_PARTS / 2; i > 0; i /= 2)
-            s.merge_lane(i, w.inverse, false);
-        if (threadIdx.x == 0) whole = s;
-    }
-    cluster_meet(); /* nobody ends while another reads what is its */
-    if (threadIdx.x == 0 && blockIdx.x == 0)
-        losses_of(job)[me.row] = labelled ? row_loss(whole, w, true, me.x[me.label], false) : 0.0;
-    const row_slope slope(whole, w, labelled, false);
-    const float at_label = (float)w.label_weight * w.gradient_scale;
-#pragma unroll
-    for (int k = 0; k < PIECES; k++) {
-        if (me.at(k) >= job.ld) break;
-        const int count = labelled ? part_of_8(me.at(k), job.n) : 0;
-        float g[8] = {};
-#pragma unroll
-        for (int i = 0; i < 8; i++) {
-            if (i >= count) continue;
-            g[i] = slope.at(v[k][i], 0, labelled, false);
-            if (me.at(k) + i == me.label) g[i] -= at_label;
-        }
-        store_narrow<T>(static_cast<T *>(job.dlogits) + me.row * job.ld + me.at(k), g);
-    }
-}
-
 static s24_status add_loss(s24i_device *device, void *work, int64_t parts, double *loss,
                            double factor, void *stream, s24i_device_error *error)
 {
@@ -372,26 +290,15 @@ TRAIN_ENQUEUE(cross_entropy, s24_device_train_cross_entropy_args)
                      (unsigned)(job->rows < MOST ? job->rows : MOST), (unsigned)layers);
     const dim3 all(job->dlogits ? (unsigned)((length + PART - 1) / PART) : 1, parts.y, parts.z);
     const bool taught = job->teacher && job->teacher_weight != 0;
-    void *args[] = {&args_of};
-    const device_launch at_once = {"launching a cross-entropy",
-                                   job->dtype == S24_F16
-                                       ? (const void *)row_at_once_kernel<__half>
-                                       : (const void *)row_at_once_kernel<__nv_bfloat16>,
-                                   parts,
-                                   THREADS,
-                                   0,
-                                   true,
-                                   (int)parts.x};
     const device_launch launches[] = {
         {"launching the sums of a cross-entropy",
          taught ? (const void *)row_parts_kernel<true> : (const void *)row_parts_kernel<false>,
          parts, THREADS, 0, true},
         {"launching the gradient of a cross-entropy", kernels[job->dtype == S24_F16][taught], all,
          THREADS, 0, true}};
-    const bool once = device->capability >= HOPPER && !taught && job->dlogits && all.x == parts.x &&
-                      parts.x <= MOST_PARTS;
-    s24_status status = device_launch_kernel(error, once ? &at_once : &launches[0], args, stream);
-    if (status == S24_OK && !once) status = device_launch_kernel(error, &launches[1], args, stream);
+    void *args[] = {&args_of};
+    s24_status status = device_launch_kernel(error, &launches[0], args, stream);
+    if (status == S24_OK) status = device_launch_kernel(error, &launches[1], args, stream);
     if (status != S24_OK || !job->loss) return status;
     return add_loss(device, losses_of(*job), job->rows, job->loss, 1, stream, error);
 }
