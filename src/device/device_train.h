@@ -139,14 +139,14 @@ typedef struct s24_device_train_norm_back_args {
 S24_API s24_status s24_device_train_norm_back(s24_ctx *ctx, s24_device *device,
                                               const s24_device_train_norm_back_args *args);
 
-/* u += bias; h = activation(u), squared where asked; gated: u is [rows, 2·width], gate and up
+/* h = activation(u), squared where asked; gated: u is [rows, 2·width], gate and up
    next to each other, h = activation(g)·up. */
 typedef struct s24_device_train_activate_args {
     size_t size; /* sizeof(s24_device_train_activate_args) */
     s24_dtype dtype;
     int64_t rows, width;
-    void *h, *u;
-    const float *bias; /* [width or 2·width] or NULL */
+    void *h;
+    const void *u;
     s24_activation activation;
     int squared, gated;
     void *stream;
@@ -154,7 +154,7 @@ typedef struct s24_device_train_activate_args {
 S24_API s24_status s24_device_train_activate(s24_ctx *ctx, s24_device *device,
                                              const s24_device_train_activate_args *args);
 
-/* du from dh and u (bias and all). du may be dh where not gated. dbias (or NULL) += Σ du. */
+/* du from dh and u. du may be dh where not gated. dbias (or NULL) += Σ du. */
 typedef struct s24_device_train_activate_back_args {
     size_t size; /* sizeof(s24_device_train_activate_back_args) */
     s24_dtype dtype;

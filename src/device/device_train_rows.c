@@ -125,7 +125,7 @@ s24_status s24_device_train_activate(s24_ctx *ctx, s24_device *device,
     TRY(s24i_train_dtype(ctx, a.dtype));
     TRY(s24i_train_rows(ctx, a.rows, a.width));
     TRY(check_activation(ctx, a.activation));
-    const s24i_train_pointer pointers[] = {{"h", a.h, 0}, {"u", a.u, 0}, {"bias", a.bias, 1}};
+    const s24i_train_pointer pointers[] = {{"h", a.h, 0}, {"u", a.u, 0}};
     TRY(s24i_train_pointers(ctx, pointers, COUNT(pointers)));
     return TRAIN_RUN(activate, &a);
 }

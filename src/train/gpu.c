@@ -178,6 +178,7 @@ static void gpu_close(s24i_machine *m)
 static const s24i_ops gpu_ops = {
     .name = "cuda",
     .sorted = 1,
+    .biased = 1,
     .alloc = gpu_alloc,
     .free = gpu_free,
     .upload = gpu_upload,

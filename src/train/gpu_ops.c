@@ -133,8 +133,7 @@ void s24i_gpu_dropout(s24i_machine *m, void *y, const void *x, const s24i_dropou
 void s24i_gpu_activate(s24i_machine *m, const s24i_activate *a)
 {
     GPU_RUN(m, activate, .dtype = m->gpu->dtype, .rows = a->rows, .width = a->width, .h = a->h,
-            .u = a->u, .bias = a->bias, .activation = a->activation, .squared = a->squared,
-            .gated = a->gated);
+            .u = a->u, .activation = a->activation, .squared = a->squared, .gated = a->gated);
 }
 
 void s24i_gpu_activate_back(s24i_machine *m, void *du, const void *dh, const s24i_activate *a)

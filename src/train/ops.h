@@ -144,7 +144,7 @@ typedef struct s24i_heads {
 } s24i_heads;
 
 /* h = activation(u + bias), of gated layers activation(g)·u with g and u beside each other in a row
-   of 2·width. u keeps u + bias. */
+   of 2·width. u keeps u + bias; bias NULL: u has it already, as always where ops->biased. */
 typedef struct s24i_activate {
     void *h, *u;
     const float *bias;
@@ -266,6 +266,7 @@ typedef struct s24i_token_order {
 typedef struct s24i_ops {
     const char *name;
     int sorted; /* 1: embed_back reads the step's order */
+    int biased; /* 1: products add a bias at no cost, so that activations need not */
     void *(*alloc)(s24i_machine *m, size_t bytes);
     void (*free)(s24i_machine *m, void *memory);
     /* From the host, to the host, within the machine. Only download waits. */

@@ -55,9 +55,15 @@ static const s24i_layer *layer_of(const s24i_block_walk *w, s24i_slot slot)
     }
 }
 
-/* The bias of the intermediate layer is added where it is activated, that of an adding product in
-   its sum. */
-static int adds_bias(const s24i_block_step *step)
+/* The bias of the intermediate layer is added where it is activated, if the machine's products have
+   not added it at no cost, that of an adding product in its sum. */
+static int adds_bias(const s24i_block_walk *w, const s24i_block_step *step)
+{
+    return step->to == S24I_AT_QKV || (step->to == S24I_AT_OUTER && w->t->machine.ops->biased);
+}
+
+/* Gradients of biases are summed up where activations' and norms' are made, else with dW. */
+static int sums_bias(const s24i_block_step *step)
 {
     return step->to == S24I_AT_QKV;
 }
@@ -110,7 +116,7 @@ static s24i_activate activate_at(const s24i_block_walk *w)
     const s24i_layer *up = layer_of(w, S24I_INTERMEDIATE);
     return (s24i_activate){.h = read_at(w, S24I_AT_OUTER).x,
                            .u = written_at(w, S24I_AT_OUTER).x,
-                           .bias = up->bias,
+                           .bias = t->machine.ops->biased ? NULL : up->bias,
                            .dbias = up->dbias,
                            .activation = t->shape.activation,
                            .squared = t->shape.squared,
@@ -146,7 +152,7 @@ static void product(s24i_block_walk *w, const s24i_block_step *step)
     const s24i_layer *layer = layer_of(w, step->slot);
     void *to = step->adds ? w->t->at.z : written_at(w, step->to).x;
     const void *x = inputs_of(w, layer, read_at(w, step->from).x, 0);
-    m->ops->linear(m, to, x, layer, w->t->step.tokens, adds_bias(step));
+    m->ops->linear(m, to, x, layer, w->t->step.tokens, adds_bias(w, step));
     if (step->adds) {
         w->sum++;
         s24i_sum_up(w, layer->bias);
@@ -175,9 +181,9 @@ static void product_back(s24i_block_walk *w, const s24i_block_step *step)
     const spot from = read_at(w, step->from);
     const void *x = inputs_of(w, layer, from.x, 1);
     if (layer->rule && layer->rule->mvue)
-        m->ops->sparse_dw(m, dy, x, layer, rows, adds_bias(step));
+        m->ops->sparse_dw(m, dy, x, layer, rows, sums_bias(step));
     else
-        m->ops->linear_dw(m, dy, x, layer, rows, adds_bias(step));
+        m->ops->linear_dw(m, dy, x, layer, rows, sums_bias(step));
     if (!w->ends || from.dx != w->t->at.dn) m->ops->linear_dx(m, from.dx, dy, layer, rows);
     if (layer->rule && layer->rule->outer) m->ops->sparse_dx(m, from.dx, from.x, layer, rows);
 }

@@ -73,13 +73,11 @@ __global__ void __launch_bounds__(THREADS)
     constexpr int halves = GATED ? 2 : 1;
     const int c = (int)(blockIdx.x * 256 + threadIdx.x % 32 * 8);
     const int64_t step = (int64_t)gridDim.y * WARPS, ld = job.width * halves;
-    float bias[halves][8] = {};
     dependents_may_start();
     wait_for_predecessors();
     if (c >= job.width) return;
-    for (int half = 0; half < halves && job.bias; half++)
-        load_wide(bias[half], job.bias + half * job.width + c);
-    T *const u = static_cast<T *>(job.u) + c, *const h = static_cast<T *>(job.h) + c;
+    const T *const u = static_cast<const T *>(job.u) + c;
+    T *const h = static_cast<T *>(job.h) + c;
     for (int64_t r = (int64_t)blockIdx.y * WARPS + threadIdx.x / 32; r < job.rows;
          r += ROWS_AHEAD * step) {
         uint4 bits[ROWS_AHEAD][halves];
@@ -95,14 +93,8 @@ __global__ void __launch_bounds__(THREADS)
             if (!is_row(r, k, step, job.rows)) break;
             float v[halves][8];
 #pragma unroll
-            for (int half = 0; half < halves; half++) {
+            for (int half = 0; half < halves; half++)
                 unpack<T>(v[half], bits[k][half]);
-                if (!job.bias) continue;
-#pragma unroll
-                for (int i = 0; i < 8; i++)
-                    v[half][i] = (float)(T)(v[half][i] + bias[half][i]);
-                store_narrow<T>(u + (r + k * step) * ld + half * job.width, v[half]);
-            }
 #pragma unroll
             for (int i = 0; i < 8; i++) {
                 v[0][i] = curve_of<ACTIVATION>(v[0][i], job.squared).value;
