@@ -20,6 +20,7 @@
  *   TILE_COLUMNS            columns of k in 64 bytes
  *   ROW_HEAD, TILE_BYTES    stored bytes of a row block: before its tiles, and of each
  *   DOT                     the product, of tiles.h
+ *   KEPT                    1: layers of up to KEPT_BYTES of tiles keep them next to what is packed
  *
  * includes this one, and defines the functions declared below.
  */
@@ -43,7 +44,8 @@ enum {
     SLICE = 24 << 10,         /* bytes of tokens that stay in L1 */
     CHUNK = 16,               /* row blocks whose sums pass from slice to slice, at most */
     TOKENS_NEAR = 512 << 10,  /* bytes of a thread's tokens, which stay in L2, too */
-    OWN_TOKENS = 96           /* tokens for each thread from which it has its own */
+    OWN_TOKENS = 96,          /* tokens for each thread from which it has its own */
+    KEPT_BYTES = 3 << 19      /* of a layer's expanded tiles that L2 holds with all else */
 };
 
 /* ---- what a row defines ---------------------------------------------------------------------- */
@@ -72,6 +74,19 @@ static inline int64_t k_tiles(int64_t k)
 static inline int64_t row_block_bytes(int64_t k)
 {
     return ROW_HEAD + k_tiles(k) * TILE_BYTES;
+}
+
+static inline size_t packed_bytes(int64_t n, int64_t k)
+{
+    return (size_t)(rows16_blocks(n) * row_block_bytes(k));
+}
+
+/* Bytes of the tiles that a layer keeps, 0: none. A visit meets up to TILES row blocks from any on;
+   those past the last are zeros. */
+static inline size_t kept_bytes(int64_t n, int64_t k)
+{
+    const int64_t bytes = (rows16_blocks(n) + TILES - 1) * k_tiles(k) * TILE;
+    return KEPT && bytes <= KEPT_BYTES ? (size_t)bytes : 0;
 }
 
 /* Bytes of a packed group, whole pages: its tiles, then the tokens' scales. */
@@ -140,6 +155,7 @@ typedef struct worker {
     const s24i_linear_job *job;
     const uint8_t *x;  /* packed groups */
     int64_t m, tokens; /* which these are */
+    uint8_t *kept;     /* the layer's tiles, which nobody writes, or NULL: */
     uint8_t *expanded; /* a ring, or the chunk's from its first step on */
     float *squares[2], *partial;
 } worker;
@@ -237,7 +253,7 @@ typedef struct visit {
     uint8_t *tiles; /* row block i's expanded weights of step t: i · next + (t & ring) · step on */
     int64_t next, step, ring;
     int64_t count;
-    int made;          /* they are there already */
+    int ready;         /* they are there already */
     const float *from; /* sums so far, or NULL */
     float *to;
     char *y; /* of a whole square whose lines are asked for, `asked` at each step; or NULL */
@@ -257,64 +273,83 @@ static inline uint8_t *tile_at(const visit *v, int64_t t, int block)
     return v->tiles + block * v->next + (t & v->ring) * v->step;
 }
 
-/* Three or four tiles of tokens and one row block. With MAKE what is LEAD steps on is expanded. */
-TARGET_INLINE void step_tall(const visit *v, int64_t t, const int T, const int MAKE)
+/* What happens next to the products of a step: nothing, expansion of what is LEAD steps on, or the
+   lines of the next step's tiles are asked for, which lie in L2. */
+enum { ALONE, EXPANDS, ASKS };
+
+/* Where that is done, of a visit that meets so many row blocks: the next one is further by them. */
+TARGET_INLINE uint8_t *aim(const visit *v, int64_t t, int block, const int blocks, const int WHAT)
+{
+    if (WHAT != ASKS) return tile_at(v, t + LEAD, block);
+    return t + 1 < v->count ? tile_at(v, t + 1, block) : tile_at(v, 0, block + blocks);
+}
+
+/* A quarter of a tile. */
+TARGET_INLINE void prepare(uint8_t *to, const uint8_t *from, const int part, const int WHAT)
+{
+    if (WHAT == EXPANDS) expand(to, from, part);
+    for (int i = 0; WHAT == ASKS && i < 4; i++)
+        _mm_prefetch((const char *)to + 256 * part + 64 * i, _MM_HINT_T0);
+}
+
+/* Three or four tiles of tokens and one row block. */
+TARGET_INLINE void step_tall(const visit *v, int64_t t, const int T, const int WHAT)
 {
     const uint8_t *x = v->x + t * (T * TILE), *w = v->w[0] + (t + LEAD) * TILE_BYTES;
-    uint8_t *made = tile_at(v, t + LEAD, 0);
+    uint8_t *made = aim(v, t, 0, 1, WHAT);
     TILE_LOAD(4, tile_at(v, t, 0), 64);
     TILE_LOAD(5, x, 64);
     DOT(0, 5, 4);
-    if (MAKE) expand(made, w, 0);
+    prepare(made, w, 0, WHAT);
     TILE_LOAD(6, x + TILE, 64);
     DOT(1, 6, 4);
-    if (MAKE) expand(made, w, 1);
+    prepare(made, w, 1, WHAT);
     TILE_LOAD(7, x + 2 * TILE, 64);
     DOT(2, 7, 4);
-    if (MAKE) expand(made, w, 2);
+    prepare(made, w, 2, WHAT);
     if (T == 4) TILE_LOAD(5, x + 3 * TILE, 64);
     if (T == 4) DOT(3, 5, 4);
-    if (MAKE) expand(made, w, 3);
+    prepare(made, w, 3, WHAT);
 }
 
 /* Two tiles of tokens and two row blocks. */
-TARGET_INLINE void step_even(const visit *v, int64_t t, const int MAKE)
+TARGET_INLINE void step_even(const visit *v, int64_t t, const int WHAT)
 {
     const uint8_t *x = v->x + t * (2 * TILE);
     const uint8_t *first = v->w[0] + (t + LEAD) * TILE_BYTES;
     const uint8_t *second = v->w[1] + (t + LEAD) * TILE_BYTES;
-    uint8_t *made = tile_at(v, t + LEAD, 0), *other = tile_at(v, t + LEAD, 1);
+    uint8_t *made = aim(v, t, 0, 2, WHAT), *other = aim(v, t, 1, 2, WHAT);
     TILE_LOAD(4, tile_at(v, t, 0), 64);
     TILE_LOAD(6, x, 64);
     DOT(0, 6, 4);
-    if (MAKE) expand(made, first, 0), expand(made, first, 1);
+    prepare(made, first, 0, WHAT), prepare(made, first, 1, WHAT);
     TILE_LOAD(5, tile_at(v, t, 1), 64);
     DOT(1, 6, 5);
-    if (MAKE) expand(made, first, 2), expand(made, first, 3);
+    prepare(made, first, 2, WHAT), prepare(made, first, 3, WHAT);
     TILE_LOAD(7, x + TILE, 64);
     DOT(2, 7, 4);
-    if (MAKE) expand(other, second, 0), expand(other, second, 1);
+    prepare(other, second, 0, WHAT), prepare(other, second, 1, WHAT);
     DOT(3, 7, 5);
-    if (MAKE) expand(other, second, 2), expand(other, second, 3);
+    prepare(other, second, 2, WHAT), prepare(other, second, 3, WHAT);
 }
 
 /* One tile of tokens and four row blocks. */
-TARGET_INLINE void step_wide(const visit *v, int64_t t, const int MAKE)
+TARGET_INLINE void step_wide(const visit *v, int64_t t, const int WHAT)
 {
     const int64_t at = (t + LEAD) * TILE_BYTES;
     TILE_LOAD(7, v->x + t * TILE, 64);
     TILE_LOAD(4, tile_at(v, t, 0), 64);
     DOT(0, 7, 4);
-    if (MAKE) expand_all(tile_at(v, t + LEAD, 0), v->w[0] + at);
+    if (WHAT == EXPANDS) expand_all(tile_at(v, t + LEAD, 0), v->w[0] + at);
     TILE_LOAD(5, tile_at(v, t, 1), 64);
     DOT(1, 7, 5);
-    if (MAKE) expand_all(tile_at(v, t + LEAD, 1), v->w[1] + at);
+    if (WHAT == EXPANDS) expand_all(tile_at(v, t + LEAD, 1), v->w[1] + at);
     TILE_LOAD(6, tile_at(v, t, 2), 64);
     DOT(2, 7, 6);
-    if (MAKE) expand_all(tile_at(v, t + LEAD, 2), v->w[2] + at);
+    if (WHAT == EXPANDS) expand_all(tile_at(v, t + LEAD, 2), v->w[2] + at);
     TILE_LOAD(4, tile_at(v, t, 3), 64);
     DOT(3, 7, 4);
-    if (MAKE) expand_all(tile_at(v, t + LEAD, 3), v->w[3] + at);
+    if (WHAT == EXPANDS) expand_all(tile_at(v, t + LEAD, 3), v->w[3] + at);
 }
 
 TARGET_INLINE void begin_sums(const float *from)
@@ -341,29 +376,32 @@ TARGET_INLINE void ask_for_y(const visit *v, int64_t t)
 }
 
 /* Steps [from, to) of a visit with T tiles of tokens. */
-TARGET_INLINE void steps(const visit *of, int64_t from, int64_t to, const int T, const int MAKE)
+TARGET_INLINE void steps(const visit *of, int64_t from, int64_t to, const int T, const int WHAT)
 {
     const visit v = *of; /* which no store can change for all that the compiler knows */
     for (int64_t t = from; t < to; t++) {
         if (T == 1)
-            step_wide(&v, t, MAKE);
+            step_wide(&v, t, WHAT);
         else if (T == 2)
-            step_even(&v, t, MAKE);
+            step_even(&v, t, WHAT);
         else
-            step_tall(&v, t, T, MAKE);
+            step_tall(&v, t, T, WHAT);
         ask_for_y(&v, t);
     }
 }
 
 TARGET_INLINE void multiply_as(const visit *v, const int T)
 {
-    const int64_t turn = v->made || v->count < LEAD ? 0 : v->count - LEAD;
-    for (int64_t t = 0; !v->made && t < LEAD && t < v->count; t++)
+    const int64_t turn = v->ready ? v->count : v->count < LEAD ? 0 : v->count - LEAD;
+    for (int64_t t = 0; !v->ready && t < LEAD && t < v->count; t++)
         for (int b = 0; b < blocks_for(T); b++)
             expand_all(tile_at(v, t, b), v->w[b] + t * TILE_BYTES);
     begin_sums(v->from);
-    steps(v, 0, turn, T, 1);
-    steps(v, turn, v->count, T, 0);
+    if (v->ready)
+        steps(v, 0, turn, T, ASKS);
+    else
+        steps(v, 0, turn, T, EXPANDS);
+    steps(v, turn, v->count, T, ALONE);
     TILE_STORE(0, v->to, 64);
     TILE_STORE(1, v->to + 256, 64);
     TILE_STORE(2, v->to + 512, 64);
@@ -399,15 +437,11 @@ TARGET static void aim_at_y(visit *v, const s24i_linear_job *job, int64_t m, int
     v->asked = (GROUP + v->count - 1) / v->count;
 }
 
-/* The weights of row blocks b to b + blocks - 1, the first of them once more where b1 is before;
-   `at` is the block's place in its chunk. */
-static void aim_at_weights(visit *v, const worker *w, const uint8_t *weights, int64_t b, int64_t b1,
-                           int64_t at)
+/* The weights of row blocks from b on, the first of them once more where b1 is before. */
+static void aim_at_weights(visit *v, const uint8_t *weights, int64_t bytes, int64_t b, int64_t b1)
 {
-    const int64_t bytes = row_block_bytes(w->job->k), blocks = b1 - b;
     for (int i = 0; i < TILES; i++)
-        v->w[i] = weights + (i < blocks ? b + i : b) * bytes;
-    if (v->ring < 0) v->tiles = w->expanded + at;
+        v->w[i] = weights + (i < b1 - b ? b + i : b) * bytes;
 }
 
 /* A slice of k: `count` steps from `done` on. */
@@ -422,16 +456,19 @@ TARGET static void run_slice(worker *w, int64_t g, int64_t b0, int64_t b1, slice
     const int tiles = tiles_of(left), blocks = blocks_for(tiles), shared = w->tokens > GROUP;
     const uint8_t *x = w->x + g * group_bytes(k);
     const uint8_t *weights = (const uint8_t *)w->job->w + ROW_HEAD + s.done * TILE_BYTES;
-    const int final = s.done + s.count == all;
+    const int final = s.done + s.count == all, apart = shared || w->kept;
     visit v = {.x = x + s.done * tiles * TILE, .count = s.count, .tiles = w->expanded};
-    v.next = shared ? all * TILE : TILE, v.step = shared ? TILE : TILES * TILE;
-    v.ring = shared ? -1 : RING - 1, v.made = shared && g > 0;
+    v.next = apart ? all * TILE : TILE, v.step = apart ? TILE : blocks * TILE;
+    v.ring = apart ? -1 : RING - 1, v.ready = w->kept || (shared && g > 0);
+    if (w->kept) v.tiles = w->kept + b0 * all * TILE;
+    if (apart) v.tiles += s.done * TILE;
     float *partial = w->partial;
     for (int64_t b = b0; b < b1; b += blocks, partial += SQUARE) {
-        aim_at_weights(&v, w, weights, b, b1, ((b - b0) * all + s.done) * TILE);
+        aim_at_weights(&v, weights, row_block_bytes(k), b, b1);
         if (final && tiles == TILES) aim_at_y(&v, w->job, w->m + g * GROUP, b);
         v.from = s.done ? partial : NULL, v.to = final ? w->squares[0] : partial;
         multiply(&v, tiles);
+        if (apart) v.tiles += blocks * v.next;
         if (!final) continue;
         end_open(w);
         w->open = (square){.sums = v.to, .x_scales = scales_of(x, k), .m = w->m + g * GROUP};

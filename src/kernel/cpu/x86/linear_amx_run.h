@@ -11,6 +11,31 @@
 
 #include "kernel/cpu/x86/linear_amx.h"
 
+/* ---- kept tiles ------------------------------------------------------------------------------ */
+
+/* Expands row blocks [begin, end), those past the last to zeros. */
+TARGET static void keep_blocks(void *arg, int64_t begin, int64_t end, int thread)
+{
+    const packing *p = arg;
+    const int64_t n = p->from->n, k = p->from->k, all = k_tiles(k);
+    (void)thread;
+    for (int64_t b = begin; b < end; b++) {
+        const uint8_t *from = (const uint8_t *)p->w + b * row_block_bytes(k) + ROW_HEAD;
+        uint8_t *to = (uint8_t *)p->w + packed_bytes(n, k) + b * all * TILE;
+        if (b >= rows16_blocks(n)) memset(to, 0, (size_t)(all * TILE));
+        for (int64_t i = 0; i < all && b < rows16_blocks(n); i++)
+            expand_all(to + i * TILE, from + i * TILE_BYTES);
+    }
+}
+
+static void keep_tiles(void *w, const s24i_weight *from)
+{
+    const int64_t blocks = rows16_blocks(from->n) + TILES - 1;
+    if (kept_bytes(from->n, from->k)) rows16_share(w, from, blocks, keep_blocks);
+}
+
+/* ---- the threads ----------------------------------------------------------------------------- */
+
 /* The row that multiplies what this one cannot, or NULL. */
 static const s24i_linear_kernel *other_row(void);
 
@@ -28,6 +53,8 @@ static worker worker_of(const run *r, int thread)
     w.squares[0] = (float *)(void *)(w.expanded + expanded_bytes(r->job->k));
     w.squares[1] = w.squares[0] + SQUARE;
     w.partial = w.squares[1] + SQUARE;
+    if (kept_bytes(r->job->n, r->job->k))
+        w.kept = (uint8_t *)(uintptr_t)r->job->w + packed_bytes(r->job->n, r->job->k);
     return w;
 }
 
