@@ -16,10 +16,12 @@ must agree, as a share of the largest value, in f32 to 1e-4 everywhere, in bf16 
 import argparse
 import collections
 import pathlib
+import re
 import sys
 import tempfile
 
 import numpy
+import safetensors.torch
 import torch
 import transformers
 
@@ -548,6 +550,100 @@ def cohere2(draw):
         transformers.Cohere2ForCausalLM
 
 
+def experts(draw, sizes, count, used):
+    """How many experts, by their names in a configuration, and how many a token takes."""
+    sizes[count] = draw.choice([1, 2, 5, 8, 17])
+    sizes[used] = draw.integer(1, min(sizes[count], 6))
+    return sizes
+
+
+def some_blocks(draw, sizes):
+    """Experts of a width of their own, in some of the blocks."""
+    layers = sizes["num_hidden_layers"]
+    sizes |= {"moe_intermediate_size": 4 * draw.integer(1, 30),
+              "decoder_sparse_step": draw.choice([1, 1, 2]),
+              "mlp_only_layers": draw.choice([[], [], [layers - 1]]),
+              "norm_topk_prob": draw.flag()}
+    return sizes
+
+
+def mixtral(draw):
+    return transformers.MixtralConfig(
+        **experts(draw, decoder(draw), "num_local_experts", "num_experts_per_tok"),
+        sliding_window=draw.choice([None, 4, 17])), transformers.MixtralForCausalLM
+
+
+def qwen2_moe(draw):
+    sizes = some_blocks(draw, headed_by_width(draw))
+    return transformers.Qwen2MoeConfig(
+        **experts(draw, sizes, "num_experts", "num_experts_per_tok"), qkv_bias=draw.flag(),
+        shared_expert_intermediate_size=4 * draw.integer(1, 40)), \
+        transformers.Qwen2MoeForCausalLM
+
+
+def qwen3_moe(draw):
+    return transformers.Qwen3MoeConfig(
+        **experts(draw, some_blocks(draw, decoder(draw)), "num_experts", "num_experts_per_tok"),
+        attention_bias=draw.flag()), transformers.Qwen3MoeForCausalLM
+
+
+def olmoe(draw):
+    return transformers.OlmoeConfig(
+        **experts(draw, headed_by_width(draw), "num_experts", "num_experts_per_tok"),
+        norm_topk_prob=draw.flag()), transformers.OlmoeForCausalLM
+
+
+def flex_olmo(draw):
+    return transformers.FlexOlmoConfig(
+        **experts(draw, headed_by_width(draw), "num_experts", "num_experts_per_tok"),
+        norm_topk_prob=draw.flag(), pad_token_id=None), transformers.FlexOlmoForCausalLM
+
+
+def granitemoe(draw):
+    return transformers.GraniteMoeConfig(
+        **experts(draw, headed_by_width(draw), "num_local_experts", "num_experts_per_tok"),
+        embedding_multiplier=draw.choice([1.0, 12.0]), residual_multiplier=draw.choice([1.0, 0.22]),
+        attention_multiplier=draw.choice([0.25, 0.0625]), logits_scaling=draw.choice([1.0, 6.0])), \
+        transformers.GraniteMoeForCausalLM
+
+
+def granitemoeshared(draw):
+    config, _ = granitemoe(draw)
+    return transformers.GraniteMoeSharedConfig(
+        **{name: value for name, value in config.to_diff_dict().items() if name != "model_type"},
+        shared_intermediate_size=4 * draw.integer(0, 40)), \
+        transformers.GraniteMoeSharedForCausalLM
+
+
+def ernie4_5_moe(draw):
+    sizes = experts(draw, headed_by_width(draw), "moe_num_experts", "moe_k")
+    return transformers.Ernie4_5_MoeConfig(
+        **sizes, moe_intermediate_size=4 * draw.integer(1, 30),
+        moe_num_shared_experts=draw.integer(0, 2), moe_layer_start_index=draw.integer(0, 2),
+        moe_layer_interval=draw.choice([1, 1, 2])), transformers.Ernie4_5_MoeForCausalLM
+
+
+def scored(draw, sizes):
+    """Experts that are scored by a sigmoid, from some block on."""
+    sizes = experts(draw, sizes, "n_routed_experts", "num_experts_per_tok")
+    sizes["n_routed_experts"] += sizes["n_routed_experts"] == 1  # two make a group's score
+    return sizes | {
+        "moe_intermediate_size": 4 * draw.integer(1, 30), "n_shared_experts": draw.integer(1, 2),
+        "first_k_dense_replace": draw.integer(0, 2), "norm_topk_prob": draw.flag(),
+        "routed_scaling_factor": draw.choice([1.0, 2.5]), "attention_bias": draw.flag()}
+
+
+def glm4_moe(draw):
+    return transformers.Glm4MoeConfig(**scored(draw, decoder(draw)), use_qk_norm=draw.flag()), \
+        transformers.Glm4MoeForCausalLM
+
+
+def dots1(draw):
+    return transformers.Dots1Config(**scored(draw, decoder(draw)),
+                                    sliding_window=draw.choice([None, 17])), \
+        transformers.Dots1ForCausalLM
+
+
 def classes(row, head):
     """The row's configurations with a head that classifies texts or tokens, in place of its own."""
     def draw_classes(draw):
@@ -568,6 +664,8 @@ ROWS = [bert, roberta, xlm_roberta, camembert, electra, distilbert, mpnet, moder
         phi3, seed_oss, arcee, starcoder2, smollm3, gemma, gemma2, gemma3, granite, olmo2, phi,
         olmo3, helium, ernie4_5, nemotron,
         stablelm, gpt_neox, glm, glm4, cohere, cohere2,
+        mixtral, qwen2_moe, qwen3_moe, olmoe, flex_olmo, granitemoe, granitemoeshared,
+        ernie4_5_moe, glm4_moe, dots1,
         *(classes(row, head) for row, head in (
             (llama, "LlamaForSequenceClassification"), (qwen2, "Qwen2ForSequenceClassification"),
             (qwen3, "Qwen3ForTokenClassification"), (gpt2, "GPT2ForSequenceClassification"),
@@ -603,6 +701,12 @@ def stir(model, draw):
         if value.dim() == 1:
             with torch.no_grad():
                 value.add_(torch.randn_like(value) * 0.1)
+    for name, value in [*model.named_buffers(), *model.named_parameters()]:
+        with torch.no_grad():
+            if name.endswith("correction_bias"):
+                value.copy_(torch.randn_like(value) * 0.1)
+            elif value.dim() == 2 and not value.any():  # a router of equal scores
+                value.copy_(torch.randn_like(value) * wide(value.shape[1]))
 
 
 def expected_of(model, texts):
@@ -643,6 +747,22 @@ def texts_for(config, positions, draw):
     return [[draw.integer(3, config.vocab_size - 1) for _ in range(n)] for n in lengths]
 
 
+def stack_experts(folder):
+    """Granite's experts are one tensor to transformers, and one each to sparse24."""
+    path = folder / "model.safetensors"
+    stacks, tensors = collections.defaultdict(dict), {}
+    for name, value in safetensors.torch.load_file(path).items():
+        match = re.fullmatch(r"(.*block_sparse_moe\.\w+_linear)\.(\d+)\.weight", name)
+        if match:
+            stacks[match[1] + ".weight"][int(match[2])] = value
+        else:
+            tensors[name] = value
+    for name, parts in stacks.items():
+        tensors[name] = torch.stack([parts[i] for i in range(len(parts))])
+    if stacks:
+        safetensors.torch.save_file(tensors, path, metadata={"format": "pt"})
+
+
 def compare(config, kind, draw, folder):
     """Returns the distance of each way to run."""
     model = kind._from_config(config, attn_implementation="eager").eval()
@@ -659,6 +779,7 @@ def compare(config, kind, draw, folder):
         return far
     sparse24.prune_model(folder / "dense", folder / "pruned")
     sparse24.prune_model(folder / "dense", folder / "packed", packed=True)
+    stack_experts(folder / "pruned")
     pruned = kind.from_pretrained(folder / "pruned", attn_implementation="eager").eval()
     rows = [row[is_language] for row in expected_of(pruned, texts)]
     for dtype in ("f32", "bf16", "i8"):

@@ -53,11 +53,20 @@ const s24i_architecture *s24i_architecture_at(int index)
     return architectures[index];
 }
 
+/* What lies between the feed-forward layers of a block or of an expert. */
+static int64_t inner_width(const s24i_shape *shape, s24i_slot slot)
+{
+    const int64_t expert = s24i_slot_expert(slot);
+    if (expert < 0) return shape->intermediate;
+    return expert < shape->mixture.experts ? shape->mixture.width : shape->mixture.shared_width;
+}
+
 int64_t s24i_slot_outputs(const s24i_shape *shape, s24i_slot slot)
 {
+    const s24i_slot kind = s24i_slot_kind(slot);
     if (slot == S24I_QUERY) return shape->heads * shape->head_width;
     if (slot == S24I_KEY || slot == S24I_VALUE) return shape->kv_heads * shape->head_width;
-    return slot == S24I_INTERMEDIATE || slot == S24I_GATE ? shape->intermediate : shape->width;
+    return kind == S24I_INTERMEDIATE || kind == S24I_GATE ? inner_width(shape, slot) : shape->width;
 }
 
 s24i_names s24i_architecture_names(int (*takes)(const s24i_architecture *architecture))
@@ -81,43 +90,92 @@ s24i_names s24i_architecture_names(int (*takes)(const s24i_architecture *archite
 
 void s24i_slot_shape(int64_t *rows, int64_t *cols, const s24i_shape *shape, s24i_slot slot)
 {
+    const s24i_slot kind = s24i_slot_kind(slot);
     const int64_t keys = s24i_slot_outputs(shape, S24I_KEY);
     *rows = s24i_slot_outputs(shape, slot);
     if (shape->joint && slot == S24I_QUERY) *rows += 2 * keys;
     if (shape->joint && (slot == S24I_KEY || slot == S24I_VALUE)) *rows = 0;
-    if (slot == S24I_GATE && (!shape->gated || shape->joint_gate)) *rows = 0;
-    if (slot == S24I_INTERMEDIATE && shape->joint_gate) *rows *= 2;
+    if (kind == S24I_GATE && (!shape->gated || shape->joint_gate)) *rows = 0;
+    if (kind == S24I_INTERMEDIATE && shape->joint_gate) *rows *= 2;
     *cols = shape->width;
     if (slot == S24I_ATTENTION) *cols = shape->heads * shape->head_width;
-    if (slot == S24I_OUTPUT) *cols = shape->intermediate;
+    if (kind == S24I_OUTPUT) *cols = inner_width(shape, slot);
 }
 
-/* Does name read as the pattern, whose %d stands for digits, followed by ".weight"? */
-static int matches(int64_t *number, const char *name, const char *pattern)
+/* ---- names of tensors ------------------------------------------------------------------------ */
+
+void s24i_expert_pattern(char pattern[S24I_NAME_BYTES], const char *of, int64_t expert)
 {
+    const char *number = strchr(of, '%');
+    if (number) number = strchr(number + 1, '%');
+    if (number)
+        snprintf(pattern, S24I_NAME_BYTES, "%.*s%lld%s", (int)(number - of), of, (long long)expert,
+                 number + 2);
+    else
+        snprintf(pattern, S24I_NAME_BYTES, "%s", of);
+}
+
+const char *s24i_slot_pattern(char room[S24I_NAME_BYTES], const s24i_architecture *arch,
+                              const s24i_shape *shape, s24i_slot slot)
+{
+    const int64_t expert = s24i_slot_expert(slot);
+    if (expert < 0) return arch->slots[slot];
+    const int is_shared = expert == shape->mixture.experts;
+    const char *of =
+        (is_shared ? arch->mixture->shared : arch->mixture->slots)[s24i_slot_kind(slot)];
+    if (!of) return NULL;
+    s24i_expert_pattern(room, of, expert);
+    return room;
+}
+
+int s24i_name_matches(int64_t numbers[2], const char *name, const char *pattern, const char *suffix)
+{
+    int count = 0;
     for (; *pattern; pattern++) {
         if (*pattern != '%') {
             if (*name++ != *pattern) return 0;
             continue;
         }
         if (!isdigit((unsigned char)*name)) return 0;
+        int64_t *number = &numbers[count++];
         for (*number = 0; isdigit((unsigned char)*name) && *number < INT32_MAX; name++)
             *number = *number * 10 + (*name - '0');
         pattern++;
     }
-    return strcmp(name, ".weight") == 0;
+    return strcmp(name, suffix) == 0;
 }
 
+/* Which of the patterns, and with which numbers; −1: none. */
+static int find_pattern(int64_t numbers[2], const char *const patterns[S24I_ALL_SLOTS],
+                        const char *name)
+{
+    for (int s = 0; s < S24I_ALL_SLOTS; s++) {
+        numbers[0] = numbers[1] = 0;
+        if (patterns[s] && s24i_name_matches(numbers, name, patterns[s], ".weight")) return s;
+    }
+    return -1;
+}
+
+/* The shared expert's number is the last that there can be: a model knows how many there are. */
 int s24i_slot_find(int64_t *block, s24i_slot *slot, const s24i_architecture *arch, const char *name)
 {
     const size_t prefix = strlen(arch->prefix);
+    int64_t numbers[2];
     if (strncmp(name, arch->prefix, prefix) == 0) name += prefix;
-    for (int s = 0; s < S24I_ALL_SLOTS; s++) {
-        if (!arch->slots[s]) continue;
-        *block = 0;
-        if (!matches(block, name, arch->slots[s])) continue;
-        *slot = (s24i_slot)s;
+    int found = find_pattern(numbers, arch->slots, name);
+    if (found >= 0) {
+        *block = numbers[0];
+        *slot = (s24i_slot)found;
         return 1;
     }
-    return 0;
+    if (!arch->mixture) return 0;
+    found = find_pattern(numbers, arch->mixture->slots, name);
+    if (found < 0) {
+        found = find_pattern(numbers, arch->mixture->shared, name);
+        numbers[1] = S24I_MOST_EXPERTS;
+    }
+    if (found < 0 || numbers[1] > S24I_MOST_EXPERTS) return 0;
+    *block = numbers[0];
+    *slot = s24i_slot_of(numbers[1], (s24i_slot)found);
+    return 1;
 }

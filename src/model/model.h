@@ -15,25 +15,13 @@
 #include "dense/dense.h"
 #include "device/device_layers.h"
 #include "io/file/io.h"
+#include "model/mixture.h"
 #include "model/patches.h"
 #include "model/pooling.h"
 #include "model/race.h"
 #include "model/rotary.h"
 #include "sparse24/nn.h"
 #include "vec/vec.h"
-
-/* The linear layers of a block. */
-typedef enum s24i_slot {
-    S24I_QUERY = 0,
-    S24I_KEY,
-    S24I_VALUE,
-    S24I_ATTENTION, /* of the attention's output */
-    S24I_INTERMEDIATE,
-    S24I_OUTPUT,
-    S24I_SLOTS,             /* of a block without a gate */
-    S24I_GATE = S24I_SLOTS, /* of a gated block: output(activation(gate) · intermediate) */
-    S24I_ALL_SLOTS
-} s24i_slot;
 
 /* What stands between a text's states and the last layer of a head that classifies texts or their
    tokens: a square layer and its activation, and a norm. */
@@ -70,6 +58,8 @@ typedef struct s24i_text_reading {
     s24i_reads reads;
     int64_t padding; /* the id of the token that pads; −1: none does */
 } s24i_text_reading;
+
+enum { S24I_NAME_BYTES = 160 };
 
 /* How a model_type spells its configuration and tensors, and how its block is built: one row of
    models.def. In names %d is the block; what a model has not is NULL or 0. */
@@ -143,6 +133,7 @@ typedef struct s24i_architecture {
     /* The row of models whose key_variant is true, or, "key=value", that value. */
     const char *key_variant;
     const struct s24i_architecture *variant;
+    const s24i_mixture_row *mixture;
     int64_t position_rows_before; /* the first position's, which config.json does not count */
 
     /* Keys that would make another model of it: not there, null, false or 0; ends with NULL. */
@@ -231,6 +222,7 @@ typedef struct s24i_shape {
     int joint_gate;         /* its rows are the first of S24I_INTERMEDIATE's */
     int64_t grid, window;   /* tokens a side of an image with relative positions, of a window */
     uint64_t global_blocks; /* bits of blocks that attend beyond windows */
+    s24i_mixture mixture;
 } s24i_shape;
 
 /* The share of words that was not masked while ESM-2 was trained. */
@@ -317,9 +309,12 @@ static inline int64_t s24i_head_norm(const s24i_architecture *architecture, cons
 }
 
 /* Linear layers of a block. */
-static inline int64_t s24i_slot_count(const s24i_shape *shape)
+static inline int64_t s24i_block_layers(const s24i_shape *shape, int64_t block)
 {
-    return S24I_SLOTS - (shape->joint ? 2 : 0) + (shape->gated && !shape->joint_gate ? 1 : 0);
+    const int64_t outer = shape->gated && !shape->joint_gate ? 3 : 2,
+                  attends = shape->joint ? 2 : 4;
+    const int mixes = s24i_mixture_has(&shape->mixture, block);
+    return attends + outer * (mixes ? s24i_mixture_all(&shape->mixture) : 1);
 }
 
 /* The ways that a layer's product may run; s24i_weight (run/weight/weight.h) is what it needs for
@@ -363,6 +358,12 @@ typedef struct s24i_block {
     /* Of distances, by head [d][s24i_apart_ld]; NULL: scores do not grow by them. */
     const float *apart_keys, *apart_queries;
     float input_most[S24I_ALL_SLOTS]; /* of a layer's inputs in calibration; 0: unknown */
+    /* Of a mixture of experts; NULL: the block has none. Products of experts by their number less
+       S24I_PRODUCTS, none of which is joined with another. */
+    const float *router, *correction, *shared_gate; /* [experts, width], [experts], [width] */
+    s24i_linear *experts;
+    s24_ctx *experts_ctx; /* whose memory that is */
+    int expert_products;
 } s24i_block;
 
 /* The ranks that hold a model together; comm NULL: this process holds all of it. */
@@ -421,7 +422,7 @@ struct s24_model {
 };
 
 /* The products of a block by the number of their first slot; those that it does not have are
-   empty. */
+   empty. From S24I_PRODUCTS on they are those of experts. */
 enum {
     /* Before it query's, key's and value's, or one for all three. */
     S24I_PRODUCT_ATTENTION = S24I_ATTENTION,
@@ -432,6 +433,11 @@ enum {
 };
 s24i_linear *s24i_block_product_of(s24i_block *block, int index);
 const s24i_linear *s24i_block_product(const s24i_block *block, int index);
+/* How many numbers they have. */
+static inline int s24i_block_products(const s24i_block *block)
+{
+    return S24I_PRODUCTS + block->expert_products;
+}
 /* The slot whose step runs a product. */
 s24i_slot s24i_product_slot(int index);
 /* How many linear layers one of a block's products is: neighbours may be one product. */
@@ -457,6 +463,18 @@ s24_status s24i_architecture_vary(const s24i_architecture **row, s24_ctx *ctx, c
 
 /* The rows by index; NULL after the last. */
 const s24i_architecture *s24i_architecture_at(int index);
+
+/* An expert's pattern, whose second %d becomes its number. */
+void s24i_expert_pattern(char pattern[S24I_NAME_BYTES], const char *of, int64_t expert);
+/* The pattern of a layer's name by its number, in `room` where it is an expert's; NULL: the row has
+   no such layer. */
+const char *s24i_slot_pattern(char room[S24I_NAME_BYTES], const s24i_architecture *arch,
+                              const s24i_shape *shape, s24i_slot slot);
+
+/* Does name read as the pattern, of which each %d stands for digits, which become numbers, and then
+   the suffix? */
+int s24i_name_matches(int64_t numbers[2], const char *name, const char *pattern,
+                      const char *suffix);
 
 /* What a slot's layer gives for a token, whether or not its weight is joint with another's. */
 int64_t s24i_slot_outputs(const s24i_shape *shape, s24i_slot slot);
@@ -485,9 +503,9 @@ s24_status s24i_model_load_headless(s24_model **out, s24_ctx *ctx, const s24_che
    has it a language model's head. Its tensors are checked as s24_model_load checks them. */
 s24_status s24i_model_load_bare(s24_model **out, s24_ctx *ctx, const s24_checkpoint *checkpoint);
 
-/* Replaces the linear weights of a block by dense f32 ones, one for each slot of a model of that
-   shape in the order of s24i_slot; the biases stay. No session may be running. On error the block
-   is as it was. */
+/* Replaces the linear weights of a block by dense f32 ones, one for each number of a slot of a
+   model of that shape, without data where it has no such layer; the biases stay. No session may be
+   running. On error the block is as it was. */
 s24_status s24i_model_set_block(s24_model *model, s24_ctx *ctx, int64_t block,
                                 const s24_dense *weights);
 
@@ -525,7 +543,6 @@ s24_status s24i_batch_check_texts(s24_ctx *ctx, const s24_batch *batch, const s2
 
 /* ---- tensors of a model (model_tensor.c) ----------------------------------------------------- */
 
-enum { S24I_NAME_BYTES = 160 };
 /* A pattern's name for a block, without prefix. */
 void s24i_tensor_name(char name[S24I_NAME_BYTES], const char *pattern, int64_t block,
                       const char *suffix);
@@ -579,8 +596,8 @@ typedef struct s24i_source {
     int wide;                         /* not in 8 bits, where the model is */
 } s24i_source;
 
-/* Makes the products of a block from a source for each of its slots, which stay the caller's.
-   Neighbours that are one product are joined here. */
+/* Makes the products of a block from a source for each of its slots' numbers, which stay the
+   caller's. Neighbours that are one product are joined here. */
 s24_status s24i_block_build(s24_model *model, s24_ctx *ctx, int64_t block,
                             const s24i_source *sources);
 void s24i_block_clear(s24i_block *block, s24_ctx *ctx);

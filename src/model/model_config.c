@@ -256,7 +256,8 @@ static s24_status read_shape(s24i_shape *shape, const s24i_config *config,
     TRY(s24i_rope_read(shape, config, arch));
     TRY(s24i_windows_read(shape, config, arch));
     TRY(read_tables(shape, config, arch));
-    return s24i_apart_read(shape, config, arch);
+    TRY(s24i_apart_read(shape, config, arch));
+    return s24i_mixture_read(shape, config, arch);
 }
 
 s24_status s24i_shape_read(s24i_shape *shape, s24_ctx *ctx, const s24i_architecture *architecture,

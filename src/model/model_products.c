@@ -4,6 +4,7 @@
 
 s24i_linear *s24i_block_product_of(s24i_block *block, int index)
 {
+    if (index >= S24I_PRODUCTS) return &block->experts[index - S24I_PRODUCTS];
     s24i_linear *products[S24I_PRODUCTS] = {&block->qkv[0],    &block->qkv[1],       &block->qkv[2],
                                             &block->attention, &block->intermediate, &block->output,
                                             &block->gate};
@@ -37,7 +38,7 @@ int64_t s24i_model_layers(const s24_model *model,
 {
     int64_t count = 0;
     for (int64_t b = 0; b < model->shape.layers; b++)
-        for (int i = 0; i < S24I_PRODUCTS; i++)
+        for (int i = 0; i < s24i_block_products(&model->blocks[b]); i++)
             if (counts(s24i_block_product(&model->blocks[b], i), arg))
                 count += s24i_product_layers(model, b, i);
     return count;

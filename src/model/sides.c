@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "io/checkpoint/checkpoint.h"
-#include "model/model.h"
+#include "model/stacked.h"
 
 /* The part of a name behind its next dot, NULL at the end. */
 static const char *behind_dot(const char *name)
@@ -100,28 +100,39 @@ static void mark_linear(s24_checkpoint *checkpoint, const s24i_architecture *arc
         checkpoint->tensors[i].linear = is_layer(&slot, arch, &checkpoint->tensors[i]);
 }
 
-static void find_sides(s24_checkpoint *checkpoint)
+static void find_sides(s24_checkpoint *checkpoint, const s24i_architecture *arch)
 {
-    const char *type = checkpoint->model_type;
-    const s24i_architecture *arch = type ? s24i_architecture_find(type) : NULL;
     if (arch && arch->transposed) mark_blocks(checkpoint, arch);
     if (arch && !arch->transposed) mark_linear(checkpoint, arch);
     for (int i = 0; !arch && s24i_architecture_at(i); i++)
         if (s24i_architecture_at(i)->transposed) guess(checkpoint, s24i_architecture_at(i));
 }
 
+/* What the row of the model type says of a checkpoint's tensors. */
+static s24_status read_row(s24_checkpoint **out)
+{
+    const char *type = (*out)->model_type;
+    const s24i_architecture *arch = type ? s24i_architecture_find(type) : NULL;
+    const s24_status status = s24i_split_stacked(*out, arch);
+    if (status == S24_OK) {
+        find_sides(*out, arch);
+        return S24_OK;
+    }
+    s24_checkpoint_close(*out);
+    *out = NULL;
+    return status;
+}
+
 s24_status s24_checkpoint_open(s24_checkpoint **out, s24_ctx *ctx, const char *path)
 {
     TRY(s24i_checkpoint_open(out, ctx, path, S24I_TAKES_OURS));
-    find_sides(*out);
-    return S24_OK;
+    return read_row(out);
 }
 
 s24_status s24_checkpoint_open_foreign(s24_checkpoint **out, s24_ctx *ctx, const char *path)
 {
     TRY(s24i_checkpoint_open(out, ctx, path, S24I_TAKES_TORCH));
-    find_sides(*out);
-    return S24_OK;
+    return read_row(out);
 }
 
 s24_status s24_tensor_check_sides(s24_ctx *ctx, const s24_checkpoint *checkpoint,

@@ -87,6 +87,25 @@ s24i_steps s24i_steps_of(const s24i_architecture *a)
     return steps;
 }
 
+/* Those of a block without them, but for its feed-forward layers. */
+s24i_steps s24i_steps_mixed(const s24i_architecture *a)
+{
+    const s24i_steps plain = s24i_steps_of(a);
+    const s24i_step_place input = s24i_steps_product(&plain, S24I_INTERMEDIATE)->from;
+    s24i_steps steps = {.count = 0, .attend = plain.attend};
+    for (int i = 0; i < plain.count; i++) {
+        s24i_block_step step = plain.step[i];
+        const int is_product = step.kind == S24I_STEP_PRODUCT;
+        if (step.kind == S24I_STEP_GATE || (is_product && step.slot == S24I_INTERMEDIATE)) continue;
+        if (is_product && step.slot == S24I_OUTPUT) {
+            step.kind = S24I_STEP_EXPERTS;
+            step.from = input;
+        }
+        put(&steps, step);
+    }
+    return steps;
+}
+
 s24i_steps s24i_steps_shared(const s24i_architecture *a)
 {
     const s24i_steps alone = s24i_steps_of(a);
@@ -119,17 +138,26 @@ const char *s24i_step_name(s24i_step_kind kind)
                                         [S24I_STEP_ATTEND_APART] = "attend by content and distance",
                                         [S24I_STEP_ADD] = "add",
                                         [S24I_STEP_GATE] = "gate",
+                                        [S24I_STEP_EXPERTS] = "experts",
                                         [S24I_STEP_SUM] = "sum"};
     return names[kind];
+}
+
+static s24_status require(s24_ctx *ctx, const s24i_steps *steps, unsigned has, const char *who,
+                          const char *model_type)
+{
+    for (int i = 0; i < steps->count; i++)
+        REQUIRE(ctx, has >> steps->step[i].kind & 1, S24_ERROR_UNSUPPORTED,
+                "%s has no step '%s', which a block of %s needs", who,
+                s24i_step_name(steps->step[i].kind), model_type);
+    return S24_OK;
 }
 
 s24_status s24i_steps_require(s24_ctx *ctx, const s24i_architecture *architecture, unsigned has,
                               const char *who)
 {
-    const s24i_steps steps = s24i_steps_of(architecture);
-    for (int i = 0; i < steps.count; i++)
-        REQUIRE(ctx, has >> steps.step[i].kind & 1, S24_ERROR_UNSUPPORTED,
-                "%s has no step '%s', which a block of %s needs", who,
-                s24i_step_name(steps.step[i].kind), architecture->model_type);
-    return S24_OK;
+    const s24i_steps plain = s24i_steps_of(architecture), mixed = s24i_steps_mixed(architecture);
+    TRY(require(ctx, &plain, has, who, architecture->model_type));
+    return architecture->mixture ? require(ctx, &mixed, has, who, architecture->model_type)
+                                 : S24_OK;
 }

@@ -13,6 +13,8 @@
  *   side by side:              norm ─ QUERY KEY VALUE ─ rotate ─ attend ─ norm of x ─
  *                              INTERMEDIATE, ATTENTION (+x) ─ OUTPUT (+)
  *
+ *   with experts:              … norm ─ experts (+), in the place of INTERMEDIATE to OUTPUT
+ *
  * Where ranks share out a block, ATTENTION and OUTPUT are cut along k and what stands before them
  * along n, and a step that sums over the ranks follows each of the two.
  */
@@ -33,6 +35,7 @@ typedef enum s24i_step_kind {
                                   gives with queries and keys */
     S24I_STEP_ADD,             /* to += residual_factor · from */
     S24I_STEP_GATE,            /* OUTER = activation(gate) · intermediate, both in OUTER before */
+    S24I_STEP_EXPERTS,         /* to = a mixture of experts of from (mixture.h); or to += */
     S24I_STEP_SUM,             /* SUMS = their sum over the ranks that hold the model together */
     S24I_STEP_KINDS
 } s24i_step_kind;
@@ -55,7 +58,7 @@ typedef struct s24i_block_step {
     /* Of a product: its first layer; QUERY for all three, INTERMEDIATE for the gate's too. */
     s24i_slot slot;
     int norm; /* of a norm: which of the block's */
-    int adds; /* of a product: to += */
+    int adds; /* of a product, or of experts: to += */
 } s24i_block_step;
 
 enum { S24I_MOST_STEPS = 18 };
@@ -66,8 +69,10 @@ typedef struct s24i_steps {
     int attend; /* the index of the step that attends */
 } s24i_steps;
 
-/* The steps of a block of that model type. */
+/* The steps of a block of that model type; and of one with experts, which differ after the step
+   that attends. */
 s24i_steps s24i_steps_of(const s24i_architecture *architecture);
+s24i_steps s24i_steps_mixed(const s24i_architecture *architecture);
 /* The same of a block that ranks share out: a sum follows each product that adds to the sums. */
 s24i_steps s24i_steps_shared(const s24i_architecture *architecture);
 /* The step of the product whose first layer is that one. */

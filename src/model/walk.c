@@ -73,26 +73,29 @@ static int has_biases(const s24i_walk *walk, const stack *s, int64_t block)
     char name[S24I_NAME_BYTES];
     const s24i_architecture *arch = walk->arch;
     if (walk->draws) return arch->biases;
-    for (int i = 0; i < s->count; i++)
-        if (s24i_tensor_find(name, walk->checkpoint, arch, arch->slots[s->slots[i]], block,
-                             ".bias"))
-            return 1;
+    for (int i = 0; i < s->count; i++) {
+        char room[S24I_NAME_BYTES];
+        const char *pattern = s24i_slot_pattern(room, arch, walk->shape, s->slots[i]);
+        if (s24i_tensor_find(name, walk->checkpoint, arch, pattern, block, ".bias")) return 1;
+    }
     return 0;
 }
 
 static s24_status take_stack(const s24i_walk *walk, const stack *s, int64_t block, int64_t cols)
 {
     const s24i_architecture *arch = walk->arch;
-    const int biases = has_biases(walk, s, block);
-    for (int bias = 0; bias < 2; bias++)
+    const int biases = has_biases(walk, s, block), parts = s->slots[0] < S24I_ALL_SLOTS ? 2 : 1;
+    for (int bias = 0; bias < parts; bias++)
         for (int i = 0; i < s->count; i++) {
+            char room[S24I_NAME_BYTES];
             const s24i_wanted w = {.role = S24I_ROLE_LAYER,
                                    .slot = s->slots[i],
                                    .block = block,
                                    .is_bias = bias,
                                    .begins = i == 0,
                                    .stacked = bias && biases,
-                                   .pattern = arch->slots[s->slots[i]],
+                                   .pattern =
+                                       s24i_slot_pattern(room, arch, walk->shape, s->slots[i]),
                                    .suffix = bias ? ".bias" : ".weight",
                                    .rows = s->rows[i],
                                    .cols = bias ? 0 : cols,
@@ -249,6 +252,53 @@ static s24_status take_norms(const s24i_walk *walk, int64_t b)
     return take_norm(walk, S24I_ROLE_AFTER_OUTPUT_NORM, a->after_output_norm, b);
 }
 
+/* The feed-forward layers of a block, or of one of its experts. */
+static s24_status take_outer(const s24i_walk *walk, int64_t b, int64_t expert)
+{
+    const s24i_shape *s = walk->shape;
+    const s24i_slot gate = s24i_slot_of(expert, S24I_GATE);
+    const s24i_slot inner = s24i_slot_of(expert, S24I_INTERMEDIATE);
+    const s24i_slot outer = s24i_slot_of(expert, S24I_OUTPUT);
+    int64_t rows, cols;
+    s24i_slot_shape(&rows, &cols, s, inner);
+    const stack gated = {{gate, inner}, {rows, rows}, 2}, up = {{inner}, {rows}, 1};
+    const stack down = {{outer}, {s->width}, 1};
+    TRY(take_stack(walk, s->gated && !s->joint_gate ? &gated : &up, b, s->width));
+    s24i_slot_shape(&rows, &cols, s, outer);
+    return take_stack(walk, &down, b, cols);
+}
+
+/* What chooses among a block's experts and weighs them, and then these. */
+static s24_status take_mixture(const s24i_walk *walk, int64_t b)
+{
+    const s24i_mixture_row *row = walk->arch->mixture;
+    const s24i_mixture *mixture = &walk->shape->mixture;
+    const s24i_wanted parts[] = {{.role = S24I_ROLE_ROUTER,
+                                  .pattern = row->router,
+                                  .suffix = ".weight",
+                                  .rows = mixture->experts,
+                                  .cols = walk->shape->width},
+                                 {.role = S24I_ROLE_CORRECTION,
+                                  .pattern = row->correction,
+                                  .suffix = "",
+                                  .rows = mixture->experts,
+                                  .any_rank = 1},
+                                 {.role = S24I_ROLE_SHARED_GATE,
+                                  .pattern = mixture->shared_width ? row->shared_gate : NULL,
+                                  .suffix = ".weight",
+                                  .rows = walk->shape->width,
+                                  .any_rank = 1}};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        s24i_wanted w = parts[i];
+        w.block = b;
+        w.begins = 1;
+        if (w.pattern) TRY(take(walk, &w));
+    }
+    for (int64_t e = 0; e < s24i_mixture_all(mixture); e++)
+        TRY(take_outer(walk, b, e));
+    return S24_OK;
+}
+
 static s24_status take_block(const s24i_walk *walk, int64_t b)
 {
     const s24i_architecture *a = walk->arch;
@@ -260,13 +310,10 @@ static s24_status take_block(const s24i_walk *walk, int64_t b)
         qkv.count = 1;
     }
     const stack attention = {{S24I_ATTENTION}, {s->width}, 1};
-    const stack gated = {{S24I_GATE, S24I_INTERMEDIATE}, {s->intermediate, s->intermediate}, 2};
-    const stack up = {{S24I_INTERMEDIATE}, {s->intermediate * (s->joint_gate ? 2 : 1)}, 1};
-    const stack down = {{S24I_OUTPUT}, {s->width}, 1};
     TRY(take_stack(walk, &qkv, b, s->width));
     TRY(take_stack(walk, &attention, b, wide));
-    TRY(take_stack(walk, a->slots[S24I_GATE] ? &gated : &up, b, s->width));
-    TRY(take_stack(walk, &down, b, s->intermediate));
+    const int mixes = s24i_mixture_has(&s->mixture, b);
+    TRY(mixes ? take_mixture(walk, b) : take_outer(walk, b, -1));
     TRY(take_norms(walk, b));
     if (a->query_norm) TRY(take_norm(walk, S24I_ROLE_QUERY_NORM, a->query_norm, b));
     if (a->key_norm) TRY(take_norm(walk, S24I_ROLE_KEY_NORM, a->key_norm, b));

@@ -28,6 +28,9 @@ typedef enum s24i_role {
     S24I_ROLE_AFTER_OUTPUT_NORM,
     S24I_ROLE_QUERY_NORM, /* of a head: weight */
     S24I_ROLE_KEY_NORM,
+    S24I_ROLE_ROUTER, /* of a mixture of experts: weight */
+    S24I_ROLE_CORRECTION,
+    S24I_ROLE_SHARED_GATE,
     S24I_ROLE_REL_H, /* tables of relative positions */
     S24I_ROLE_REL_W,
     S24I_ROLE_FINAL_NORM,
@@ -38,15 +41,15 @@ typedef enum s24i_role {
 
 typedef struct s24i_wanted {
     s24i_role role;
-    s24i_slot slot; /* of S24I_ROLE_LAYER */
+    s24i_slot slot; /* of S24I_ROLE_LAYER: its number */
     int64_t block;
     int is_bias; /* the second of a pair */
     /* the first of a stack: layers that read one input, their weights or their biases */
     int begins;
     int stacked; /* a bias, and the checkpoint has one of that stack: a missing one is 0 */
-    const char *pattern, *suffix;
-    const char *old_suffix; /* of files before 2020, or NULL */
-    int64_t rows, cols;     /* as the model has it; cols 0: a vector */
+    const char *pattern, *suffix; /* of an expert's layer while it is given */
+    const char *old_suffix;       /* of files before 2020, or NULL */
+    int64_t rows, cols;           /* as the model has it; cols 0: a vector */
     int optional;
     int transposed; /* [cols, rows] in the checkpoint */
     int any_rank;   /* whatever its shape, that many elements */

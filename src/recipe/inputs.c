@@ -49,7 +49,7 @@ static s24_status run_text(seen *s, const s24_text *text)
 {
     int64_t offsets[2] = {0, 0};
     const s24_batch batch = {.texts = 1, .offsets = offsets, .ids = s->ids};
-    const s24i_observer observer = {observe, s, 0};
+    const s24i_observer observer = {.input = observe, .user = s};
     TRY(s24_tokenizer_encode(s->tokens, &offsets[1], s->max_tokens, s->tokenizer, s->ctx,
                              text->data, text->bytes, NULL, 0));
     for (int64_t i = 0; i < offsets[1]; i++)
@@ -67,6 +67,9 @@ static s24_status prepare(seen *s, int64_t max_tokens)
     const s24i_shape *shape = &s->model->shape;
     REQUIRE(s->ctx, !shape->image, S24_ERROR_UNSUPPORTED,
             "%s: a model of type '%s' reads images, and calibration texts were given",
+            s24_checkpoint_folder(s->in), s->model->architecture->model_type);
+    REQUIRE(s->ctx, !shape->mixture.experts, S24_ERROR_UNSUPPORTED,
+            "%s: inputs are noted for a device, which runs no '%s': it has experts",
             s24_checkpoint_folder(s->in), s->model->architecture->model_type);
     s->max_tokens = max_tokens ? max_tokens : shape->positions;
     REQUIRE(s->ctx, s->max_tokens >= 2 && s->max_tokens <= shape->positions, S24_ERROR_ARGUMENT,

@@ -12,6 +12,10 @@
  *
  * The runs up to the four inputs cost 0, 3, 4 and 8 of a block's 12·width² multiplications a token,
  * so going stage by stage, one Gram matrix at a time, costs little more than one look at them all.
+ * Of a mixture each expert has statistics of its own, of the tokens that the router sends to it,
+ * and as many experts are looked at together as a limit of memory lets. One that no token takes
+ * has those of inputs that are all alike and independent, by which every criterion is magnitude.
+ *
  * Texts are cut at max_tokens and laid end to end: no padding, every row of an input is a token. An
  * image is a text whose tokens are its patches.
  */
@@ -24,7 +28,7 @@
 #include "recipe/reconstruct.h"
 #include "run/session.h"
 
-enum { BATCH_TOKENS = 4096 };
+enum { BATCH_TOKENS = 4096, GRAM_BYTES = 1 << 30 };
 
 /* The layers of a block that share an input, which is observed as the first one's, in the order
    they are pruned. */
@@ -35,7 +39,13 @@ static const struct {
               {{S24I_ATTENTION}, 1},
               {{S24I_INTERMEDIATE, S24I_GATE}, 2},
               {{S24I_OUTPUT}, 1}};
-enum { STAGES = sizeof stages / sizeof *stages, NOTHING_OBSERVED = -1 };
+enum { STAGES = sizeof stages / sizeof *stages, OUTER_STAGES = 2, NOTHING_OBSERVED = -1 };
+
+/* A stage of a block's own layers (first −1, end 0), or of some of its experts'. */
+typedef struct stage {
+    int kind; /* of stages */
+    int64_t first, end;
+} stage;
 
 typedef struct calibration {
     const s24i_pruner *pruner;
@@ -47,15 +57,18 @@ typedef struct calibration {
     int64_t *ends;      /* [texts + 1]: text t is tokens ends[t] … ends[t + 1] */
     int32_t *ids;       /* of the tokens; NULL: images */
     int64_t ids_capacity;
-    int64_t most_tokens;               /* of a batch */
-    int64_t *offsets;                  /* [texts + 1]: of the batch at hand */
-    float *hidden;                     /* [tokens, width] */
-    float *copy;                       /* [most_tokens, width] */
-    const s24_tensor **tensors;        /* [layers][S24I_ALL_SLOTS], NULL: the model has none */
-    const s24_tensor *const *block;    /* those of the block at hand */
-    s24_dense weights[S24I_ALL_SLOTS]; /* and its weights, pruned one after another */
-    int observed;                      /* the slot whose input goes into stats */
-    s24_stats *stats;
+    int64_t most_tokens;                 /* of a batch */
+    int64_t *offsets;                    /* [texts + 1]: of the batch at hand */
+    float *hidden;                       /* [tokens, width] */
+    float *copy;                         /* [most_tokens, width] */
+    int numbers;                         /* of a block's layers */
+    const s24_tensor **tensors;          /* [layers][numbers], NULL: the model has none */
+    const s24_tensor *const *block;      /* those of the block at hand */
+    s24_dense *weights;                  /* [numbers]: and its weights, pruned one after another */
+    int observed;                        /* the slot whose input goes into stats, */
+    stage at;                            /* of these experts */
+    s24_stats **stats;                   /* [1 or experts] */
+    int64_t *seen;                       /* likewise: tokens */
     s24i_reconstruction *reconstruction; /* or NULL */
     int64_t done, total;                 /* batches through blocks */
 } calibration;
@@ -194,9 +207,13 @@ static s24_status embed(calibration *c)
 
 static s24_status observe_input(void *user, s24i_slot slot, const s24_dense *x)
 {
-    const calibration *c = user;
-    if ((int)slot != c->observed) return S24_OK;
-    return s24i_name_tensor(c->ctx, s24_stats_add(c->stats, c->ctx, x), c->block[slot]);
+    calibration *c = user;
+    const int64_t expert = s24i_slot_expert(slot);
+    if ((int)s24i_slot_kind(slot) != c->observed || expert < c->at.first || expert >= c->at.end)
+        return S24_OK;
+    const int64_t i = expert - c->at.first;
+    c->seen[i] += x->rows;
+    return s24i_name_tensor(c->ctx, s24_stats_add(c->stats[i], c->ctx, x), c->block[slot]);
 }
 
 /* All texts through a block: up to the observed input of a slot, hidden staying as it is, or, with
@@ -204,7 +221,8 @@ static s24_status observe_input(void *user, s24i_slot slot, const s24_dense *x)
 static s24_status run_block(calibration *c, int64_t block, int slot)
 {
     const int observes = slot != NOTHING_OBSERVED;
-    const s24i_observer observer = {observe_input, c, 1u << (observes ? slot : 0)};
+    const s24i_observer observer = {observe_input, c, 1u << (observes ? slot : 0), c->at.first,
+                                    c->at.end};
     c->observed = slot;
     for (int64_t first = 0, end; first < c->texts; first = end) {
         end = batch_end(c, first);
@@ -221,43 +239,124 @@ static s24_status run_block(calibration *c, int64_t block, int slot)
 
 /* ---- blocks ---------------------------------------------------------------------------------- */
 
-/* Does any layer of a stage get pruned? */
-static int takes_stage(const calibration *c, int64_t block, int stage)
+static int mixes(const calibration *c, int64_t block)
 {
-    for (int i = 0; i < stages[stage].count; i++) {
-        const s24_tensor *t = c->tensors[block * S24I_ALL_SLOTS + stages[stage].slots[i]];
+    return s24i_mixture_has(&c->model->shape.mixture, block);
+}
+
+/* The stage of a kind that follows another one of a block, at first one with end −1: some more
+   experts, or at once the block's own layers. 0: there is none. */
+static int next_stage(stage *s, const calibration *c, int64_t block)
+{
+    const int of_experts = mixes(c, block) && s->kind >= STAGES - OUTER_STAGES;
+    int64_t rows, cols;
+    if (!of_experts) {
+        const int begins = s->end < 0;
+        s->first = -1;
+        s->end = 0;
+        return begins;
+    }
+    s24i_slot_shape(&rows, &cols, &c->model->shape, s24i_slot_of(0, stages[s->kind].slots[0]));
+    const int64_t most = s24i_max(1, GRAM_BYTES / (cols * cols * (int64_t)sizeof(double)));
+    s->first = s24i_max(s->end, 0);
+    s->end = s24i_min(s->first + most, s24i_mixture_all(&c->model->shape.mixture));
+    return s->first < s->end;
+}
+
+/* Is there a layer that gets pruned among those of an expert of a stage? */
+static int takes_expert(const calibration *c, int64_t block, int kind, int64_t expert)
+{
+    for (int i = 0; i < stages[kind].count; i++) {
+        const int number = (int)s24i_slot_of(expert, stages[kind].slots[i]);
+        const s24_tensor *t = c->tensors[block * c->numbers + number];
         if (t && s24i_pruner_takes(c->pruner, t)) return 1;
     }
     return 0;
 }
 
+static int takes_stage(const calibration *c, int64_t block, const stage *s)
+{
+    for (int64_t e = s->first; e < s->end; e++)
+        if (takes_expert(c, block, s->kind, e)) return 1;
+    return 0;
+}
+
 static s24_status load_weights(calibration *c)
 {
-    for (int slot = 0; slot < S24I_ALL_SLOTS; slot++) {
+    for (int slot = 0; slot < c->numbers; slot++) {
         const s24_tensor *tensor = c->block[slot];
         s24_dense *w = &c->weights[slot];
-        if (tensor)
-            TRY(s24i_name_tensor(c->ctx, s24i_pruner_load(c->pruner, w->data, tensor), tensor));
+        s24_ctx_free(c->ctx, w->data);
+        w->data = NULL;
+        if (!tensor) continue;
+        s24i_slot_shape(&w->rows, &w->cols, &c->model->shape, (s24i_slot)slot);
+        TRY(s24i_alloc_elems(&w->data, c->ctx, w->rows * w->cols, sizeof(float), "a weight"));
+        TRY(s24i_name_tensor(c->ctx, s24i_pruner_load(c->pruner, w->data, tensor), tensor));
     }
     return S24_OK;
 }
 
-static s24_status prune_stage(calibration *c, int64_t block, int stage)
+static void drop_stats(calibration *c)
 {
-    const s24i_slot first = stages[stage].slots[0];
-    TRY(s24_stats_create(&c->stats, c->ctx, c->weights[first].cols));
-    TRY(run_block(c, block, (int)first));
-    for (int i = 0; i < stages[stage].count; i++) {
-        const s24i_slot slot = stages[stage].slots[i];
+    for (int64_t e = 0; c->stats && e < c->numbers; e++) {
+        s24_stats_destroy(c->stats[e]);
+        c->stats[e] = NULL;
+    }
+}
+
+/* Of an expert that no token took. */
+static s24_status see_all_alike(const calibration *c, s24i_slot slot, s24_stats *stats)
+{
+    enum { ROWS = 256 };
+    const int64_t k = c->weights[slot].cols;
+    float *rows;
+    s24_status status = S24_OK;
+    s24_ctx_log(c->ctx, S24_LOG_WARNING,
+                "no calibration token takes the expert of '%s': magnitude decides what stays",
+                s24i_show(c->block[slot]->name).text);
+    TRY(s24i_alloc_elems(&rows, c->ctx, ROWS * k, sizeof *rows, "an expert's inputs"));
+    for (int64_t first = 0; first < k && status == S24_OK; first += ROWS) {
+        const s24_dense x = {rows, S24_F32, s24i_min(ROWS, k - first), k, 0};
+        memset(rows, 0, (size_t)(x.rows * k) * sizeof *rows);
+        for (int64_t r = 0; r < x.rows; r++)
+            rows[r * k + first + r] = 1.0f;
+        status = s24_stats_add(stats, c->ctx, &x);
+    }
+    s24_ctx_free(c->ctx, rows);
+    return status;
+}
+
+/* An expert's layers of a stage, or the block's own. */
+static s24_status prune_layers(calibration *c, int64_t block, const stage *s, int64_t expert)
+{
+    const s24i_slot first = s24i_slot_of(expert, stages[s->kind].slots[0]);
+    s24_stats *stats = c->stats[expert - s->first];
+    if (expert >= 0 && !c->seen[expert - s->first]) TRY(see_all_alike(c, first, stats));
+    for (int i = 0; i < stages[s->kind].count; i++) {
+        const s24i_slot slot = s24i_slot_of(expert, stages[s->kind].slots[i]);
         const s24_tensor *tensor = c->block[slot];
         float *w = c->weights[slot].data;
         if (tensor && s24i_pruner_takes(c->pruner, tensor))
-            TRY(c->pruner->tried
-                    ? s24i_pruner_try(c->pruner, w, tensor, c->stats, block * STAGES + stage)
-                    : s24i_pruner_layer(c->pruner, w, tensor, c->stats));
+            TRY(c->pruner->tried ? s24i_pruner_try(c->pruner, w, tensor, stats,
+                                                   block * c->numbers + (int64_t)first)
+                                 : s24i_pruner_layer(c->pruner, w, tensor, stats));
     }
-    s24_stats_destroy(c->stats);
-    c->stats = NULL;
+    return S24_OK;
+}
+
+static s24_status prune_stage(calibration *c, int64_t block, const stage *s)
+{
+    const s24i_slot kind = stages[s->kind].slots[0];
+    for (int64_t e = s->first; e < s->end; e++) {
+        const s24i_slot slot = s24i_slot_of(e, kind);
+        c->seen[e - s->first] = 0;
+        TRY(s24_stats_create(&c->stats[e - s->first], c->ctx, c->weights[slot].cols));
+    }
+    c->at = *s;
+    TRY(run_block(c, block, (int)kind));
+    for (int64_t e = s->first; e < s->end; e++)
+        if (takes_expert(c, block, s->kind, e)) TRY(prune_layers(c, block, s, e));
+    drop_stats(c);
     return s24i_model_set_block(c->model, c->ctx, block, c->weights);
 }
 
@@ -265,10 +364,10 @@ static s24_status prune_stage(calibration *c, int64_t block, int stage)
 static s24_status reconstruct(calibration *c, int64_t block)
 {
     unsigned pruned = 0;
-    for (int slot = 0; slot < S24I_ALL_SLOTS; slot++)
+    for (int slot = 0; slot < c->numbers; slot++)
         if (c->block[slot] && s24i_pruner_takes(c->pruner, c->block[slot])) pruned |= 1u << slot;
     TRY(s24i_reconstruct_block(c->reconstruction, c->ctx, block, c->hidden, c->weights, pruned));
-    for (int slot = 0; slot < S24I_ALL_SLOTS; slot++)
+    for (int slot = 0; slot < c->numbers; slot++)
         if (pruned >> slot & 1u)
             TRY(s24i_pruner_write(c->pruner, c->weights[slot].data, c->block[slot]));
     return s24i_model_set_block(c->model, c->ctx, block, c->weights);
@@ -276,11 +375,12 @@ static s24_status reconstruct(calibration *c, int64_t block)
 
 static s24_status prune_block(calibration *c, int64_t block)
 {
-    c->block = c->tensors + block * S24I_ALL_SLOTS;
+    c->block = c->tensors + block * c->numbers;
     TRY(load_weights(c));
     TRY(s24i_model_set_block(c->model, c->ctx, block, c->weights));
-    for (int stage = 0; stage < STAGES; stage++)
-        if (takes_stage(c, block, stage)) TRY(prune_stage(c, block, stage));
+    for (int kind = 0; kind < STAGES; kind++)
+        for (stage s = {.kind = kind, .end = -1}; next_stage(&s, c, block);)
+            if (takes_stage(c, block, &s)) TRY(prune_stage(c, block, &s));
     if (c->reconstruction) TRY(reconstruct(c, block));
     if (block + 1 < c->model->shape.layers) TRY(run_block(c, block, NOTHING_OBSERVED));
     s24i_block_clear(&c->model->blocks[block], c->ctx);
@@ -289,7 +389,7 @@ static s24_status prune_block(calibration *c, int64_t block)
 
 static s24_status find_tensors(calibration *c)
 {
-    const int64_t count = c->model->shape.layers * S24I_ALL_SLOTS;
+    const int64_t count = c->model->shape.layers * c->numbers;
     TRY(s24i_alloc_elems(&c->tensors, c->ctx, count, sizeof *c->tensors, "the table of layers"));
     for (int64_t i = 0; i < count; i++)
         c->tensors[i] = NULL;
@@ -298,7 +398,7 @@ static s24_status find_tensors(calibration *c)
         int64_t block;
         s24i_slot slot;
         if (!s24i_model_find_linear(&block, &slot, c->model, tensor->name)) continue;
-        const s24_tensor **place = &c->tensors[block * S24I_ALL_SLOTS + slot];
+        const s24_tensor **place = &c->tensors[block * c->numbers + slot];
         /* The model has read one of them; the other would be written as it was, or not at all. */
         REQUIRE(c->ctx, !*place, S24_ERROR_FORMAT,
                 "%s: tensors '%s' and '%s' are the same layer; one of them was expected",
@@ -311,6 +411,7 @@ static s24_status find_tensors(calibration *c)
 static s24_status prepare(calibration *c)
 {
     int64_t batches = 0;
+    c->numbers = s24i_slot_numbers(&c->model->shape.mixture);
     TRY(find_tensors(c));
     TRY(tokenize(c));
     for (int64_t first = 0, end; first < c->texts; first = end, batches++) {
@@ -319,20 +420,20 @@ static s24_status prepare(calibration *c)
     }
     c->total = batches * (c->model->shape.layers - 1);
     for (int64_t b = 0; b < c->model->shape.layers; b++)
-        for (int stage = 0; stage < STAGES; stage++)
-            c->total += batches * takes_stage(c, b, stage);
+        for (int kind = 0; kind < STAGES; kind++)
+            for (stage s = {.kind = kind, .end = -1}; next_stage(&s, c, b);)
+                c->total += batches * takes_stage(c, b, &s);
     const int64_t width = c->model->shape.width;
     TRY(s24i_alloc_elems(&c->hidden, c->ctx, c->ends[c->texts] * width, sizeof *c->hidden,
                          "the hidden states of the calibration texts"));
     TRY(s24i_alloc_elems(&c->copy, c->ctx, c->most_tokens * width, sizeof *c->copy,
                          "the hidden states of a batch"));
-    for (int slot = 0; slot < S24I_ALL_SLOTS; slot++) {
-        s24_dense *w = &c->weights[slot];
-        w->dtype = S24_F32;
-        s24i_slot_shape(&w->rows, &w->cols, &c->model->shape, (s24i_slot)slot);
-        if (c->tensors[slot])
-            TRY(s24i_alloc_elems(&w->data, c->ctx, w->rows * w->cols, sizeof(float), "a weight"));
-    }
+    const size_t numbers = (size_t)c->numbers;
+    TRY(s24i_zeroed(&c->weights, c->ctx, numbers * sizeof *c->weights));
+    TRY(s24i_zeroed(&c->stats, c->ctx, numbers * sizeof *c->stats));
+    TRY(s24i_zeroed(&c->seen, c->ctx, numbers * sizeof *c->seen));
+    for (int slot = 0; slot < c->numbers; slot++)
+        c->weights[slot].dtype = S24_F32;
     return s24_session_create(&c->session, c->ctx, c->model, c->most_tokens);
 }
 
@@ -359,10 +460,13 @@ s24_status s24i_pruner_blocks(const s24i_pruner *pruner, s24_model *model)
         TRY_DONE(prune_block(&c, b));
 done:
     s24i_reconstruction_destroy(c.reconstruction);
-    s24_stats_destroy(c.stats);
+    drop_stats(&c);
     s24_session_destroy(c.session);
-    for (int slot = 0; slot < S24I_ALL_SLOTS; slot++)
+    for (int slot = 0; c.weights && slot < c.numbers; slot++)
         s24_ctx_free(c.ctx, c.weights[slot].data);
+    s24_ctx_free(c.ctx, c.weights);
+    s24_ctx_free(c.ctx, (void *)c.stats);
+    s24_ctx_free(c.ctx, c.seen);
     s24_ctx_free(c.ctx, c.copy);
     s24_ctx_free(c.ctx, c.hidden);
     s24_ctx_free(c.ctx, (void *)c.tensors);

@@ -294,6 +294,9 @@ static s24_status make_tables(permuter *p)
     REQUIRE(p->ctx, !p->model->architecture->head_by_head, S24_ERROR_UNSUPPORTED,
             "a joint layer of %s, whose rows are ordered head by head, is not permuted",
             p->model->architecture->model_type);
+    REQUIRE(p->ctx, !p->model->architecture->mixture, S24_ERROR_UNSUPPORTED,
+            "blocks of %s have experts, whose layers are not permuted",
+            p->model->architecture->model_type);
     TRY(s24i_zeroed(&p->tensors, p->ctx, (size_t)(layers * S24I_ALL_SLOTS) * sizeof *p->tensors));
     TRY(s24i_zeroed(&p->norms, p->ctx, (size_t)(layers * SITES) * sizeof *p->norms));
     TRY(s24i_zeroed(&p->orders, p->ctx, (size_t)(layers * SITES) * sizeof *p->orders));

@@ -18,6 +18,7 @@
 #include "run/cpu/attention.h"
 #include "run/cpu/attention_apart.h"
 #include "run/cpu/attention_grid.h"
+#include "run/cpu/experts.h"
 #include "run/cpu/kv_cache.h"
 #include "run/cpu/pass.h"
 #include "run/gpu/gpu_model.h"
@@ -30,7 +31,7 @@ static size_t most_work(const s24_model *model, const s24_ctx *ctx, int64_t rows
 {
     size_t most = 0;
     for (int64_t b = 0; b < model->shape.layers; b++) {
-        for (int i = 0; i < S24I_PRODUCTS; i++) {
+        for (int i = 0; i < s24i_block_products(&model->blocks[b]); i++) {
             const s24i_linear *l = s24i_block_product(&model->blocks[b], i);
             const size_t bytes = s24i_linear_work_bytes(l, ctx, rows);
             most = bytes > most ? bytes : most;
@@ -96,8 +97,9 @@ static s24_status fill_lanes(s24_session *session, s24_ctx *ctx)
     const s24i_shape *shape = &model->shape;
     const int64_t rows = s24i_min(session->max_tokens, CHUNK_ROWS), threads = session->threads;
     const int64_t all = s24i_min(session->max_tokens, CHUNK_ROWS * threads);
-    const int64_t widest =
-        s24i_max(s24i_slot_outputs(shape, S24I_QUERY), s24i_max(shape->width, shape->intermediate));
+    const int64_t expert = s24i_max(shape->mixture.width, shape->mixture.shared_width);
+    const int64_t inner = s24i_max(s24i_max(shape->intermediate, shape->width), expert);
+    const int64_t widest = s24i_max(s24i_slot_outputs(shape, S24I_QUERY), inner);
     const int64_t wide = model->dtype == S24_F32 ? 0 : widest;
     const int64_t outer_cols = shape->intermediate * (shape->gated ? 3 : 1);
     const size_t part = s24_dtype_bytes(session->between);
@@ -214,6 +216,7 @@ static s24_status fill(s24_session *session, s24_ctx *ctx)
         TRY(s24i_alloc_elems(&session->class_rows, ctx, session->threads * 2 * shape->width, one,
                              "a classifier's rows"));
     TRY(fill_lanes(session, ctx));
+    TRY(s24i_experts_create(&session->experts, ctx, session));
     return session->model->lm_head.n ? fill_head(session, ctx) : S24_OK;
 }
 
@@ -247,7 +250,8 @@ s24_status s24_session_create(s24_session **out, s24_ctx *ctx, const s24_model *
                              .max_tokens = max_tokens,
                              .threads = s24_ctx_threads(ctx),
                              .steps = model->ranks.comm ? s24i_steps_shared(model->architecture)
-                                                        : s24i_steps_of(model->architecture)};
+                                                        : s24i_steps_of(model->architecture),
+                             .mixed = s24i_steps_mixed(model->architecture)};
     s24_status status = lay_out_images(session, ctx);
     if (status == S24_OK && model->device) {
         status = s24i_gpu_session_create(&session->gpu, ctx, model, max_tokens);
@@ -273,6 +277,7 @@ void s24_session_destroy(s24_session *session)
         s24_ctx_destroy(session->lanes[t].own);
     }
     s24i_dense_engine.runner_destroy(session->whole.runner);
+    s24i_experts_destroy(session->experts, ctx);
     s24_ctx_free(ctx, session->lanes);
     s24_ctx_free(ctx, session->hidden);
     s24_ctx_free(ctx, session->qkv);
@@ -319,12 +324,14 @@ int64_t s24_session_read_bytes(const s24_session *session, int64_t tokens)
     if (session->gpu) return s24i_gpu_read_bytes(session->gpu, tokens);
     const s24_model *model = session->model;
     int64_t bytes = s24i_linear_bytes(&model->lm_head);
-    for (int64_t b = 0; b < model->shape.layers; b++)
+    for (int64_t b = 0; b < model->shape.layers; b++) {
+        bytes += s24i_experts_read_bytes(session, &model->blocks[b], tokens);
         for (int i = 0; i < S24I_PRODUCTS; i++) {
             const s24i_linear *l = s24i_block_product(&model->blocks[b], i);
             const int sparse = s24i_pass_runs_sparse(l, session, tokens);
             bytes += s24i_weight_bytes(l->weight[sparse ? S24I_WAY_SPARSE : S24I_WAY_DENSE]);
         }
+    }
     return bytes;
 }
 

@@ -54,9 +54,11 @@ struct s24_session {
     const s24i_vec *vec;
     int64_t max_tokens;
     int threads;
-    s24i_steps steps;   /* of a block */
-    s24_dtype between;  /* f32 or bf16: of qkv, context and outer */
-    float *hidden;      /* [max_tokens, width] */
+    s24i_steps steps;             /* of a block */
+    s24i_steps mixed;             /* of one with experts */
+    struct s24i_experts *experts; /* of a model that has any; else NULL (cpu/experts.h) */
+    s24_dtype between;            /* f32 or bf16: of qkv, context and outer */
+    float *hidden;                /* [max_tokens, width] */
     void *qkv;          /* [max_tokens, queries + keys + values], or one after the other */
     void *context;      /* [max_tokens, queries] */
     int64_t *tiles;     /* [max_tokens + 1] */
@@ -86,15 +88,24 @@ struct s24_session {
 
 /*
  * Called with the input [tokens, k] of the block's products as they are run, on the calling thread.
- * The query's, key's and value's common input is given once, as S24I_QUERY. A batch may come in
- * several calls.
+ * The query's, key's and value's common input is given once, as S24I_QUERY, and an expert's inputs
+ * by its layers' numbers, of the tokens that take it. A batch may come in several calls.
  */
 typedef struct s24i_observer {
     s24_status (*input)(void *user, s24i_slot slot, const s24_dense *x);
     void *user;
-    unsigned last; /* 1u << slot: what comes after that slot's input is not computed, and hidden is
-                      left undefined; 0: the whole block runs */
+    unsigned
+        last; /* 1u << slot: what comes after that slot's input, of experts theirs of that kind,
+                      is not computed, and hidden is left undefined; 0: the whole block runs */
+    int64_t first_expert, end_expert; /* with last, of experts: those that run; end 0: all */
 } s24i_observer;
+
+/* The steps of that block. */
+static inline const s24i_steps *s24i_block_steps(const s24_session *session,
+                                                 const s24i_block *block)
+{
+    return block->experts ? &session->mixed : &session->steps;
+}
 
 /* Where a step reads or writes: `rows` tokens from `first` on, in the session's memory or, for what
    stands in a lane's, from its beginning. */

@@ -131,6 +131,30 @@ static void test_rows(void **state)
     }
 }
 
+/* Of a block with experts these stand in the place of its feed-forward layers. */
+static void test_mixed(void **state)
+{
+    (void)state;
+    for (int i = 0; s24i_architecture_at(i); i++) {
+        const s24i_architecture *arch = s24i_architecture_at(i);
+        const s24i_steps plain = s24i_steps_of(arch), mixed = s24i_steps_mixed(arch);
+        const s24i_block_step *output = s24i_steps_product(&plain, S24I_OUTPUT);
+        const s24i_block_step *inner = s24i_steps_product(&plain, S24I_INTERMEDIATE);
+        int experts = 0;
+        assert_int_equal(mixed.attend, plain.attend);
+        assert_int_equal(plain.count - mixed.count, 1 + s24i_is_gated(arch));
+        for (int s = 0; s < mixed.count; s++) {
+            const s24i_block_step *step = &mixed.step[s];
+            if (step->kind != S24I_STEP_EXPERTS) continue;
+            experts++;
+            assert_int_equal(step->from, inner->from);
+            assert_int_equal(step->to, output->to);
+            assert_int_equal(step->adds, output->adds);
+        }
+        assert_int_equal(experts, 1);
+    }
+}
+
 static void test_a_missing_step(void **state)
 {
     const unsigned all = (1u << S24I_STEP_KINDS) - 1;
@@ -149,7 +173,7 @@ static void test_a_missing_step(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_rows),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_rows), cmocka_unit_test(test_mixed),
                                        cmocka_unit_test(test_a_missing_step)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

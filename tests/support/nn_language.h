@@ -11,7 +11,7 @@
 #include "nn_io.h"
 #include "safetensors_mini.h"
 
-enum { LM_VOCABULARY = 53, LM_POSITIONS = 96, LM_WIDTH = 48, LM_LAYERS = 2, LM_TENSORS = 64 };
+enum { LM_VOCABULARY = 53, LM_POSITIONS = 96, LM_WIDTH = 48, LM_LAYERS = 2, LM_TENSORS = 128 };
 
 /* Zero: GPT-2 with four heads of 12 (or that many heads), an intermediate of 4 · 48, gelu_new. */
 typedef struct lm_spec {

@@ -341,6 +341,7 @@ void s24_checkpoint_close(s24_checkpoint *checkpoint)
     }
     s24_ctx_free(ctx, checkpoint->shards);
     s24_ctx_free(ctx, checkpoint->tensors);
+    s24_ctx_free(ctx, checkpoint->split_names);
     s24_ctx_free(ctx, checkpoint->folder);
     s24_ctx_free(ctx, checkpoint->model_type);
     s24_ctx_free(ctx, checkpoint->quant_method);

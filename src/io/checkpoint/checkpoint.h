@@ -36,6 +36,7 @@ struct s24_checkpoint {
     size_t shard_count;
     s24_tensor *tensors; /* sorted by name */
     size_t count;
+    char *split_names; /* of tensors that were parts of another's (model/stacked.h), or NULL */
 };
 
 /* A matrix's rows (0) or columns (1) as the model stores it: a packed one that is transposed stands

@@ -98,9 +98,18 @@ static int contains_word(const char *name, size_t length, const char *word)
 /* A component that makes a weight inside a block something else than a plain linear layer. */
 static int is_special(const char *name, size_t length, int is_known)
 {
-    static const char *const exact[] = {"ln",     "ln_1",       "ln_2",  "ln_f",
-                                        "gate",   "router",     "score", "lm_head",
-                                        "pooler", "classifier", NULL};
+    static const char *const exact[] = {"ln",
+                                        "ln_1",
+                                        "ln_2",
+                                        "ln_f",
+                                        "gate",
+                                        "router",
+                                        "score",
+                                        "lm_head",
+                                        "pooler",
+                                        "classifier",
+                                        "shared_expert_gate",
+                                        NULL};
     static const char *const either_way[] = {"c_attn", "c_fc", "c_proj", "q_attn", NULL};
     return (!is_known && is_word(name, length, either_way)) || is_word(name, length, exact) ||
            contains_word(name, length, "norm") || contains_word(name, length, "Norm") ||

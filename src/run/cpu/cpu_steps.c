@@ -8,6 +8,7 @@
 #include "run/cpu/attention.h"
 #include "run/cpu/attention_apart.h"
 #include "run/cpu/attention_grid.h"
+#include "run/cpu/gate.h"
 #include "run/cpu/kv_cache.h"
 
 static const s24_session *session_of(const s24i_chunk *c)
@@ -81,11 +82,6 @@ static void run_add(const s24i_chunk *c, const s24i_block_step *step)
 
 /* ---- products -------------------------------------------------------------------------------- */
 
-static void *after(void *data, s24_dtype dtype, int64_t elems)
-{
-    return (char *)data + (size_t)elems * s24_dtype_bytes(dtype);
-}
-
 /* Where queries, keys and values of a pass's first token stand: side by side if they are one
    product, else each in a matrix of its own; and how far apart their heads are. */
 typedef struct qkv_places {
@@ -105,7 +101,8 @@ static qkv_places qkv_of(const s24i_pass *pass, const s24i_block *block)
         for (int j = 0; j < 3; j++)
             if (block->place[j] < block->place[i])
                 before += mixed ? shape->head_width : s24i_slot_outputs(shape, (s24i_slot)j);
-        places.at[i] = after(session->qkv, session->between, joined ? before : before * tokens);
+        places.at[i] =
+            s24i_after(session->qkv, session->between, joined ? before : before * tokens);
         places.ld[i] = joined ? s24i_qkv_outputs(shape) : s24i_slot_outputs(shape, (s24i_slot)i);
     }
     return places;
@@ -118,12 +115,12 @@ static s24_status run_qkv(const s24i_chunk *c, const s24_dense *x)
     if (c->block->qkv_count == 1) {
         const s24i_linear *l = &c->block->qkv[0];
         void *first = session_of(c)->qkv;
-        const s24_dense y = {after(first, dtype, c->first * l->n), dtype, c->rows, l->n, l->n};
+        const s24_dense y = {s24i_after(first, dtype, c->first * l->n), dtype, c->rows, l->n, l->n};
         return s24i_lane_linear(c->lane, l, &y, x, 0);
     }
     for (int i = 0; i < 3; i++) {
         const int64_t n = to.ld[i];
-        const s24_dense y = {after(to.at[i], dtype, c->first * n), dtype, c->rows, n, n};
+        const s24_dense y = {s24i_after(to.at[i], dtype, c->first * n), dtype, c->rows, n, n};
         TRY(s24i_lane_linear(c->lane, &c->block->qkv[i], &y, x, 0));
     }
     return S24_OK;
@@ -131,57 +128,12 @@ static s24_status run_qkv(const s24i_chunk *c, const s24_dense *x)
 
 /* ---- gates ----------------------------------------------------------------------------------- */
 
-/* Rows h = activation(g)·u, squared: activation(g)²·u, of one dtype. */
-typedef struct gate_job {
-    const s24i_vec *vec;
-    s24_dtype dtype;
-    s24_activation activation;
-    int squared;
-    void *h, *g, *u;
-    int64_t n, ld; /* from row to row of g and u; h's rows are n apart */
-} gate_job;
-
-static void widen(float *to, const uint16_t *from, int64_t n)
-{
-    for (int64_t i = 0; i < n; i++) {
-        const uint32_t bits = (uint32_t)from[i] << 16;
-        memcpy(&to[i], &bits, sizeof bits);
-    }
-}
-
-static void gate_bf16(const gate_job *j, uint16_t *h, const uint16_t *g, const uint16_t *u)
-{
-    enum { PIECE = 256 };
-    float wide[2][PIECE];
-    for (int64_t i = 0; i < j->n; i += PIECE) {
-        const int64_t n = s24i_min(PIECE, j->n - i);
-        widen(wide[0], g + i, n);
-        widen(wide[1], u + i, n);
-        j->vec->gate(wide[0], wide[0], wide[1], j->activation, j->squared, n);
-        j->vec->narrow(h + i, wide[0], n);
-    }
-}
-
-static void gate_range(void *arg, int64_t begin, int64_t end, int thread)
-{
-    const gate_job *j = arg;
-    (void)thread;
-    for (int64_t r = begin; r < end; r++) {
-        void *h = after(j->h, j->dtype, r * j->n), *g = after(j->g, j->dtype, r * j->ld);
-        void *u = after(j->u, j->dtype, r * j->ld);
-        if (j->dtype == S24_BF16)
-            gate_bf16(j, h, g, u);
-        else
-            j->vec->gate(h, g, u, j->activation, j->squared, j->n);
-    }
-}
-
 /* Where the gate's result stands: after the room of its operands. */
 static void *gated_at(const s24i_chunk *c)
 {
     const s24_session *session = session_of(c);
-    return after(c->lane->outer, session->between,
-                 c->lane->rows * 2 * session->model->shape.intermediate);
+    return s24i_after(c->lane->outer, session->between,
+                      c->lane->rows * 2 * session->model->shape.intermediate);
 }
 
 /* Gate and intermediate stand side by side if they are one product, else one after the other. */
@@ -191,36 +143,36 @@ static void *ungated_at(const s24i_chunk *c, int is_gate)
     const int64_t n = session->model->shape.intermediate;
     const int is_first = is_gate != session->model->architecture->gate_last;
     const int64_t before = is_first ? 0 : c->block->gate.n ? c->rows * n : n;
-    return after(c->lane->outer, session->between, before);
+    return s24i_after(c->lane->outer, session->between, before);
 }
 
 static void run_gate(const s24i_chunk *c)
 {
     const s24_session *session = session_of(c);
     const s24i_shape *shape = &session->model->shape;
-    gate_job job = {.vec = session->vec,
-                    .dtype = session->between,
-                    .activation = shape->activation,
-                    .squared = shape->squared,
-                    .h = gated_at(c),
-                    .g = ungated_at(c, 1),
-                    .u = ungated_at(c, 0),
-                    .n = shape->intermediate,
-                    .ld = shape->intermediate * (c->block->gate.n ? 1 : 2)};
-    s24_ctx_parallel_for(c->lane->ctx, c->rows, gate_range, &job);
+    const s24i_gate job = {.vec = session->vec,
+                           .dtype = session->between,
+                           .activation = shape->activation,
+                           .squared = shape->squared,
+                           .h = gated_at(c),
+                           .g = ungated_at(c, 1),
+                           .u = ungated_at(c, 0),
+                           .n = shape->intermediate,
+                           .ld = shape->intermediate * (c->block->gate.n ? 1 : 2)};
+    s24i_gate_run(c->lane->ctx, &job, c->rows);
 }
 
 /* ReLU² of a block without a gate: products know ReLU. */
 static void square(const s24i_chunk *c, const s24_dense *y)
 {
-    gate_job job = {.vec = session_of(c)->vec,
-                    .dtype = y->dtype,
-                    .h = y->data,
-                    .g = y->data,
-                    .u = y->data,
-                    .n = y->cols,
-                    .ld = y->cols};
-    s24_ctx_parallel_for(c->lane->ctx, y->rows, gate_range, &job);
+    const s24i_gate job = {.vec = session_of(c)->vec,
+                           .dtype = y->dtype,
+                           .h = y->data,
+                           .g = y->data,
+                           .u = y->data,
+                           .n = y->cols,
+                           .ld = y->cols};
+    s24i_gate_run(c->lane->ctx, &job, y->rows);
 }
 
 static s24_status run_up(const s24i_chunk *c, const s24_dense *x, const s24_dense *y)
@@ -272,7 +224,7 @@ static void norm_heads_bf16(const heads_job *j, uint16_t *heads)
     const s24i_vec *vec = session_of(j->chunk)->vec;
     const int64_t d = j->norm->n;
     for (int64_t h = 0; h < j->heads; h++) {
-        widen(wide, heads + h * d, d);
+        s24i_widen_bf16(wide, heads + h * d, d);
         vec->layer_norm(wide, 1, j->norm);
         vec->narrow(heads + h * d, wide, d);
     }
@@ -285,7 +237,7 @@ static void norm_heads_range(void *arg, int64_t begin, int64_t end, int thread)
     const s24_session *session = session_of(c);
     (void)thread;
     for (int64_t t = c->first + begin; t < c->first + end; t++) {
-        void *heads = after(j->at, session->between, t * j->ld);
+        void *heads = s24i_after(j->at, session->between, t * j->ld);
         if (session->between == S24_BF16)
             norm_heads_bf16(j, heads);
         else
@@ -314,8 +266,8 @@ static void rotate_bf16(const s24i_vec *vec, uint16_t *head, const float *angles
     float a[PIECE], b[PIECE];
     for (int64_t i = 0; i < half; i += PIECE) {
         const int64_t n = s24i_min(PIECE, half - i);
-        widen(a, head + i, n);
-        widen(b, head + half + i, n);
+        s24i_widen_bf16(a, head + i, n);
+        s24i_widen_bf16(b, head + half + i, n);
         s24i_rotate(a, b, angles + i, angles + half + i, n);
         vec->narrow(head + i, a, n);
         vec->narrow(head + half + i, b, n);
@@ -329,7 +281,7 @@ static void rotate_adjacent_bf16(const s24i_vec *vec, uint16_t *head, const floa
     float wide[2 * PIECE];
     for (int64_t i = 0; i < half; i += PIECE) {
         const int64_t n = s24i_min(PIECE, half - i);
-        widen(wide, head + 2 * i, 2 * n);
+        s24i_widen_bf16(wide, head + 2 * i, 2 * n);
         s24i_rotate_adjacent(wide, angles + i, angles + half + i, n);
         vec->narrow(head + 2 * i, wide, 2 * n);
     }
@@ -363,7 +315,7 @@ static void rotate_range(void *arg, int64_t begin, int64_t end, int thread)
         const int64_t position = s24i_cache_before(session->cache, text) + t - batch->offsets[text];
         const float *angles = of_positions + position * d;
         for (int64_t h = 0; h < j->heads; h++) {
-            void *head = after(j->at, session->between, t * j->ld + h * j->apart);
+            void *head = s24i_after(j->at, session->between, t * j->ld + h * j->apart);
             if (session->between == S24_BF16)
                 (adjacent ? rotate_adjacent_bf16 : rotate_bf16)(session->vec, head, angles, half);
             else if (adjacent)
@@ -378,7 +330,7 @@ static void rotate_range(void *arg, int64_t begin, int64_t end, int thread)
 
 s24_status s24i_chunk_run(const s24i_chunk *c, int first, int end)
 {
-    const s24i_steps *steps = &session_of(c)->steps;
+    const s24i_steps *steps = s24i_block_steps(session_of(c), c->block);
     int ends = 0;
     for (int i = first; i < end && !ends; i++) {
         const s24i_block_step *step = &steps->step[i];
@@ -403,7 +355,8 @@ s24_status s24i_chunk_run(const s24i_chunk *c, int first, int end)
         case S24I_STEP_GATE:
             run_gate(c);
             break;
-        case S24I_STEP_SUM: /* not of a chunk */
+        case S24I_STEP_EXPERTS: /* not of a chunk */
+        case S24I_STEP_SUM:
         case S24I_STEP_ATTEND:
         case S24I_STEP_ATTEND_NEAR:
         case S24I_STEP_ATTEND_DISTANCE:

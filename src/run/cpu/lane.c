@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* What a lane works on: the places of a session, and products with its memory. */
+#include "run/cpu/experts.h"
 #include "run/cpu/pass.h"
 #include "run/load/choice.h"
 #include "run/weight/weight.h"
@@ -17,6 +18,10 @@ s24_dense s24i_session_place(const s24_session *session, const s24i_lane *lane,
         [S24I_AT_OUTER] = {lane->outer, session->between, 0, shape->intermediate, 0},
     };
     s24_dense at = places[place];
+    if (place == S24I_AT_NORMED && session->experts) {
+        at.data = session->experts->normed; /* which tokens meet in */
+        at.ld = first;
+    }
     at.data = (char *)at.data + (size_t)(at.ld * at.cols) * s24_dtype_bytes(at.dtype);
     at.rows = rows;
     at.ld = at.cols;

@@ -6,6 +6,7 @@
  * for nobody in between; few tokens are worked on by all threads together, product by product.
  */
 #include "run/cpu/cpu_steps.h"
+#include "run/cpu/experts.h"
 #include "run/load/choice.h"
 #include "sparse24/comm.h"
 
@@ -129,17 +130,28 @@ static s24_status sum(const s24i_pass *pass)
     return s24_comm_sum(pass->ctx, model->ranks.comm, pass->hidden, count, S24_F32);
 }
 
-/* Piece by piece from one sum over ranks to the next, where there are any. */
+/* Does the pass end before a block's feed-forward layers? */
+static int ends_early(const s24i_pass *pass)
+{
+    return s24i_pass_ends_at(pass, S24I_QUERY) || s24i_pass_ends_at(pass, S24I_ATTENTION);
+}
+
+/* Piece by piece from one step of all tokens to the next, where there are any: sums over ranks, and
+   experts. */
 static s24_status run_stretch(const s24i_pass *pass, const s24i_block *ended,
                               const s24i_block *begun)
 {
-    const s24i_steps *steps = &pass->session->steps;
+    const s24_session *session = pass->session;
+    const s24i_steps *steps = ended ? s24i_block_steps(session, ended) : &session->steps;
     stretch s = {.pass = pass, .ended = ended, .first = steps->attend + 1, .end = steps->count};
     for (int i = s.first; ended && i < steps->count; i++) {
-        if (steps->step[i].kind != S24I_STEP_SUM) continue;
+        const s24i_step_kind kind = steps->step[i].kind;
+        if (kind != S24I_STEP_SUM && kind != S24I_STEP_EXPERTS) continue;
         s.end = i;
         TRY(run_piece(&s));
-        TRY(sum(pass));
+        if (kind == S24I_STEP_EXPERTS && ends_early(pass)) return S24_OK;
+        TRY(kind == S24I_STEP_SUM ? sum(pass) : s24i_experts_run(pass, ended, &steps->step[i]));
+        if (kind == S24I_STEP_EXPERTS && pass->observer && pass->observer->last) return S24_OK;
         s.first = i + 1;
     }
     s.begun = begun;

@@ -23,12 +23,12 @@ typedef struct s24i_loader {
     float *patches, *project;  /* weights that are built last, until then */
     const s24_tensor *lm_head; /* likewise; NULL: it is the words */
     s24_model *model;          /* NULL in the walk that only checks */
-    const void *mapped; /* data of the tensor that is used where the file is mapped, or NULL */
-    int widens;         /* words of integers become floats: only a CPU looks such rows up */
-    int widens_layers;  /* and dense layers, which encoders on a device have no integers for */
-    int joined;         /* a block's query, key and value are one source, the query's */
-    void *buffers[S24I_ALL_SLOTS];
-    s24i_source sources[S24I_ALL_SLOTS];
+    const void *mapped;   /* data of the tensor that is used where the file is mapped, or NULL */
+    int widens;           /* words of integers become floats: only a CPU looks such rows up */
+    int widens_layers;    /* and dense layers, which encoders on a device have no integers for */
+    int joined;           /* a block's query, key and value are one source, the query's */
+    void **buffers;       /* by a layer's number, as many as there are */
+    s24i_source *sources; /* likewise */
 } s24i_loader;
 
 /* The tensor of a pattern's name for a block; NULL, and in name what it would be called. */
@@ -44,5 +44,8 @@ s24_status s24i_source_slot(s24i_loader *l, int slot, const s24_tensor *tensor);
 /* Before the sources of a block: query, key and value are one source where the file has them so. */
 void s24i_join_in_place(s24i_loader *l, s24i_block *block, int64_t b);
 void s24i_release_sources(s24i_loader *l);
+/* Room for the sources of a block; and whatever is in it, freed. */
+s24_status s24i_make_sources(s24i_loader *l);
+void s24i_free_sources(s24i_loader *l);
 
 #endif

@@ -276,14 +276,44 @@ static s24_status build_up(s24i_block *block, s24_model *model, s24_ctx *ctx,
     return linear_make(&block->intermediate, model, ctx, &slots[S24I_INTERMEDIATE]);
 }
 
+/* Of a layer of an expert, one of many of which a token reads few: it stays in the file where it
+   can, dense in rows; no two are joined, and none is made both ways. */
+static s24_status build_expert(s24i_linear *linear, s24_model *model, s24_ctx *ctx,
+                               const s24i_source *from)
+{
+    struct s24i_chooser *chooser = model->chooser;
+    s24i_source source = *from;
+    if (is_empty(from)) return S24_OK; /* a gate that is joint */
+    source.in_rows = from->checkpoint != NULL;
+    model->chooser = NULL;
+    const s24_status status = linear_make(linear, model, ctx, &source);
+    model->chooser = chooser;
+    return status;
+}
+
+static s24_status build_experts(s24i_block *block, s24_model *model, s24_ctx *ctx,
+                                const s24i_source *sources)
+{
+    const int numbers = s24i_slot_numbers(&model->shape.mixture);
+    TRY(s24i_alloc_elems(&block->experts, ctx, numbers - S24I_PRODUCTS, sizeof *block->experts,
+                         "a block's experts"));
+    block->experts_ctx = ctx;
+    block->expert_products = numbers - S24I_PRODUCTS;
+    memset(block->experts, 0, (size_t)block->expert_products * sizeof *block->experts);
+    for (int i = S24I_PRODUCTS; i < numbers; i++)
+        TRY(build_expert(&block->experts[i - S24I_PRODUCTS], model, ctx, &sources[i]));
+    return S24_OK;
+}
+
 static s24_status build(s24i_block *block, s24_model *model, s24_ctx *ctx,
-                        const s24i_source *sources)
+                        const s24i_source *sources, int mixes)
 {
     TRY(build_qkv(block, model, ctx, sources));
     TRY(linear_make(&block->attention, model, ctx, &sources[S24I_ATTENTION]));
+    block->attention.bias = block->bias[S24I_ATTENTION];
+    if (mixes) return build_experts(block, model, ctx, sources);
     TRY(build_up(block, model, ctx, sources));
     TRY(linear_make(&block->output, model, ctx, &sources[S24I_OUTPUT]));
-    block->attention.bias = block->bias[S24I_ATTENTION];
     block->output.bias = block->bias[S24I_OUTPUT];
     return S24_OK;
 }
@@ -295,7 +325,10 @@ s24_status s24i_block_build(s24_model *model, s24_ctx *ctx, int64_t block,
     s24i_block made = *old;
     for (int i = 0; i < S24I_PRODUCTS; i++)
         *s24i_block_product_of(&made, i) = (s24i_linear){0};
-    const s24_status status = build(&made, model, ctx, sources);
+    made.experts = NULL;
+    made.expert_products = 0;
+    const int mixes = s24i_mixture_has(&model->shape.mixture, block);
+    const s24_status status = build(&made, model, ctx, sources, mixes);
     if (status != S24_OK) {
         s24i_block_clear(&made, ctx);
         return status;
@@ -309,8 +342,12 @@ s24_status s24i_block_build(s24_model *model, s24_ctx *ctx, int64_t block,
 s24_status s24i_model_set_block(s24_model *model, s24_ctx *ctx, int64_t block,
                                 const s24_dense *weights)
 {
-    s24i_source sources[S24I_ALL_SLOTS];
-    for (int slot = 0; slot < (model->shape.gated ? S24I_ALL_SLOTS : S24I_SLOTS); slot++)
-        sources[slot] = (s24i_source){.dense = weights[slot]};
-    return s24i_block_build(model, ctx, block, sources);
+    const int numbers = s24i_slot_numbers(&model->shape.mixture);
+    s24i_source *sources;
+    TRY(s24i_zeroed(&sources, ctx, (size_t)numbers * sizeof *sources));
+    for (int slot = 0; slot < numbers; slot++)
+        if (weights[slot].data) sources[slot] = (s24i_source){.dense = weights[slot]};
+    const s24_status status = s24i_block_build(model, ctx, block, sources);
+    s24_ctx_free(ctx, sources);
+    return status;
 }

@@ -33,7 +33,8 @@ static s24_status read_layer(s24_model *model, s24_ctx *ctx, const char *where, 
     REQUIRE(ctx, is_number && number >= 0 && number <= 3.4e38, S24_ERROR_FORMAT,
             "%s: \"%s\" of '%s': the largest magnitude is no finite number from 0 on", where,
             S24_INPUTS_KEY, s24i_show(name).text);
-    model->blocks[block].input_most[slot] = (float)number;
+    /* No device runs experts, whose inputs nobody asks for. */
+    if (slot < S24I_ALL_SLOTS) model->blocks[block].input_most[slot] = (float)number;
     return S24_OK;
 }
 

@@ -40,6 +40,12 @@ static const float *of_block(const s24i_block *block, const s24i_wanted *w)
         return block->rel_h;
     case S24I_ROLE_REL_W:
         return block->rel_w;
+    case S24I_ROLE_ROUTER:
+        return block->router;
+    case S24I_ROLE_CORRECTION:
+        return block->correction;
+    case S24I_ROLE_SHARED_GATE:
+        return block->shared_gate;
     default:
         return block->bias[w->slot];
     }
@@ -346,13 +352,14 @@ static s24_status read_tensors(s24i_loader *l)
     l->walk.checks = 0;
     l->walk.take = take;
     l->walk.block_done = block_done;
-    s24_status status = s24i_walk_tensors(&l->walk);
+    s24_status status = s24i_make_sources(l);
+    if (status == S24_OK) status = s24i_walk_tensors(&l->walk);
     if (status == S24_OK && l->patches) status = s24i_patches_build(l->model, l->ctx, l->patches);
     if (status == S24_OK && l->next_token && !l->without_weights) status = build_head(l);
     if (status == S24_OK && l->project) status = s24i_project_build(l->model, l->ctx, l->project);
     s24_ctx_free(l->ctx, l->patches);
     s24_ctx_free(l->ctx, l->project);
-    s24i_release_sources(l);
+    s24i_free_sources(l);
     return status;
 }
 

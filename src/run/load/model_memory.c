@@ -12,7 +12,16 @@
 int s24i_model_find_linear(int64_t *block, s24i_slot *slot, const s24_model *model,
                            const char *name)
 {
-    return s24i_slot_find(block, slot, model->architecture, name) && *block < model->shape.layers;
+    const s24i_shape *shape = &model->shape;
+    if (!s24i_slot_find(block, slot, model->architecture, name) || *block >= shape->layers)
+        return 0;
+    const int64_t expert = s24i_slot_expert(*slot), experts = shape->mixture.experts;
+    const int mixes = s24i_mixture_has(&shape->mixture, *block);
+    if (*slot < S24I_INTERMEDIATE) return 1;
+    if (expert < 0) return !mixes;
+    if (expert == S24I_MOST_EXPERTS) *slot = s24i_slot_of(experts, s24i_slot_kind(*slot));
+    return mixes && (expert < experts || expert == S24I_MOST_EXPERTS) &&
+           (int)*slot < s24i_slot_numbers(&shape->mixture);
 }
 
 /* The option's scheme becomes the library's own text. */
@@ -120,6 +129,17 @@ static void carve_biases(carver *c, s24i_block *block, const s24i_shape *shape)
     }
 }
 
+static void carve_mixture(carver *c, s24i_block *block, const s24_model *model, int64_t number)
+{
+    const s24i_shape *shape = &model->shape;
+    const s24i_mixture_row *row = model->architecture->mixture;
+    if (!s24i_mixture_has(&shape->mixture, number)) return;
+    block->router = carve(c, shape->mixture.experts * shape->width);
+    if (row->correction) block->correction = carve(c, shape->mixture.experts);
+    if (row->shared_gate && shape->mixture.shared_width)
+        block->shared_gate = carve(c, shape->width);
+}
+
 static void carve_block(carver *c, s24_model *model, int64_t number)
 {
     const s24i_shape *shape = &model->shape;
@@ -141,6 +161,7 @@ static void carve_block(carver *c, s24_model *model, int64_t number)
     const int64_t apart = shape->heads * shape->head_width * s24i_apart_ld(&shape->apart);
     if (shape->apart.span && shape->apart.of_queries) block->apart_keys = carve(c, apart);
     if (shape->apart.span && shape->apart.of_keys) block->apart_queries = carve(c, apart);
+    carve_mixture(c, block, model, number);
     if (!shape->grid) return;
     const int64_t rows = 2 * s24i_attended_side(shape, number) - 1;
     block->rel_h = carve(c, rows * shape->head_width);
@@ -215,8 +236,11 @@ done:
 
 void s24i_block_clear(s24i_block *block, s24_ctx *ctx)
 {
-    for (int i = 0; i < S24I_PRODUCTS; i++)
+    for (int i = 0; i < s24i_block_products(block); i++)
         s24i_linear_clear(s24i_block_product_of(block, i), ctx);
+    if (block->experts) s24_ctx_free(block->experts_ctx, block->experts);
+    block->experts = NULL;
+    block->expert_products = 0;
 }
 
 void s24_model_destroy(s24_model *model)
@@ -245,11 +269,19 @@ static int64_t dense_copy_bytes(const s24_model *model)
 {
     int64_t bytes = 0;
     for (int64_t b = 0; b < model->shape.layers; b++)
-        for (int i = 0; i < S24I_PRODUCTS; i++) {
+        for (int i = 0; i < s24i_block_products(&model->blocks[b]); i++) {
             const s24i_linear *l = s24i_block_product(&model->blocks[b], i);
             if (is_dense_copy(l, NULL)) bytes += s24i_weight_bytes(l->weight[S24I_WAY_DENSE]);
         }
     return bytes;
+}
+
+static int64_t linear_layers(const s24i_shape *shape)
+{
+    int64_t layers = 0;
+    for (int64_t b = 0; b < shape->layers; b++)
+        layers += s24i_block_layers(shape, b);
+    return layers;
 }
 
 /* Of the whole model, whatever a rank has of it. */
@@ -279,7 +311,7 @@ void s24_model_describe(s24_model_info *info, const s24_model *model)
                              .layers = shape->layers,
                              .heads = whole(model, shape->heads),
                              .intermediate = whole(model, shape->intermediate),
-                             .linear_layers = s24i_slot_count(shape) * shape->layers,
+                             .linear_layers = linear_layers(shape),
                              .sparse_layers = s24i_model_sparse_layers(model),
                              .dense_copies = s24i_model_layers(model, is_dense_copy, NULL),
                              .dense_bytes = dense_copy_bytes(model),

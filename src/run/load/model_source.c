@@ -143,13 +143,23 @@ static s24_status turn(s24i_loader *l, int slot, s24_dense *dense, const s24_ten
     return status;
 }
 
+/* An expert's weight is used where it lies in the file, which is many times what a pass reads. */
+static int stays_in_file(const s24i_loader *l, int slot, const s24_tensor *tensor)
+{
+    return slot >= S24I_ALL_SLOTS && !l->opts.device && !l->opts.quantize &&
+           (tensor->dtype == S24_F32 || tensor->dtype == S24_BF16);
+}
+
 static s24_status source_dense(s24i_loader *l, int slot, const s24_tensor *tensor)
 {
     s24i_source *source = &l->sources[slot];
+    const int stays = stays_in_file(l, slot, tensor);
     s24_dense dense = {(void *)(uintptr_t)tensor->data, S24_F32, tensor->shape[0], tensor->shape[1],
                        0};
     if (l->arch->transposed) {
         TRY(turn(l, slot, &dense, tensor));
+    } else if (stays) {
+        dense.dtype = tensor->dtype;
     } else if (tensor->dtype != S24_F32) {
         TRY(buffer(l, slot, &dense, tensor));
         TRY(s24_convert(dense.data, S24_F32, tensor->data, tensor->dtype, dense.rows * dense.cols));
@@ -159,6 +169,7 @@ static s24_status source_dense(s24i_loader *l, int slot, const s24_tensor *tenso
     if (packs && dense.cols % 4 == 0) TRY(s24_check(&two_four, NULL, l->ctx, &dense));
     if (!two_four) {
         source->dense = dense;
+        if (stays) source->checkpoint = l->checkpoint;
         return S24_OK;
     }
     const s24_matrix_opts opts = {.size = sizeof opts, .dtype = values_of(l, S24_F32)};
@@ -250,13 +261,27 @@ s24_status s24i_source_slot(s24i_loader *l, int slot, const s24_tensor *tensor)
 
 void s24i_release_sources(s24i_loader *l)
 {
-    for (int slot = 0; slot < S24I_ALL_SLOTS; slot++) {
+    for (int slot = 0; slot < s24i_slot_numbers(&l->shape.mixture); slot++) {
         s24_matrix_destroy(l->sources[slot].matrix);
         s24_sparse_destroy(l->sources[slot].sparse);
         s24_ctx_free(l->ctx, l->buffers[slot]);
         l->sources[slot] = (s24i_source){.matrix = NULL};
         l->buffers[slot] = NULL;
     }
+}
+
+s24_status s24i_make_sources(s24i_loader *l)
+{
+    const int64_t count = s24i_slot_numbers(&l->shape.mixture);
+    TRY(s24i_zeroed(&l->buffers, l->ctx, (size_t)count * sizeof *l->buffers));
+    return s24i_zeroed(&l->sources, l->ctx, (size_t)count * sizeof *l->sources);
+}
+
+void s24i_free_sources(s24i_loader *l)
+{
+    if (l->sources) s24i_release_sources(l);
+    s24_ctx_free(l->ctx, l->sources);
+    s24_ctx_free(l->ctx, (void *)l->buffers);
 }
 
 /* The rows of which matrices that lie one after the other have a multiple. */

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The gate of a feed-forward layer: h = activation(g) · u. */
+#ifndef S24_RUN_CPU_GATE_H
+#define S24_RUN_CPU_GATE_H
+
+#include "vec/vec.h"
+
+/* Rows h = activation(g)·u, squared: activation(g)²·u, of one dtype, f32 or bf16. h may be g. */
+typedef struct s24i_gate {
+    const s24i_vec *vec;
+    s24_dtype dtype;
+    s24_activation activation;
+    int squared;
+    void *h, *g, *u;
+    int64_t n, ld; /* from row to row of g and u; h's rows are n apart */
+} s24i_gate;
+
+void s24i_gate_run(s24_ctx *ctx, const s24i_gate *gate, int64_t rows);
+void s24i_widen_bf16(float *to, const uint16_t *from, int64_t n);
+
+/* So many elements behind data. */
+static inline void *s24i_after(void *data, s24_dtype dtype, int64_t elems)
+{
+    return (char *)data + (size_t)elems * s24_dtype_bytes(dtype);
+}
+
+#endif
