@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Ranks say how they fared and their hashes in one sum: each fills its own row of a table that is
+/* Ranks say how they fared and their numbers in one sum: each fills its own row of a table that is
    zero elsewhere. */
 #include "comm/alike.h"
 
@@ -48,51 +48,51 @@ uint64_t s24i_alike_hash_large(s24_ctx *ctx, uint64_t hash, const void *data, si
     return s24i_alike_hash(hash, numbers, sizeof numbers);
 }
 
-enum { ROW = 1 + 2 * S24I_MOST_ALIKE };
-
 int64_t s24i_alike_room(int world)
 {
-    return (int64_t)world * ROW;
+    return (int64_t)world * (1 + S24I_MOST_SAID);
 }
 
-/* Halves of a hash are whole numbers of a double. */
-static void say(double *row, s24_status mine, const s24i_alike *proofs, int count)
-{
-    row[0] = mine;
-    for (int i = 0; i < count; i++) {
-        row[1 + 2 * i] = (double)(uint32_t)proofs[i].hash;
-        row[2 + 2 * i] = (double)(uint32_t)(proofs[i].hash >> 32);
-    }
-}
-
-static s24_status judge(s24_ctx *ctx, const s24_comm *comm, const double *table, s24_status mine,
-                        const s24i_alike *proofs, int count)
+s24_status s24i_alike_say(s24_ctx *ctx, s24_comm *comm, double *table, s24_status mine,
+                          const double *values, int count)
 {
     const int world = s24_comm_world(comm);
-    if (mine != S24_OK) return mine;
+    const int64_t row = 1 + count;
+    double *own = table + s24_comm_rank(comm) * row;
+    memset(table, 0, (size_t)(world * row) * sizeof *table);
+    own[0] = mine;
+    memcpy(own + 1, values, (size_t)count * sizeof *values);
+    if (!comm) return mine;
+    const s24_status heard = s24_comm_sum(ctx, comm, table, world * row, S24_F64);
+    if (heard != S24_OK) return mine != S24_OK ? mine : heard;
     for (int r = 0; r < world; r++) {
-        const s24_status status = (s24_status)table[r * ROW];
-        REQUIRE(ctx, status == S24_OK, status, "rank %d of %d failed (%s), which says why", r,
-                world, s24_status_text(status));
+        const s24_status status = (s24_status)table[r * row];
+        if (status == S24_OK) continue;
+        s24i_comm_agree(comm);
+        return mine != S24_OK
+                   ? mine
+                   : s24_ctx_fail(ctx, status, "rank %d of %d failed (%s), which says why", r,
+                                  world, s24_status_text(status));
     }
-    for (int i = 0; i < count; i++)
-        for (int r = 1; r < world; r++)
-            REQUIRE(ctx,
-                    table[r * ROW + 1 + 2 * i] == table[1 + 2 * i] &&
-                        table[r * ROW + 2 + 2 * i] == table[2 + 2 * i],
-                    S24_ERROR_ARGUMENT, "rank %d has %s than rank 0", r, proofs[i].what);
     return S24_OK;
 }
 
 s24_status s24i_alike_compare(s24_ctx *ctx, s24_comm *comm, double *table, s24_status mine,
                               const s24i_alike *proofs, int count)
 {
-    const int world = s24_comm_world(comm);
-    memset(table, 0, (size_t)s24i_alike_room(world) * sizeof *table);
-    say(table + s24_comm_rank(comm) * ROW, mine, proofs, count);
-    const s24_status heard = s24_comm_sum(ctx, comm, table, s24i_alike_room(world), S24_F64);
-    if (heard != S24_OK) return mine != S24_OK ? mine : heard;
-    const s24_status status = judge(ctx, comm, table, mine, proofs, count);
-    if (status != S24_OK) s24i_comm_agree(comm);
-    return status;
+    double halves[S24I_MOST_SAID]; /* of hashes: whole numbers of a double */
+    const int64_t row = 1 + 2 * count;
+    for (int i = 0; i < count; i++) {
+        halves[2 * i] = (double)(uint32_t)proofs[i].hash;
+        halves[2 * i + 1] = (double)(uint32_t)(proofs[i].hash >> 32);
+    }
+    TRY(s24i_alike_say(ctx, comm, table, mine, halves, 2 * count));
+    for (int i = 0; i < 2 * count; i++)
+        for (int r = 1; r < s24_comm_world(comm); r++) {
+            if (table[r * row + 1 + i] == table[1 + i]) continue;
+            s24i_comm_agree(comm);
+            return s24_ctx_fail(ctx, S24_ERROR_ARGUMENT, "rank %d has %s than rank 0", r,
+                                proofs[i / 2].what);
+        }
+    return S24_OK;
 }

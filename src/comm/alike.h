@@ -6,7 +6,8 @@
 
 #include "comm/transport.h"
 
-enum { S24I_MOST_ALIKE = 6 };
+/* What a rank says at once, next to how it fared: numbers, or half as many hashes. */
+enum { S24I_MOST_SAID = 16 };
 
 typedef struct s24i_alike {
     const char *what; /* "another model": what a rank is said to have */
@@ -19,11 +20,14 @@ uint64_t s24i_alike_hash(uint64_t hash, const void *data, size_t bytes);
 /* Of large data, by all threads of the context. */
 uint64_t s24i_alike_hash_large(s24_ctx *ctx, uint64_t hash, const void *data, size_t bytes);
 
-/* Numbers of the table that _compare fills. */
+/* Numbers of a table that has room for whatever all ranks say. */
 int64_t s24i_alike_room(int world);
-/* All ranks call it with as many proofs. OK where all fared well and all hashes are the same; else
-   this rank's own status, or another's by its number, or ARGUMENT that names rank and thing: then
-   all ranks return an error. */
+/* All ranks call it with as many values. Then row r of `table`, [world, 1 + count], is what rank r
+   said, after its status. OK where all fared well; else all ranks return an error: their own, or
+   another's by its number. NULL for `comm`: a world of one. */
+s24_status s24i_alike_say(s24_ctx *ctx, s24_comm *comm, double *table, s24_status mine,
+                          const double *values, int count);
+/* The same of proofs, whose hashes all ranks must have alike: ARGUMENT names rank and thing. */
 s24_status s24i_alike_compare(s24_ctx *ctx, s24_comm *comm, double *table, s24_status mine,
                               const s24i_alike *proofs, int count);
 

@@ -72,7 +72,7 @@ s24_status s24i_share_create(s24i_share *s, const s24_transformer *t, s24_ctx *c
 {
     s24_comm *comm = opts->comm;
     *s = (s24i_share){.rank = s24_comm_rank(comm), .world = s24_comm_world(comm)};
-    TRY(s24i_alloc_elems(&s->table, ctx, (int64_t)s->world * (1 + S24I_SAID), sizeof *s->table,
+    TRY(s24i_alloc_elems(&s->table, ctx, s24i_alike_room(s->world), sizeof *s->table,
                          "what ranks say"));
     if (s->world == 1) return S24_OK;
     s->comm = comm;
@@ -132,25 +132,8 @@ double s24i_share_sum(const s24i_share *s, int value)
 s24_status s24i_share_say(s24i_share *s, s24_ctx *ctx, s24_status mine, const double *values,
                           int count)
 {
-    const int64_t row = 1 + count;
-    double *own = s->table + s->rank * row;
     s->said = count;
-    memset(s->table, 0, (size_t)(s->world * row) * sizeof *s->table);
-    own[0] = mine;
-    memcpy(own + 1, values, (size_t)count * sizeof *values);
-    if (!s->comm) return mine;
-    const s24_status heard = s24_comm_sum(ctx, s->comm, s->table, s->world * row, S24_F64);
-    if (heard != S24_OK) return mine != S24_OK ? mine : heard;
-    for (int r = 0; r < s->world; r++)
-        if (s->table[r * row] != 0) {
-            s24i_comm_agree(s->comm);
-            return mine != S24_OK
-                       ? mine
-                       : s24_ctx_fail(ctx, (s24_status)s->table[r * row],
-                                      "rank %d of %d failed (%s), which says why", r, s->world,
-                                      s24_status_text((s24_status)s->table[r * row]));
-        }
-    return S24_OK;
+    return s24i_alike_say(ctx, s->comm, s->table, mine, values, count);
 }
 
 /* ---- what they must have alike --------------------------------------------------------------- */
@@ -174,31 +157,6 @@ s24_status s24i_share_hash_of(uint64_t *hash, s24_transformer *t, s24_ctx *ctx, 
     }
     s24_ctx_free(ctx, copy);
     return m->status;
-}
-
-/* Halves of a hash are whole numbers of a double. */
-static double half_of(uint64_t hash, int half)
-{
-    return (double)(uint32_t)(half ? hash >> 32 : hash);
-}
-
-s24_status s24i_share_prove(s24i_share *s, s24_ctx *ctx, s24_status mine,
-                            const s24i_share_proof *proofs, int count)
-{
-    double values[S24I_SAID] = {0};
-    if (!s->comm) return mine;
-    for (int i = 0; i < 2 * count; i++)
-        values[i] = half_of(proofs[i / 2].hash, i % 2);
-    TRY(s24i_share_say(s, ctx, mine, values, 2 * count));
-    for (int i = 0; i < count; i++)
-        for (int r = 1; r < s->world; r++)
-            if (s24i_share_of(s, r, 2 * i) != s24i_share_of(s, 0, 2 * i) ||
-                s24i_share_of(s, r, 2 * i + 1) != s24i_share_of(s, 0, 2 * i + 1)) {
-                s24i_comm_agree(s->comm);
-                return s24_ctx_fail(ctx, S24_ERROR_ARGUMENT, "rank %d has %s than rank 0", r,
-                                    proofs[i].what);
-            }
-    return S24_OK;
 }
 
 /* ---- gradients ------------------------------------------------------------------------------- */

@@ -11,9 +11,6 @@
 #include "comm/alike.h"
 #include "train/run.h"
 
-/* What a rank says at once, next to how it fared. */
-enum { S24I_SAID = 16 };
-
 /* The examples of a step, by their numbers, and the tokens of every example there is; NULL: all
    have as many. */
 typedef struct s24i_step_examples {
@@ -25,7 +22,7 @@ typedef struct s24i_step_examples {
 typedef struct s24i_share {
     s24_comm *comm; /* NULL: alone */
     int rank, world;
-    double *table; /* [world, 1 + S24I_SAID]: how each rank fared, and what it said */
+    double *table; /* how each rank fared, and what it said */
     int said;      /* numbers that each said last */
     /* Pieces of the gradients that are summed on their own, the last of the arena first, which are
        ready first: piece i is [bounds[i + 1], bounds[i]). */
@@ -57,14 +54,6 @@ s24_status s24i_share_say(s24i_share *share, s24_ctx *ctx, s24_status mine, cons
 double s24i_share_of(const s24i_share *share, int rank, int value);
 double s24i_share_sum(const s24i_share *share, int value);
 
-/* Hashes that all ranks must have alike: what each is of, and this rank's. Refused by name:
-   ARGUMENT. */
-typedef struct s24i_share_proof {
-    const char *what;
-    uint64_t hash;
-} s24i_share_proof;
-s24_status s24i_share_prove(s24i_share *share, s24_ctx *ctx, s24_status mine,
-                            const s24i_share_proof *proofs, int count);
 /* Of `bytes` in the machine's memory. */
 s24_status s24i_share_hash_of(uint64_t *hash, s24_transformer *t, s24_ctx *ctx, const void *data,
                               size_t bytes);

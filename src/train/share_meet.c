@@ -54,13 +54,13 @@ s24_status s24i_share_meet(s24i_share *s, s24_transformer *t, s24_ctx *ctx,
                            const s24i_share_run *run, s24_status mine)
 {
     if (!s->comm) return mine;
-    s24i_share_proof proofs[] = {{"another version of sparse24", 0},
-                                 {"other threads or instructions of the CPU", 0},
-                                 {"another checkpoint", 0},
-                                 {"another model", 0},
-                                 {"another teacher", 0},
-                                 {"other examples", 0},
-                                 {"other options", run->options}};
+    s24i_alike proofs[] = {{"another version of sparse24", 0},
+                           {"other threads or instructions of the CPU", 0},
+                           {"another checkpoint", 0},
+                           {"another model", 0},
+                           {"another teacher", 0},
+                           {"other examples", 0},
+                           {"other options", run->options}};
     const char *version = s24_version();
     proofs[0].hash = s24i_alike_hash(S24I_ALIKE_FIRST, version, strlen(version));
     proofs[1].hash = hash_machine(t, ctx);
@@ -68,7 +68,7 @@ s24_status s24i_share_meet(s24i_share *s, s24_transformer *t, s24_ctx *ctx,
     if (mine == S24_OK) mine = hash_weights(&proofs[3].hash, t, ctx);
     if (mine == S24_OK) mine = hash_weights(&proofs[4].hash, run->teacher, ctx);
     if (mine == S24_OK) mine = hash_examples(&proofs[5].hash, run->examples, t, ctx);
-    return s24i_share_prove(s, ctx, mine, proofs, sizeof proofs / sizeof *proofs);
+    return s24i_alike_compare(ctx, s->comm, s->table, mine, proofs, sizeof proofs / sizeof *proofs);
 }
 
 /* Were the masks of this step chosen for it? */
@@ -96,8 +96,8 @@ s24_status s24i_share_begin(s24i_share *s, s24_transformer *t, s24_ctx *ctx,
     if (!s->comm) return mine;
     at->optimiser->rule.seed += (uint64_t)s->rank * STREAMS;
     if (mine == S24_OK) mine = hash_step(s, t, ctx, at);
-    const s24i_share_proof proofs[] = {{"other masks", s->masks}, {"other weights", s->proof}};
-    TRY(s24i_share_prove(s, ctx, mine, proofs, 2));
+    const s24i_alike proofs[] = {{"other masks", s->masks}, {"other weights", s->proof}};
+    TRY(s24i_alike_compare(ctx, s->comm, s->table, mine, proofs, 2));
     const double values[] = {(double)e->tokens, (double)e->labels};
     TRY(s24i_share_say(s, ctx, S24_OK, values, 2));
     e->all_tokens = (int64_t)s24i_share_sum(s, 0);
