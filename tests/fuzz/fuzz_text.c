@@ -2,7 +2,8 @@
 /*
  * Texts through a tokenizer, whole and cut, and through the reader of lines. Offsets must lie in
  * order inside the text, a shorter limit must give the same tokens, fewer of them, lines must be
- * UTF-8 that has no line feed, and lines of token ids must hold numbers below their limit.
+ * UTF-8 that has no line feed, the same from a file and from a stream, and lines of token ids must
+ * hold numbers below their limit.
  */
 #include "fuzz.h"
 
@@ -60,13 +61,36 @@ static void read_ids(s24_ctx *ctx, const s24_lines *lines)
     s24_id_lines_destroy(ids);
 }
 
+/* As from a pipe, a few at a time: the same lines, or none of them whole. */
+static void read_stream(s24_ctx *ctx, const char *path, const s24_lines *lines)
+{
+    const int64_t all = lines ? s24_lines_count(lines) : 0;
+    s24_line_reader *reader;
+    const s24_text *texts;
+    int64_t count, at = 0;
+    CHECK(s24_line_reader_open(&reader, ctx, path) == S24_OK);
+    s24_status status = s24_line_reader_next(&texts, &count, reader, 3);
+    while (status == S24_OK && count) {
+        for (int64_t i = 0; lines && i < count; i++) {
+            CHECK(at + i < all);
+            const s24_text *line = &s24_lines_texts(lines)[at + i];
+            CHECK(texts[i].bytes == line->bytes && !memcmp(texts[i].data, line->data, line->bytes));
+        }
+        at += count;
+        status = s24_line_reader_next(&texts, &count, reader, 3);
+    }
+    CHECK((status == S24_OK) == (lines != NULL));
+    CHECK(!lines || at == all);
+    s24_line_reader_close(reader);
+}
+
 static void read_lines(s24_ctx *ctx, const char *path)
 {
     s24_lines *lines;
-    if (s24_lines_read(&lines, ctx, path) != S24_OK) {
-        CHECK(!lines && *s24_ctx_error(ctx));
-        return;
-    }
+    const s24_status status = s24_lines_read(&lines, ctx, path);
+    if (status != S24_OK) CHECK(!lines && *s24_ctx_error(ctx));
+    read_stream(ctx, path, lines);
+    if (status != S24_OK) return;
     for (int64_t i = 0; i < s24_lines_count(lines); i++) {
         const s24_text *line = &s24_lines_texts(lines)[i];
         CHECK(s24i_utf8_valid(line->data, line->bytes) == line->bytes);
