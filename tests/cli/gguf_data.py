@@ -192,6 +192,7 @@ def byte_tokenizer(pre="smollm", **more):
 MEAN = {"attention.layer_norm_rms_epsilon": None, "attention.layer_norm_epsilon": 1e-5}
 WINDOW = {"attention.sliding_window": 8}
 HEADS = {"attention.key_length": 16, "attention.value_length": 16}
+EXPERTS = {"expert_count": 3, "expert_used_count": 2}
 KEYS = {
     "gpt2": MEAN | {"attention.head_count_kv": None, "rope.freq_base": None,
                     "rope.dimension_count": None},
@@ -209,7 +210,12 @@ KEYS = {
     "stablelm": MEAN | {"rope.dimension_count": 4, "use_parallel_residual": False},
     "chatglm": {"rope.dimension_count": 8}, "glm4": {"rope.dimension_count": 8},
     "command-r": MEAN | {"logit_scale": 0.0625, "rope.scaling.type": "none"},
-    "cohere2": MEAN | WINDOW | {"logit_scale": 0.0625, "vocab_size": 12}}
+    "cohere2": MEAN | WINDOW | {"logit_scale": 0.0625, "vocab_size": 12},
+    "mixtral": EXPERTS, "olmoe": EXPERTS,
+    "qwen2moe": EXPERTS | {"expert_feed_forward_length": 32,
+                           "expert_shared_feed_forward_length": 64},
+    "qwen3moe": HEADS | EXPERTS | {"expert_feed_forward_length": 32}}
+NAMED = {"mixtral": "llama"}  # architectures of GGUF that are several models
 
 
 def keys(architecture, tokenizer=None, **more):
@@ -218,6 +224,7 @@ def keys(architecture, tokenizer=None, **more):
              "attention.layer_norm_rms_epsilon": 1e-6, "rope.freq_base": 5000.0,
              "rope.dimension_count": 16}
     given |= KEYS.get(architecture, {}) | more
+    architecture = NAMED.get(architecture, architecture)
     out = {"general.architecture": architecture,
            **{f"{architecture}.{k}": v for k, v in given.items() if v is not None}}
     return out | (byte_tokenizer() if tokenizer is None else tokenizer)
@@ -227,7 +234,11 @@ QUERY, GATE = ["attn_q", "attn_k", "attn_v"], ["ffn_gate", "ffn_up"]
 SIDES = {"attn_qkv": [128, 64], "attn_q": [64, 64], "attn_k": [32, 64], "attn_v": [32, 64],
          "attn_output": [64, 64], "ffn_gate": [96, 64], "ffn_up": [96, 64], "ffn_down": [64, 96],
          "attn_q_norm": [16], "attn_k_norm": [16], "attn_norm": [64], "ffn_norm": [64],
-         "post_attention_norm": [64], "post_ffw_norm": [64]}
+         "post_attention_norm": [64], "post_ffw_norm": [64], "ffn_gate_inp": [3, 64],
+         "ffn_gate_exps": [3, 96, 64], "ffn_up_exps": [3, 96, 64], "ffn_down_exps": [3, 64, 96],
+         "ffn_gate_inp_shexp": [64], "ffn_gate_shexp": [64, 64], "ffn_up_shexp": [64, 64],
+         "ffn_down_shexp": [64, 64]}
+MIXED = ["ffn_gate_inp", "ffn_gate_exps", "ffn_up_exps", "ffn_down_exps"]
 SUMS = ["post_attention_norm", "post_ffw_norm"]
 # Layers and norms of a block besides attn_output and ffn_down; what of them has biases; a head.
 BLOCKS = {
@@ -249,7 +260,12 @@ BLOCKS = {
     "stablelm": ([*QUERY, *GATE, "attn_norm", "ffn_norm"], ("attn_norm", "ffn_norm"), 1),
     "chatglm": ([*QUERY, "ffn_up", "attn_norm", "ffn_norm"], QUERY, 1),
     "glm4": ([*QUERY, "ffn_up", "attn_norm", "ffn_norm", *SUMS], QUERY, 1),
-    "command-r": ([*QUERY, *GATE, "attn_norm"], (), 0)}
+    "command-r": ([*QUERY, *GATE, "attn_norm"], (), 0),
+    "mixtral": ([*QUERY, *MIXED, "attn_norm", "ffn_norm"], (), 1),
+    "olmoe": ([*QUERY, *MIXED, "attn_norm", "ffn_norm", "attn_q_norm", "attn_k_norm"], (), 1),
+    "qwen2moe": ([*QUERY, *MIXED, "ffn_gate_inp_shexp", "ffn_gate_shexp", "ffn_up_shexp",
+                  "ffn_down_shexp", "attn_norm", "ffn_norm"], QUERY, 1),
+    "qwen3moe": ([*QUERY, *MIXED, "attn_norm", "ffn_norm", "attn_q_norm", "attn_k_norm"], (), 1)}
 AS = {"mistral3": "llama", "smollm3": "llama", "granite": "llama", "gemma": "llama",
       "cohere2": "command-r", "ernie4_5": "llama"}
 
@@ -264,7 +280,10 @@ def shapes(architecture, words=12):
         sides["attn_k"] = sides["attn_v"] = [64, 64]
     if architecture in ("phi3", "chatglm", "glm4"):
         sides["ffn_up"] = [192, 64]
-    if architecture == "olmo2":
+    if architecture in ("qwen2moe", "qwen3moe"):
+        sides |= {"ffn_gate_exps": [3, 32, 64], "ffn_up_exps": [3, 32, 64],
+                  "ffn_down_exps": [3, 64, 32]}
+    if architecture in ("olmo2", "olmoe"):
         sides |= {"attn_q_norm": [64], "attn_k_norm": [32]}
     out = {"token_embd.weight": [words, 64], "output_norm.weight": [64]}
     outside = ["output_norm"]
@@ -276,7 +295,7 @@ def shapes(architecture, words=12):
         out["position_embd.weight"] = [64, 64]
     # The order gives each its random numbers.
     first = [n for n in ("attn_norm", "ffn_norm", "attn_output", "ffn_up", "ffn_down")
-             if n in layers or n in ("attn_output", "ffn_down")]
+             if n in layers or n == "attn_output" or (n == "ffn_down" and MIXED[0] not in layers)]
     for name in first + [n for n in [*QUERY, *layers] if n in layers and n not in first]:
         out[f"blk.0.{name}.weight"] = sides[name]
         if biased == "all" or name in biased:
@@ -290,6 +309,6 @@ def model(architecture, kind="F32", seed=1, words=12):
     """Tensors of a model, matrices of that type and the rest F32; and name to values."""
     tensors, values = {}, {}
     for number, (name, shape) in enumerate(shapes(architecture, words).items()):
-        of = kind if len(shape) == 2 else "F32"
+        of = kind if len(shape) > 1 and "gate_inp" not in name else "F32"
         tensors[name], values[name] = tensor(of, shape, 100 * seed + number)
     return tensors, values

@@ -295,7 +295,7 @@ class Refused(Scratch):
         ("counts", 4, "number of tensors is 18446744073709551615"),
         ("old", 5, "version 1"), ("big", 5, "order of bytes"),
         ("model", 5, r"'mamba', which is not supported, only llama, mistral3, .*, gpt2"),
-        ("experts", 5, r'llama.expert_count" is 8'),
+        ("experts", 4, r'llama.expert_used_count" is missing'),
         ("unknown", 5, r'key "llama.attention.sinks" of a llama model'),
         ("missing", 4, r'key "llama.block_count" is missing'),
         ("text", 4, r'key "llama.block_count" at byte \d+ is a text, expected a whole number'),

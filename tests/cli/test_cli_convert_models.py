@@ -18,6 +18,8 @@ FIRST = {"attn_norm": "input_layernorm"}
 NORMS = FIRST | {"ffn_norm": "post_attention_layernorm"}
 SUMS = {"post_attention_norm": "post_attention_layernorm",
         "post_ffw_norm": "post_feedforward_layernorm"}
+MIXED = {"ffn_gate_inp": "mlp.gate"} | {
+    f"ffn_{x}_exps": f"mlp.experts.%d.{x}_proj" for x in ("gate", "up", "down")}
 HEADS = {"attn_q_norm": "self_attn.q_norm", "attn_k_norm": "self_attn.k_norm"}
 LLAMA = NORMS | ATTENTION | GATED
 GEMMA = FIRST | SUMS | {"ffn_norm": "pre_feedforward_layernorm"} | ATTENTION | GATED | HEADS
@@ -69,7 +71,24 @@ MODELS = {
         "post_ffw_norm": "post_mlp_layernorm"}, HALF),
     "command-r": ("cohere", FIRST | ATTENTION | GATED, {"logit_scale": 0.0625}),
     "cohere2": ("cohere2", FIRST | ATTENTION | GATED,
-                {"logit_scale": 0.0625, "sliding_window": 8, "sliding_window_pattern": 4})}
+                {"logit_scale": 0.0625, "sliding_window": 8, "sliding_window_pattern": 4}),
+    "mixtral": ("mixtral", NORMS | ATTENTION | {
+        "ffn_gate_inp": "block_sparse_moe.gate", "ffn_gate_exps": "block_sparse_moe.experts.%d.w1",
+        "ffn_up_exps": "block_sparse_moe.experts.%d.w3",
+        "ffn_down_exps": "block_sparse_moe.experts.%d.w2"},
+        ROPE | {"num_local_experts": 3, "num_experts_per_tok": 2, "sliding_window": None}),
+    "olmoe": ("olmoe", NORMS | ATTENTION | MIXED | HEADS,
+              ROPE | {"num_experts": 3, "num_experts_per_tok": 2, "norm_topk_prob": False}),
+    "qwen2moe": ("qwen2_moe", NORMS | ATTENTION | MIXED | {
+        "ffn_gate_inp_shexp": "mlp.shared_expert_gate",
+        "ffn_gate_shexp": "mlp.shared_expert.gate_proj",
+        "ffn_up_shexp": "mlp.shared_expert.up_proj",
+        "ffn_down_shexp": "mlp.shared_expert.down_proj"},
+        {"moe_intermediate_size": 32, "shared_expert_intermediate_size": 64,
+         "norm_topk_prob": False}),
+    "qwen3moe": ("qwen3_moe", NORMS | ATTENTION | MIXED | HEADS,
+                 {"moe_intermediate_size": 32, "num_experts": 3, "norm_topk_prob": True})}
+EXPERTS = 3
 
 
 def pairs_apart(values, rows, heads):
@@ -91,8 +110,8 @@ def head_by_head(values, rows, heads):
 def expected(architecture, name, values):
     """What the folder has of a tensor."""
     place = name.split(".")[-2]
-    if architecture in ("mistral3", "arcee", "smollm3", "granite") and place in ("attn_q",
-                                                                                 "attn_k"):
+    paired = ("mistral3", "arcee", "smollm3", "granite", "mixtral")
+    if architecture in paired and place in ("attn_q", "attn_k"):
         rows, heads = (64, 4) if place == "attn_q" else (32, 2)
         return pairs_apart(values, rows, heads)
     if architecture == "gptneox" and place == "attn_qkv":
@@ -123,15 +142,19 @@ class Models(Scratch):
                                "output": "embed_out"}
                 if architecture == "phi2":
                     outside["output_norm"] = "final_layernorm"
-                self.assertEqual(len(found), len(values))
+                stacks = sum(name.endswith("_exps.weight") for name in values)
+                self.assertEqual(len(found), len(values) + (EXPERTS - 1) * stacks)
                 for name, given in values.items():
                     place, suffix = name.split(".")[-2:]
                     if name.startswith("blk"):
                         to = f"{before}layers.0.{block[place]}.{suffix}"
                     else:
                         to = ("" if place == "output" else before) + f"{outside[place]}.{suffix}"
-                    self.assertEqual(cli_data.floats(found[to][2]),
-                                     expected(architecture, name, given), name)
+                    parts = EXPERTS if "%d" in to else 1
+                    for e in range(parts):
+                        each = given[len(given) // parts * e:len(given) // parts * (e + 1)]
+                        self.assertEqual(cli_data.floats(found[to.replace("%d", str(e))][2]),
+                                         expected(architecture, name, each), name)
                 self.assertEqual(config["model_type"], model_type)
                 self.assertEqual(config["tie_word_embeddings"], "output.weight" not in values)
                 self.assertEqual({k: config[k] for k in says}, says)
@@ -211,7 +234,13 @@ class Models(Scratch):
             "blk.0.attn_q_norm.weight": ("F32", [16], gguf_data.floats([1] * 16))})
         write("long.gguf", "arcee", factors)
         write("rows.gguf", "gptneox", **{"attention.head_count": 5, "attention.key_length": None})
+        write("mixed.gguf", "qwen2", **{"expert_count": 8})
+        write("plain.gguf", "olmoe", **{"expert_count": 0})
+        write("stack.gguf", "olmoe", **{"expert_count": 4})
         for name, code, sentence in (
+                ("mixed", 5, r'"qwen2.expert_count" is 8; a model of experts is not'),
+                ("plain", 5, r'"olmoe.expert_count" is 0; a model without experts is not'),
+                ("stack", 4, r'exps.weight" is no stack of the matrices of 4 experts'),
                 ("whole", 5, r"rope.dimension_count\" is 8; only that of all 16 of a head"),
                 ("wide", 5, r"rope.dimension_count\" is 18; only that of all 16 of a head"),
                 ("norms", 5, r'tensor "blk.0.attn_q_norm.weight" is none that a command-r'),

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * JSON of a Hugging Face folder through every typed read, and through what positions and windows of
- * every model type are read from: whatever the bytes are, a read gives a value inside its range, or
- * an error with a sentence.
+ * JSON of a Hugging Face folder through every typed read, and through what positions, windows and
+ * experts of every model type are read from: whatever the bytes are, a read gives a value inside
+ * its range, or an error with a sentence.
  */
 #include "fuzz.h"
 
@@ -41,7 +41,8 @@ static void read_text(const s24i_config *config)
 {
     enum { LAYERS = 3, POSITIONS = 512, WIDTH = 64 };
     for (int i = 0; s24i_architecture_at(i); i++) {
-        s24i_shape shape = {.layers = LAYERS, .positions = POSITIONS, .head_width = WIDTH};
+        s24i_shape shape = {
+            .layers = LAYERS, .positions = POSITIONS, .head_width = WIDTH, .intermediate = WIDTH};
         const s24i_architecture *arch = s24i_architecture_at(i);
         if (s24i_rope_read(&shape, config, arch) != S24_OK)
             CHECK(*s24_ctx_error(config->ctx));
@@ -51,6 +52,12 @@ static void read_text(const s24i_config *config)
         if (s24i_windows_read(&shape, config, arch) != S24_OK) CHECK(*s24_ctx_error(config->ctx));
         for (int b = 0; b < LAYERS; b++)
             CHECK(s24i_block_sliding(&shape, b) >= 0);
+        if (s24i_mixture_read(&shape, config, arch) != S24_OK)
+            CHECK(*s24_ctx_error(config->ctx));
+        else
+            CHECK(!arch->mixture ||
+                  (shape.mixture.used >= 1 && shape.mixture.used <= shape.mixture.experts &&
+                   s24i_mixture_all(&shape.mixture) <= S24I_MOST_EXPERTS));
         CHECK(s24i_turned(&shape) > 0 && s24i_turned(&shape) <= WIDTH);
     }
 }

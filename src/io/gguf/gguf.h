@@ -118,8 +118,16 @@ s24_status s24i_gguf_row(float *out, int type, const uint8_t *row, int64_t eleme
 
 /* How rows of a tensor lie in GGUF: as in a folder; columns there; those of a head pairwise, which
    the folder has half a head apart; queries, keys and values of all heads one after the other,
-   which the folder has head by head. */
-enum { S24I_GGUF_TURNED = 1, S24I_GGUF_PAIRED_Q, S24I_GGUF_PAIRED_K, S24I_GGUF_BY_HEADS };
+   which the folder has head by head; matrices of all experts, which the folder has one by one, by
+   names with their number in the place of %d; a vector that is a matrix of one row there. */
+enum {
+    S24I_GGUF_TURNED = 1,
+    S24I_GGUF_PAIRED_Q,
+    S24I_GGUF_PAIRED_K,
+    S24I_GGUF_BY_HEADS,
+    S24I_GGUF_EXPERTS,
+    S24I_GGUF_ONE_ROW
+};
 
 enum { S24I_GGUF_WHOLE, S24I_GGUF_REAL, S24I_GGUF_SWITCH /* true or false */ };
 
@@ -148,6 +156,7 @@ typedef struct s24i_gguf_arch {
     const char *windowed, *windowed_class; /* the model type with a window; NULL: the same */
     int grown;                             /* 1 was added to the weights of norms */
     int lists_windows;                     /* a key says which blocks have one */
+    int experts;                           /* of models that have experts, or of those without */
     /* query_pre_attn_scalar is the width of a head, in a model of so many blocks width / heads; 0:
        there is none. */
     int blocks_of_narrow_scores;
@@ -159,8 +168,9 @@ extern const s24i_gguf_arch s24i_gguf_archs[]; /* the last has no architecture *
 typedef struct s24i_gguf_place {
     char name[96]; /* "": it is no tensor there */
     int how;
-    int64_t heads; /* of its rows, where `how` is by heads */
-    float less;    /* what is taken from every element */
+    int64_t experts; /* of EXPERTS: so many matrices, each of a name of its own */
+    int64_t heads;   /* of its rows, where `how` is by heads */
+    float less;      /* what is taken from every element */
 } s24i_gguf_place;
 
 enum { S24I_GGUF_FIELDS = 16, S24I_GGUF_PAIRS = 128 };
@@ -186,6 +196,8 @@ typedef struct s24i_gguf_model {
 
 /* Reads what the keys say. UNSUPPORTED (an architecture, a key), FORMAT. */
 s24_status s24i_gguf_model_read(s24i_gguf_model *out, const s24i_gguf *gguf);
+/* What a key among the row's fields says; below 0: it is not there. */
+double s24i_gguf_number(const s24i_gguf_model *model, const char *key);
 /* Where a tensor goes. FORMAT (a name that the model does not have). */
 s24_status s24i_gguf_place_of(s24i_gguf_place *out, const s24i_gguf *gguf,
                               const s24i_gguf_model *model, const s24i_gguf_tensor *tensor);

@@ -4,6 +4,7 @@
  * is in memory at a time. What must stay true: the folder's names and orders are those of its
  * model type, whatever GGUF's are.
  */
+#include <stdio.h>
 #include <string.h>
 
 #include "io/gguf/gguf.h"
@@ -15,6 +16,8 @@ typedef struct job {
     s24_writer *writer;
     const s24i_gguf_tensor *tensor;
     s24i_gguf_place place;
+    s24i_gguf_tensor part; /* of experts: one's matrix, which tensor is then */
+    char name[128];        /* in the folder */
     int64_t rows, cols;
     s24_dtype dtype;
 } job;
@@ -27,9 +30,13 @@ static int is_turned(const job *j)
 static s24_tensor stored(const job *j)
 {
     const s24i_gguf_tensor *t = j->tensor;
-    s24_tensor out = {.name = j->place.name, .dtype = j->dtype, .rank = t->rank};
+    s24_tensor out = {.name = j->name, .dtype = j->dtype, .rank = t->rank};
     for (int i = 0; i < t->rank; i++)
         out.shape[i] = t->shape[is_turned(j) ? 1 - i : i];
+    if (j->place.how != S24I_GGUF_ONE_ROW || t->rank != 1) return out;
+    out.rank = 2;
+    out.shape[1] = out.shape[0];
+    out.shape[0] = 1;
     return out;
 }
 
@@ -87,19 +94,46 @@ static s24_status write_tensor(job *j)
     j->rows = 1;
     for (int i = 0; i < t->rank - 1; i++)
         j->rows *= t->shape[i];
+    const int is_moved = j->place.heads || is_turned(j);
     const int is_same =
-        s24i_gguf_type_dtype(t->type) == j->dtype && !j->place.how && j->place.less == 0.0f;
-    if (is_same) return s24_writer_write(j->writer, j->place.name, t->data);
+        s24i_gguf_type_dtype(t->type) == j->dtype && !is_moved && j->place.less == 0.0f;
+    if (is_same) return s24_writer_write(j->writer, j->name, t->data);
     s24_status status;
     TRY_DONE(s24i_alloc_elems(&out, ctx, j->rows * j->cols, s24_dtype_bytes(j->dtype),
                               "a tensor that is converted"));
     TRY_DONE(s24i_alloc_elems(&row, ctx, 2 * j->cols, sizeof *row, "a row that is converted"));
     TRY_DONE(fill(j, out, row));
-    TRY_DONE(s24_writer_write(j->writer, j->place.name, out));
+    TRY_DONE(s24_writer_write(j->writer, j->name, out));
 done:
     s24_ctx_free(ctx, row);
     s24_ctx_free(ctx, out);
     return status;
+}
+
+static s24_status put_tensor(job *j, int is_declaring)
+{
+    const s24_tensor tensor = stored(j);
+    return is_declaring ? s24_writer_declare(j->writer, &tensor) : write_tensor(j);
+}
+
+/* Each expert's matrix by itself. */
+static s24_status put_experts(job *j, int is_declaring)
+{
+    const s24i_gguf_tensor *all = j->tensor;
+    const size_t bytes = s24i_gguf_row_bytes(all->type, all->shape[2]) * (size_t)all->shape[1];
+    const char *number = strchr(j->place.name, '%');
+    j->part = *all;
+    j->part.rank = 2;
+    j->part.shape[0] = all->shape[1];
+    j->part.shape[1] = all->shape[2];
+    j->tensor = &j->part;
+    for (int64_t e = 0; e < j->place.experts; e++) {
+        snprintf(j->name, sizeof j->name, "%.*s%lld%s", (int)(number - j->place.name),
+                 j->place.name, (long long)e, number + 2);
+        j->part.data = all->data + (size_t)e * bytes;
+        TRY(put_tensor(j, is_declaring));
+    }
+    return S24_OK;
 }
 
 /* All tensors, first as declarations and then with their data. */
@@ -110,13 +144,9 @@ static s24_status each_tensor(job *j, int is_declaring)
         j->tensor = &j->g->tensors[i];
         TRY(s24i_gguf_place_of(&j->place, j->g, j->model, j->tensor));
         if (!*j->place.name) continue;
-        const s24_tensor tensor = stored(j);
-        if (is_declaring) {
-            TRY(s24_writer_declare(j->writer, &tensor));
-            continue;
-        }
-        TRY(s24_ctx_progress(j->g->ctx, "converting", i, count));
-        TRY(write_tensor(j));
+        if (!is_declaring) TRY(s24_ctx_progress(j->g->ctx, "converting", i, count));
+        snprintf(j->name, sizeof j->name, "%s", j->place.name);
+        TRY(j->place.experts ? put_experts(j, is_declaring) : put_tensor(j, is_declaring));
     }
     return S24_OK;
 }

@@ -49,11 +49,6 @@ static s24_status check_keys(const s24i_gguf *g, const s24i_gguf_arch *r)
                 "%s: key \"%s\" of a %s model is not supported", g->path, s24i_show(key).text,
                 r->architecture);
     }
-    int64_t experts = 0;
-    TRY(s24i_gguf_int(&experts, g, ".expert_count", S24I_OPTIONAL, 1 << 16));
-    REQUIRE(g->ctx, experts == 0, S24_ERROR_UNSUPPORTED,
-            "%s: key \"%s.expert_count\" is %lld; a model of experts is not supported", g->path,
-            r->architecture, (long long)experts);
     return S24_OK;
 }
 
@@ -88,7 +83,7 @@ static s24_status read_fields(s24i_gguf_model *m, const s24i_gguf *g)
     return S24_OK;
 }
 
-static double number_of(const s24i_gguf_model *m, const char *key)
+double s24i_gguf_number(const s24i_gguf_model *m, const char *key)
 {
     for (int i = 0; m->row->fields[i].json; i++)
         if (!strcmp(m->row->fields[i].key, key)) return m->numbers[i];
@@ -97,11 +92,11 @@ static double number_of(const s24i_gguf_model *m, const char *key)
 
 static s24_status read_heads(s24i_gguf_model *m, const s24i_gguf *g)
 {
-    const int64_t width = (int64_t)number_of(m, ".embedding_length");
-    const int64_t kv = (int64_t)number_of(m, ".attention.head_count_kv");
-    const int64_t said = (int64_t)number_of(m, ".attention.key_length");
-    m->layers = (int64_t)number_of(m, ".block_count");
-    m->heads = (int64_t)number_of(m, ".attention.head_count");
+    const int64_t width = (int64_t)s24i_gguf_number(m, ".embedding_length");
+    const int64_t kv = (int64_t)s24i_gguf_number(m, ".attention.head_count_kv");
+    const int64_t said = (int64_t)s24i_gguf_number(m, ".attention.key_length");
+    m->layers = (int64_t)s24i_gguf_number(m, ".block_count");
+    m->heads = (int64_t)s24i_gguf_number(m, ".attention.head_count");
     m->kv_heads = kv < 0 ? m->heads : kv;
     REQUIRE(g->ctx, m->heads > 0 && m->kv_heads > 0, S24_ERROR_FORMAT,
             "%s: key \"%s.attention.head_count\" or …_kv is 0", g->path, g->architecture);
@@ -133,7 +128,7 @@ static double llama3_divisor(double frequency, double factor)
 static s24_status read_frequencies(s24i_gguf_model *m, const s24i_gguf *g)
 {
     const s24i_gguf_tensor *t = s24i_gguf_tensor_of(g, "rope_freqs.weight");
-    const double theta = number_of(m, ".rope.freq_base");
+    const double theta = s24i_gguf_number(m, ".rope.freq_base");
     float divisors[1024];
     if (!t || theta <= 0) return S24_OK;
     int64_t count = t->shape[0];
@@ -238,12 +233,32 @@ static s24_status read_windows(s24i_gguf_model *m, const s24i_gguf *g)
     return S24_OK;
 }
 
+/* The architecture's row of models with experts or of those without; *is_known: it has either. */
+static s24_status pick_row(s24i_gguf_model *m, const s24i_gguf *g, int *is_known)
+{
+    int64_t experts = 0;
+    for (const s24i_gguf_arch *r = s24i_gguf_archs; r->architecture; r++)
+        *is_known |= !strcmp(r->architecture, g->architecture);
+    if (*is_known) TRY(s24i_gguf_int(&experts, g, ".expert_count", S24I_OPTIONAL, 1 << 16));
+    for (const s24i_gguf_arch *r = s24i_gguf_archs; r->architecture; r++)
+        if (!strcmp(r->architecture, g->architecture) && r->experts == (experts > 0)) m->row = r;
+    REQUIRE(g->ctx, m->row || !*is_known, S24_ERROR_UNSUPPORTED,
+            "%s: key \"%s.expert_count\" is %lld; a model %s experts is not supported", g->path,
+            g->architecture, (long long)experts, experts ? "of" : "without");
+    return S24_OK;
+}
+
 static s24_status find_row(s24i_gguf_model *m, const s24i_gguf *g)
 {
     char known[320] = "";
     size_t used = 0;
+    int is_known = 0;
+    TRY(pick_row(m, g, &is_known));
     for (const s24i_gguf_arch *r = s24i_gguf_archs; r->architecture; r++) {
-        if (!strcmp(r->architecture, g->architecture)) m->row = r;
+        int is_second = 0;
+        for (const s24i_gguf_arch *before = s24i_gguf_archs; before < r; before++)
+            is_second |= !strcmp(before->architecture, r->architecture);
+        if (is_second) continue;
         used += (size_t)snprintf(known + used, sizeof known - used, "%s%s", used ? ", " : "",
                                  r->architecture);
         if (used >= sizeof known) used = sizeof known - 1;
@@ -271,68 +286,10 @@ s24_status s24i_gguf_model_read(s24i_gguf_model *out, const s24i_gguf *g)
     out->has_bias = s24i_gguf_tensor_of(g, "blk.0.attn_q.bias") != NULL;
     out->has_outer_bias = s24i_gguf_tensor_of(g, "blk.0.ffn_down.bias") != NULL;
     out->has_context_bias = s24i_gguf_tensor_of(g, "blk.0.attn_output.bias") != NULL;
-    const double window = number_of(out, ".attention.sliding_window");
+    const double window = s24i_gguf_number(out, ".attention.sliding_window");
     out->window = window > 0 ? (int64_t)window : 0;
     TRY(read_windows(out, g));
     return read_ids(out, g);
-}
-
-/* ---- tensors --------------------------------------------------------------------------------- */
-
-/* The number of a block after "blk.", and what follows it; −1: there is none. */
-static int64_t block_number(const char **rest, const char *name)
-{
-    int64_t number = 0;
-    if (strncmp(name, "blk.", 4) != 0) return -1;
-    const char *at = name + 4;
-    for (; *at >= '0' && *at <= '9' && number < 1 << 20; at++)
-        number = 10 * number + (*at - '0');
-    if (at == name + 4 || *at != '.') return -1;
-    *rest = at + 1;
-    return number;
-}
-
-/* In which order a tensor's rows lie, and what was added to its elements. */
-static s24_status read_order(s24i_gguf_place *out, const s24i_gguf *g, const s24i_gguf_model *m,
-                             const s24i_gguf_tensor *tensor, int how)
-{
-    const int64_t heads[] = {[S24I_GGUF_PAIRED_Q] = m->heads,
-                             [S24I_GGUF_PAIRED_K] = m->kv_heads,
-                             [S24I_GGUF_BY_HEADS] = 3 * m->heads};
-    const int64_t rows = tensor->shape[0];
-    *out = (s24i_gguf_place){.how = how, .heads = heads[how]};
-    if (how == S24I_GGUF_TURNED && tensor->rank != 2) out->how = 0;
-    if (m->row->grown && s24i_ends_with(tensor->name, "norm.weight")) out->less = 1.0f;
-    const int64_t multiple = how == S24I_GGUF_BY_HEADS ? out->heads : 2 * out->heads;
-    REQUIRE(g->ctx, !out->heads || rows % multiple == 0, S24_ERROR_FORMAT,
-            "%s: tensor \"%s\" has %lld rows, a multiple of %lld is expected", g->path,
-            s24i_show(tensor->name).text, (long long)rows, (long long)multiple);
-    return S24_OK;
-}
-
-s24_status s24i_gguf_place_of(s24i_gguf_place *out, const s24i_gguf *g, const s24i_gguf_model *m,
-                              const s24i_gguf_tensor *tensor)
-{
-    const char *name = tensor->name;
-    const int64_t block = block_number(&name, tensor->name);
-    const char *end = strrchr(name, '.');
-    const size_t bytes = end ? (size_t)(end - name) : 0;
-    const s24i_gguf_spelling *s = block < 0 ? m->row->outside : m->row->inside;
-    while (s->gguf && (strlen(s->gguf) != bytes || strncmp(s->gguf, name, bytes) != 0))
-        s++;
-    REQUIRE(g->ctx,
-            end && s->gguf && block < m->layers &&
-                (!strcmp(end, ".weight") || !strcmp(end, ".bias")),
-            S24_ERROR_UNSUPPORTED, "%s: tensor \"%s\" is none that a %s model of %lld blocks has",
-            g->path, s24i_show(tensor->name).text, g->architecture, (long long)m->layers);
-    TRY(read_order(out, g, m, tensor, s->how));
-    if (!*s->folder) return S24_OK;
-    if (block < 0)
-        snprintf(out->name, sizeof out->name, "%s%s", s->folder, end);
-    else
-        snprintf(out->name, sizeof out->name, "%s%lld.%s%s", m->row->blocks, (long long)block,
-                 s->folder, end);
-    return S24_OK;
 }
 
 /* ---- config.json ----------------------------------------------------------------------------- */
@@ -444,7 +401,7 @@ static void put_rest(s24i_json_text *text, const s24i_gguf_model *m)
 {
     const s24i_gguf_arch *row = m->row;
     const int64_t narrow = row->blocks_of_narrow_scores;
-    const int64_t width = (int64_t)number_of(m, ".embedding_length");
+    const int64_t width = (int64_t)s24i_gguf_number(m, ".embedding_length");
     put_scaling(text, m);
     put_kinds(text, m->windows);
     if (m->pairs) put_real(text, "original_max_position_embeddings", m->original);

@@ -27,6 +27,9 @@
 #define ROOT_SHAPE SIZES, GROUPS, ROOT_EPS, THETA("rope_theta")
 #define MEAN_SHAPE(eps) SIZES, GROUPS, MEAN_EPS(eps), THETA("rope_theta")
 #define SIDE_BY_SIDE {"use_parallel_residual", ".use_parallel_residual", S24I_GGUF_SWITCH, 0, -1}
+#define EXPERTS(json)                                                                              \
+    WHOLE(json, ".expert_count", 1), WHOLE("num_experts_per_tok", ".expert_used_count", 1)
+#define EXPERT_WIDTH WHOLE("moe_intermediate_size", ".expert_feed_forward_length", 1)
 #define LOGITS_CAP REAL("final_logit_softcapping", ".final_logit_softcapping", 0)
 
 static const s24i_gguf_field
@@ -56,6 +59,12 @@ static const s24i_gguf_field
     stablelm_fields[] = {MEAN_SHAPE("layer_norm_eps"), SIDE_BY_SIDE, END},
     cohere_fields[] = {MEAN_SHAPE("layer_norm_eps"), REAL("logit_scale", ".logit_scale", 1), END},
     nemotron_fields[] = {MEAN_SHAPE("norm_eps"), END},
+    mixtral_fields[] = {ROOT_SHAPE, EXPERTS("num_local_experts"), WINDOW, END},
+    olmoe_fields[] = {ROOT_SHAPE, EXPERTS("num_experts"), END},
+    qwen2moe_fields[] = {ROOT_SHAPE, EXPERTS("num_experts"), EXPERT_WIDTH,
+                         WHOLE("shared_expert_intermediate_size",
+                               ".expert_shared_feed_forward_length", 1), END},
+    qwen3moe_fields[] = {ROOT_SHAPE, EXPERTS("num_experts"), EXPERT_WIDTH, END},
     cohere2_fields[] = {MEAN_SHAPE("layer_norm_eps"), REAL("logit_scale", ".logit_scale", 1),
                         WINDOW, END};
 
@@ -102,6 +111,21 @@ static const s24i_gguf_spelling
 #define HEAD_NORMS {"attn_q_norm", "self_attn.q_norm", 0}, {"attn_k_norm", "self_attn.k_norm", 0}
 #define UP_DOWN {"ffn_up", "mlp.up_proj", 0}, {"ffn_down", "mlp.down_proj", 0}
 #define GATED {"ffn_gate", "mlp.gate_proj", 0}, UP_DOWN
+#define MIXED                                                                                      \
+    {"ffn_gate_inp", "mlp.gate", 0},                                                               \
+    {"ffn_gate_exps", "mlp.experts.%d.gate_proj", S24I_GGUF_EXPERTS},                              \
+    {"ffn_up_exps", "mlp.experts.%d.up_proj", S24I_GGUF_EXPERTS},                                  \
+    {"ffn_down_exps", "mlp.experts.%d.down_proj", S24I_GGUF_EXPERTS}
+#define MIXTRAL                                                                                    \
+    {"ffn_gate_inp", "block_sparse_moe.gate", 0},                                                  \
+    {"ffn_gate_exps", "block_sparse_moe.experts.%d.w1", S24I_GGUF_EXPERTS},                        \
+    {"ffn_up_exps", "block_sparse_moe.experts.%d.w3", S24I_GGUF_EXPERTS},                          \
+    {"ffn_down_exps", "block_sparse_moe.experts.%d.w2", S24I_GGUF_EXPERTS}
+#define SHARED_EXPERT                                                                              \
+    {"ffn_gate_inp_shexp", "mlp.shared_expert_gate", S24I_GGUF_ONE_ROW},                           \
+    {"ffn_gate_shexp", "mlp.shared_expert.gate_proj", 0},                                          \
+    {"ffn_up_shexp", "mlp.shared_expert.up_proj", 0},                                              \
+    {"ffn_down_shexp", "mlp.shared_expert.down_proj", 0}
 #define GATE_IN_UP {"ffn_up", "mlp.gate_up_proj", 0}, {"ffn_down", "mlp.down_proj", 0}
 
 static const s24i_gguf_spelling
@@ -109,6 +133,9 @@ static const s24i_gguf_spelling
     arcee_inside[] = {NORMS, PAIRED, UP_DOWN, LAST},
     halved_inside[] = {NORMS, HALVED, GATED, LAST},
     qwen3_inside[] = {NORMS, HALVED, GATED, HEAD_NORMS, LAST},
+    mixtral_inside[] = {NORMS, PAIRED, MIXTRAL, LAST},
+    olmoe_inside[] = {NORMS, HALVED, MIXED, HEAD_NORMS, LAST},
+    qwen2moe_inside[] = {NORMS, HALVED, MIXED, SHARED_EXPERT, LAST},
     nemotron_inside[] = {NORMS, HALVED, UP_DOWN, LAST},
     seed_oss_inside[] = {FIRST_NORM, {"post_attention_norm", "post_attention_layernorm", 0},
                          HALVED, GATED, LAST},
@@ -200,6 +227,16 @@ const s24i_gguf_arch s24i_gguf_archs[] = {
     {"cohere2", "cohere2", "Cohere2ForCausalLM", BLOCKS,
      .constants = SILU ",\"sliding_window_pattern\":4", .fields = cohere2_fields,
      .inside = cohere_inside, .key_biases = "attention_bias"},
+    {"llama", "mixtral", "MixtralForCausalLM", BLOCKS, .constants = SILU,
+     .fields = mixtral_fields, .inside = mixtral_inside, .experts = 1},
+    {"olmoe", "olmoe", "OlmoeForCausalLM", BLOCKS, .constants = SILU ",\"norm_topk_prob\":false",
+     .fields = olmoe_fields, .inside = olmoe_inside, .experts = 1},
+    {"qwen2moe", "qwen2_moe", "Qwen2MoeForCausalLM", BLOCKS,
+     .constants = SILU ",\"norm_topk_prob\":false", .fields = qwen2moe_fields,
+     .inside = qwen2moe_inside, .experts = 1},
+    {"qwen3moe", "qwen3_moe", "Qwen3MoeForCausalLM", BLOCKS,
+     .constants = SILU ",\"norm_topk_prob\":true", .fields = qwen3moe_fields,
+     .inside = olmoe_inside, .experts = 1},
     {"gpt2", "gpt2", "GPT2LMHeadModel", .blocks = "transformer.h.", .outside = gpt2_outside,
      .constants = "\"activation_function\":\"gelu_new\"", .fields = gpt2_fields,
      .inside = gpt2_inside},

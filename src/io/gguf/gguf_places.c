@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Where a tensor of a GGUF file goes in a folder, by its model's row. */
+#include <stdio.h>
+#include <string.h>
+
+#include "io/gguf/gguf.h"
+
+/* The number of a block after "blk.", and what follows it; −1: there is none. */
+static int64_t block_number(const char **rest, const char *name)
+{
+    int64_t number = 0;
+    if (strncmp(name, "blk.", 4) != 0) return -1;
+    const char *at = name + 4;
+    for (; *at >= '0' && *at <= '9' && number < 1 << 20; at++)
+        number = 10 * number + (*at - '0');
+    if (at == name + 4 || *at != '.') return -1;
+    *rest = at + 1;
+    return number;
+}
+
+/* In which order a tensor's rows lie, and what was added to its elements. */
+static s24_status read_order(s24i_gguf_place *out, const s24i_gguf *g, const s24i_gguf_model *m,
+                             const s24i_gguf_tensor *tensor, int how)
+{
+    const int64_t heads[] = {[S24I_GGUF_PAIRED_Q] = m->heads,
+                             [S24I_GGUF_PAIRED_K] = m->kv_heads,
+                             [S24I_GGUF_BY_HEADS] = 3 * m->heads};
+    const int64_t rows = tensor->shape[0];
+    const int of_experts = how == S24I_GGUF_EXPERTS;
+    *out = (s24i_gguf_place){.how = how, .heads = how <= S24I_GGUF_BY_HEADS ? heads[how] : 0};
+    if (of_experts) out->experts = rows;
+    REQUIRE(g->ctx,
+            !of_experts ||
+                (tensor->rank == 3 && rows == (int64_t)s24i_gguf_number(m, ".expert_count")),
+            S24_ERROR_FORMAT,
+            "%s: tensor \"%s\" is no stack of the matrices of %lld experts, which is expected",
+            g->path, s24i_show(tensor->name).text, (long long)s24i_gguf_number(m, ".expert_count"));
+    if (how == S24I_GGUF_TURNED && tensor->rank != 2) out->how = 0;
+    if (m->row->grown && s24i_ends_with(tensor->name, "norm.weight")) out->less = 1.0f;
+    const int64_t multiple = how == S24I_GGUF_BY_HEADS ? out->heads : 2 * out->heads;
+    REQUIRE(g->ctx, !out->heads || rows % multiple == 0, S24_ERROR_FORMAT,
+            "%s: tensor \"%s\" has %lld rows, a multiple of %lld is expected", g->path,
+            s24i_show(tensor->name).text, (long long)rows, (long long)multiple);
+    return S24_OK;
+}
+
+s24_status s24i_gguf_place_of(s24i_gguf_place *out, const s24i_gguf *g, const s24i_gguf_model *m,
+                              const s24i_gguf_tensor *tensor)
+{
+    const char *name = tensor->name;
+    const int64_t block = block_number(&name, tensor->name);
+    const char *end = strrchr(name, '.');
+    const size_t bytes = end ? (size_t)(end - name) : 0;
+    const s24i_gguf_spelling *s = block < 0 ? m->row->outside : m->row->inside;
+    while (s->gguf && (strlen(s->gguf) != bytes || strncmp(s->gguf, name, bytes) != 0))
+        s++;
+    REQUIRE(g->ctx,
+            end && s->gguf && block < m->layers &&
+                (!strcmp(end, ".weight") || !strcmp(end, ".bias")),
+            S24_ERROR_UNSUPPORTED, "%s: tensor \"%s\" is none that a %s model of %lld blocks has",
+            g->path, s24i_show(tensor->name).text, g->architecture, (long long)m->layers);
+    TRY(read_order(out, g, m, tensor, s->how));
+    if (!*s->folder) return S24_OK;
+    if (block < 0)
+        snprintf(out->name, sizeof out->name, "%s%s", s->folder, end);
+    else
+        snprintf(out->name, sizeof out->name, "%s%lld.%s%s", m->row->blocks, (long long)block,
+                 s->folder, end);
+    return S24_OK;
+}
