@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""How well `sparse24 plan` predicts: random shapes, 2:4 by the row that is taken and dense by the
-build's own engine, timed by turns (`plan --rows`), and predicted by the model that plan has of this
-machine (measured now, if there is none).
+"""How right `sparse24 plan` is: random shapes, 2:4 by the row that is taken and dense by the
+build's own engine, timed by turns (`plan --rows`; of integers by a second plan), and what plan says
+of them, by timing the layer or (--predict) by the model that it has of this machine.
 
-    bench/plan_error.py [--threads 1] [--dtype f32] [--isa NAME] [--shapes 60] [--json FILE]
+    bench/plan_error.py [--threads 1] [--dtype f32] [--isa NAME] [--shapes 60] [--seed 5]
+        [--predict] [--json FILE]
 """
 import argparse
 import json
@@ -18,7 +19,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 MOST_FLOPS = 1.2e10  # of a shape: some 50 ms
 
 
-def shapes(count, seed=5):
+def shapes(count, seed):
     """M to 1024, K and N from 64 to 8192, even in their logarithms; half in multiples of 64."""
     chance, found = random.Random(seed), []
 
@@ -41,6 +42,8 @@ def main():
     parser.add_argument("--dtype", default="f32")
     parser.add_argument("--isa", help="of ours and of oneDNN alike; default: all that the CPU has")
     parser.add_argument("--shapes", type=int, default=60)
+    parser.add_argument("--seed", type=int, default=5, help="of the shapes")
+    parser.add_argument("--predict", action="store_true", help="by the model of this machine")
     parser.add_argument("--json", help="write the rows here")
     options = parser.parse_args()
 
@@ -52,11 +55,18 @@ def main():
             check=True, capture_output=True, text=True).stdout)
 
     rows = []
-    for m, k, n in shapes(options.shapes):
-        told = run("plan", *map(str, (m, k, n)), "--rows", "--dtype", options.dtype)
+    predict = ["--predict"] if options.predict else []
+    for m, k, n in shapes(options.shapes, options.seed):
+        words = ["plan", *map(str, (m, k, n)), "--dtype", options.dtype]
+        if options.dtype == "i8":
+            told, again = run(*words), run(*words)["rows"][0]
+            found = {"sparse_ms": again["sparse_ms"], "dense_ms": again["dense_ms"]}
+        else:
+            told = run(*words, "--rows", *predict)
+            found = {"kernel": told["kernels"][0]["kernel"],
+                     "sparse_ms": told["kernels"][0]["ms"], "dense_ms": told["timed_dense_ms"]}
         row = told["rows"][0]
-        rows.append({"m": m, "k": k, "n": n, "kernel": told["kernels"][0]["kernel"],
-                     "sparse_ms": told["kernels"][0]["ms"], "dense_ms": told["timed_dense_ms"],
+        rows.append({"m": m, "k": k, "n": n, **found,
                      "sparse_told_ms": row["sparse_ms"], "dense_told_ms": row["dense_ms"]})
     for name in ("sparse", "dense"):
         errors = sorted(abs(r[f"{name}_told_ms"] / r[f"{name}_ms"] - 1) for r in rows)

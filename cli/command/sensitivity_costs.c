@@ -34,6 +34,7 @@ static int predict(sensitivity_job *j, const sensitivity_layer *l, double column
     stage_add(&words, "%.0f", columns);
     stage_add(&words, "%lld", (long long)l->rows);
     stage_add(&words, "--dtype=%s", dtype_of(j, l));
+    stage_add(&words, "--predict");
     const int code = stage_child(j->cli, &plan, &words);
     if (code != CLI_OK) return code;
     const json_t *row = json_array_get(json_object_get(plan, "rows"), 0);

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Declares the advisor: a model of how long the 2:4 product and the dense engine's take on this
- * machine, measured once on a grid of shapes, kept on disk, and read for any other shape. One model
- * is for one dtype and number of threads.
+ * Declares the advisor: how long the 2:4 product and the dense engine's take on this machine for a
+ * layer, which is timed; or a model of that, measured once on a grid of shapes, kept on disk, and
+ * read for any other shape. One model is for one dtype and number of threads.
  */
 #ifndef SPARSE24_CLI_PLAN_PLAN_H
 #define SPARSE24_CLI_PLAN_PLAN_H
 
 #include "bench/bench.h"
 
-enum { PLAN_SIZES = 4, PLAN_STEPS = 8, PLAN_CHECKS = 16 };
+enum { PLAN_SIZES = 4, PLAN_STEPS = 16, PLAN_CHECKS = 16, PLAN_MOST_TOKENS = 16384 };
 
 typedef struct plan_times {
     double sparse, dense; /* seconds */
@@ -36,8 +36,10 @@ typedef struct plan_model {
     plan_column columns[PLAN_SIZES][PLAN_SIZES]; /* [k][n] */
     plan_point checks[PLAN_CHECKS];              /* shapes off the grid, to know the error by */
     int check_count;
-    double uneven; /* what dense takes where K or N fill no whole blocks, by the checks */
-    double error_median, error_worst; /* of the checks' times, relative */
+    double uneven;     /* what dense takes where K or N fill no whole blocks, by the checks */
+    int timed;         /* 1: it is of one layer, whose numbers of tokens were timed: */
+    plan_column layer; /* with no grid and no checks */
+    double error_median, error_worst; /* of the checks' times, or of turns' times, relative */
     const char *flaw; /* why its times are none of a machine without other work; NULL: they are */
 } plan_model;
 
@@ -52,6 +54,8 @@ int plan_model_add(plan_model *model, const plan_point *point);
 int plan_model_finish(plan_model *model);
 /* Orders doubles for qsort. */
 int plan_compare(const void *a, const void *b);
+/* Orders the values, and gives the one in the middle. */
+double plan_median(double *values, int count);
 plan_times plan_model_predict(const plan_model *model, bench_shape shape);
 
 /* ---- plan_check.c ---------------------------------------------------------------------------- */
@@ -72,6 +76,11 @@ int plan_measure(cli_app *cli, plan_model *models, s24_dtype dtype, const int64_
 
 /* Takes the dense engine of this build for a peer of bench. */
 extern const bench_peer plan_dense_engine;
+
+/* ---- plan_layer.c ---------------------------------------------------------------------------- */
+
+/* Times the shape's layer at its number of tokens and at others, on the context's threads. */
+int plan_layer(cli_app *cli, plan_model *model, bench_shape shape, s24_dtype dtype);
 
 /* ---- plan_rows.c ----------------------------------------------------------------------------- */
 
@@ -121,5 +130,30 @@ int plan_cache_load(cli_app *cli, plan_model *model, char *path, s24_dtype dtype
 /* Keeps it; 0: it could not be kept, and a note has said so. */
 int plan_cache_save(cli_app *cli, const plan_model *model, const char *path, s24_dtype dtype,
                     int64_t threads);
+
+/* ---- plan_report.c --------------------------------------------------------------------------- */
+
+enum { PLAN_MAX_THREADS = 2 };
+
+typedef struct plan_advice {
+    bench_shape shape;
+    s24_dtype dtype;
+    int count; /* of numbers of threads */
+    int64_t threads[PLAN_MAX_THREADS];
+    plan_model models[PLAN_MAX_THREADS];
+    plan_times times[PLAN_MAX_THREADS];
+    char path[PLAN_MAX_THREADS][CLI_CACHE_PATH]; /* "": not kept */
+    int fresh[PLAN_MAX_THREADS];                 /* it was measured by this call */
+    int best;
+    plan_contest contest;              /* the kernels' rows and dense, where they were asked for */
+    plan_format formats[PLAN_FORMATS]; /* likewise */
+    int format_count;
+} plan_advice;
+
+/* Asks whether other work disturbed a model: a quiet machine is predicted within a few percent, and
+   its turns differ by less. */
+int plan_is_disturbed(const plan_model *model);
+int plan_print_json(cli_app *cli, const plan_advice *a);
+void plan_print_text(cli_app *cli, const plan_advice *a);
 
 #endif

@@ -57,7 +57,7 @@ static int is_uneven(bench_shape shape)
     return shape.k % COLUMNS != 0 || shape.n % ROWS != 0;
 }
 
-static double median(double *values, int count)
+double plan_median(double *values, int count)
 {
     qsort(values, (size_t)count, sizeof *values, plan_compare);
     return 0.5 * (values[(count - 1) / 2] + values[count / 2]);
@@ -74,7 +74,7 @@ static double find_uneven(const plan_model *model)
             ratios[count++] = check->times.dense / plan_model_predict(model, check->shape).dense;
     }
     /* Within reason, and no NaN: a file may say anything. */
-    return count ? fmin(fmax(median(ratios, count), 0.5), 8) : 1;
+    return count ? fmin(fmax(plan_median(ratios, count), 0.5), 8) : 1;
 }
 
 int plan_model_finish(plan_model *model)
@@ -93,7 +93,7 @@ int plan_model_finish(plan_model *model)
         errors[count++] = fabs(told.dense / found.dense - 1);
     }
     if (count == 0) return 0;
-    model->error_median = median(errors, count);
+    model->error_median = plan_median(errors, count);
     model->error_worst = errors[count - 1];
     return 1;
 }
@@ -171,6 +171,7 @@ static plan_times predict(const plan_model *model, bench_shape shape)
 
 plan_times plan_model_predict(const plan_model *model, bench_shape shape)
 {
+    if (model->timed) return read_column(&model->layer, (double)shape.m);
     const double dense = predict(model, shape).dense;
     return (plan_times){predict(model, computed(model, shape)).sparse,
                         is_uneven(shape) ? model->uneven * dense : dense};

@@ -111,6 +111,6 @@ def bench(**options: typing.Any) -> dict:
 def plan(m: int, k: int, n: int, *, dtype: str = "f32", threads: int | None = None,
          **options: typing.Any) -> dict:
     """Is 2:4 or dense faster for a linear layer of k inputs and n outputs and m tokens on this
-    machine? What `sparse24 plan --json` says (docs/cli.md). The first call measures for some
-    seconds and keeps the result in the user's cache. Raises what `command` does."""
+    machine? What `sparse24 plan --json` says (docs/cli.md): the layer is timed, in dtype "f32",
+    "bf16" or "i8". Raises what `command` does."""
     return command("plan", *map(str, (m, k, n)), dtype=dtype, threads=threads, **options)

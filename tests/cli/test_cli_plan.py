@@ -10,12 +10,13 @@ import unittest
 
 from cli_case import PROGRAM, Scratch, clean_environment, listing, one_object, run
 
-SMALL = ["--threads", "1", "--largest", "128"]
+SMALL = ["--threads", "1", "--largest", "128", "--predict"]
+TIMED = ["--threads", "1"]
 KEYS = {"version", "date", "machine", "cpu", "versions", "m", "k", "n", "dtype", "threads",
         "faster",
         "ratio", "rows", "dense_faster", "chosen"}
-ROW = {"threads", "sparse_ms", "dense_ms", "ratio", "measured", "error_median", "error_worst",
-       "cache"}
+ROW = {"threads", "sparse_ms", "dense_ms", "ratio", "timed", "measured", "error_median",
+       "error_worst", "cache"}
 
 
 # In place of the machine's clock: looks of a thread are 1 ms apart, or ever longer; none sleeps.
@@ -102,7 +103,7 @@ class Plan(Scratch):
         before = listing(self.folder)
         for m, k, n in ((1, 128, 128), (5, 200, 300), (100, 512, 128), (256, 512, 512),
                         (3000, 4096, 100), (2, 64, 2048)):
-            found = self.plan(m, k, n, "--threads", 1)
+            found = self.plan(m, k, n, "--threads", 1, "--predict")
             self.assertEqual(set(found), KEYS)
             row, = found["rows"]
             self.assertEqual(set(row), ROW)
@@ -119,6 +120,46 @@ class Plan(Scratch):
             self.assertEqual((row["measured"], row["cache"]), ("2026-01-02T03:04:05Z", str(path)))
             self.assertLess(row["error_worst"], 1e-9)
         self.assertEqual(listing(self.folder), before)
+
+    def test_a_layer_is_timed(self):
+        """Without a model: nothing is read or kept, and every dtype has dense to compare with."""
+        before = listing(self.folder)
+        for dtype in ("f32", "bf16", "i8"):
+            for m, k, n in ((5, 128, 96), (70, 200, 36), (1030, 64, 16)):
+                found = self.plan(m, k, n, *TIMED, "--dtype", dtype)
+                self.assertEqual((set(found), found["dtype"]), (KEYS, dtype))
+                row, = found["rows"]
+                self.assertEqual(set(row), ROW)
+                self.assertEqual((row["timed"], row["cache"]), (True, None))
+                self.assertTrue(row["sparse_ms"] > 0 and row["dense_ms"] > 0)
+                self.assertTrue(math.isclose(found["ratio"], row["dense_ms"] / row["sparse_ms"],
+                                             rel_tol=1e-6))
+                faster = {"2:4": "sparse_ms", "dense": "dense_ms"}[found["faster"]]
+                self.assertLessEqual(row[faster], min(row["sparse_ms"], row["dense_ms"]) * 1.000001)
+            words = self.good("plan", 5, 128, 96, *TIMED, "--dtype", dtype,
+                              environment=self.here).stdout
+            dense = "dense in bf16" if dtype == "i8" else "dense"
+            self.assertRegex(words, rf"Timed 2\S+, {dense} by .+; seven turns of one number of "
+                                    r"tokens differ by \d+ % \(median\), \d+ % \(worst\)\.\n")
+        self.assertEqual(listing(self.folder), before)
+
+    def test_all_threads_are_timed(self):
+        found = self.plan(9, 128, 96)
+        cores = len(os.sched_getaffinity(0))
+        self.assertEqual([r["threads"] for r in found["rows"]], sorted({1, cores}))
+        self.assertIn(found["threads"], (1, cores))
+
+    def test_a_layer_of_gigabytes_is_predicted(self):
+        row, = self.plan(8, 1 << 14, (1 << 14) + 1, "--threads", 1, "--largest", 128)["rows"]
+        self.assertFalse(row["timed"])
+
+    def test_a_layer_that_other_work_disturbed_gets_no_advice(self):
+        """By a clock on which everything takes longer than what came before."""
+        done = self.good("plan", 8, 128, 128, *TIMED,
+                         environment={**self.here, **clock(self.folder, "1.2")})
+        self.assertIn("No advice: other work ran while this layer was timed; plan times it "
+                      "again.\n", done.stdout)
+        self.assertNotIn("Take", done.stdout)
 
     def test_formats(self):
         """Those whose blocks divide the layer, at every share, and from which one on they win."""
@@ -163,7 +204,7 @@ class Plan(Scratch):
 
     def test_words(self):
         self.craft(lambda m, k, n: 2.0 * m, lambda m, k, n: 5.0 * m)
-        done = self.good("plan", 7, 128, 128, "--threads", 1, environment=self.here)
+        done = self.good("plan", 7, 128, 128, "--threads", 1, "--predict", environment=self.here)
         self.assertRegex(done.stdout, r"(?m)^ +1 +14\.0000 +35\.0000 +2\.50x$")
         self.assertIn("Take 2:4 on 1 thread: 2.50x as fast as dense there.\n", done.stdout)
         self.assertIn("With K 128 and N 128 on 1 thread dense is faster for no M.\n", done.stdout)
@@ -173,7 +214,7 @@ class Plan(Scratch):
         self.craft(lambda m, k, n: {1: 2.0, 4: 4.0, 16: 5.0, 64: 28.0, 128: 60.0}[m],
                    lambda m, k, n: {1: 1.0, 4: 4.0, 16: 10.0, 64: 30.0, 128: 60.0}[m],
                    steps=(1, 4, 16, 64, 128), checks=[[4, 128, 128, 4.0, 4.0]])
-        done = self.good("plan", 1, 128, 128, "--threads", 1, environment=self.here)
+        done = self.good("plan", 1, 128, 128, "--threads", 1, "--predict", environment=self.here)
         self.assertIn("Take dense on 1 thread: 2.00x as fast as 2:4 there.\n", done.stdout)
         # Tokens go one by one up to 48, or up to 16.
         self.assertRegex(done.stdout,
@@ -185,19 +226,19 @@ class Plan(Scratch):
                    checks=[[4, 128, 100, 8.0, 24.0], [4, 100, 128, 8.0, 24.0],
                            [4, 128, 128, 8.0, 12.0]])
         for k, n, dense in ((128, 128, 12.0), (128, 120, 24.0), (108, 128, 24.0)):
-            row = self.plan(4, k, n, "--threads", 1)["rows"][0]
+            row = self.plan(4, k, n, "--threads", 1, "--predict")["rows"][0]
             self.assertAlmostEqual(row["dense_ms"] / dense, 1, places=1)
 
     def test_a_difference_within_the_error_is_no_advice(self):
         self.craft(lambda m, k, n: 2.0 * m, lambda m, k, n: 2.1 * m,
                    checks=[[3, 128, 128, 5.0, 7.0]])  # 6 and 6.3 are told
-        done = self.good("plan", 7, 128, 128, "--threads", 1, environment=self.here)
+        done = self.good("plan", 7, 128, 128, "--threads", 1, "--predict", environment=self.here)
         self.assertIn("About even on 1 thread: the difference is within the error.\n", done.stdout)
 
     def test_a_model_that_is_wrong_off_its_grid_gives_no_advice(self):
         self.craft(lambda m, k, n: 2.0 * m, lambda m, k, n: 9.0 * m,
                    checks=[[3, 128, 128, 20.0, 30.0]])  # 6 and 27 are told
-        done = self.good("plan", 7, 128, 128, "--threads", 1, environment=self.here)
+        done = self.good("plan", 7, 128, 128, "--threads", 1, "--predict", environment=self.here)
         self.assertIn("No advice: other work ran while this machine was measured", done.stdout)
         self.assertIn("--measure does it again", done.stdout)
         self.assertNotIn("Take", done.stdout)
@@ -223,10 +264,10 @@ class Plan(Scratch):
             content["key"]["threads"] = threads
             path.write_text(json.dumps(content))
         for threads in (1, 2):
-            found = self.plan(8, 128, 128, "--threads", threads)
+            found = self.plan(8, 128, 128, "--threads", threads, "--predict")
             self.assertEqual(found["threads"], threads)
             self.assertTrue(math.isclose(found["rows"][0]["sparse_ms"], 8 * threads))
-        found = self.plan(8, 128, 128, "--largest", 128)
+        found = self.plan(8, 128, 128, "--largest", 128, "--predict")
         self.assertEqual(found["rows"][0]["threads"], 1)
         self.assertEqual(found["threads"] in [r["threads"] for r in found["rows"]], True)
 
@@ -339,12 +380,13 @@ class Plan(Scratch):
             two.write_text(json.dumps({**content, "points": points, "checks": checks}))
 
         write(3)  # slower, as two threads may be
-        self.assertEqual(self.plan(8, 128, 128, "--threads", 2)["rows"][0]["sparse_ms"], 12)
+        both = ("--threads", 2, "--predict")
+        self.assertEqual(self.plan(8, 128, 128, *both)["rows"][0]["sparse_ms"], 12)
         write(2000)
-        self.assertEqual(self.plan(8, 128, 128, "--threads", 2)["rows"][0]["sparse_ms"], 8000)
+        self.assertEqual(self.plan(8, 128, 128, *both)["rows"][0]["sparse_ms"], 8000)
         if len(os.sched_getaffinity(0)) == 2:
-            self.measured_again(two, "it is many times as slow as one thread", "--largest", 128,
-                                threads=2)
+            self.measured_again(two, "it is many times as slow as one thread", "--predict",
+                                "--largest", 128, threads=2)
 
     def test_where_the_model_is_kept(self):
         home = self.folder / "home"
@@ -391,6 +433,9 @@ class Plan(Scratch):
             ("dtype", ["plan", "1", "8", "8", "--dtype", "luck"], 2, r"--dtype: 'luck' is not one"),
             ("largest", ["plan", "1", "8", "8", "--measure", "--largest", "127"], 2,
              r"--largest: 127 is less than 128"),
+            *((name, ["plan", "1", "8", "8", "--dtype", "i8", f"--{name}"], 2,
+               rf"option --{name}: it is of f32 and bf16, and not of --dtype i8")
+              for name in ("predict", "measure", "rows", "formats")),
         ])
 
 
