@@ -41,7 +41,7 @@ static const cli_option options[] = {
     OPTION("system", CLI_WORDS, system, "TEXT", NULL,
            "What the system says before it. By default what the template has, if anything."),
     OPTION("no-think", CLI_FLAG, no_think, NULL, NULL,
-           "Let the answer begin after the empty thought that the chat template has for it."),
+           "Tell the chat template that answers do not think first."),
     IDS_OPTION(struct generate_options, "Lines of --input, and the output,"),
     OPTION("max-new", CLI_COUNT, max_new, "N", "128",
            "Most new tokens of a text. It ends with the model's positions, too."),

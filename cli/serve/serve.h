@@ -92,7 +92,7 @@ typedef struct serve_language {
     int64_t slot_count, most_running, running;
     uint64_t clock;
     s24_tokenizer *tokenizer;
-    s24_chat *chat; /* NULL: none is known */
+    s24_chat *chat; /* NULL: there is none */
     int32_t ends[SERVE_ENDS];
     int64_t end_count;
 } serve_language;

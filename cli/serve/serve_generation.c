@@ -24,7 +24,7 @@ static void add_end(serve_language *l, int32_t end)
     if (end >= 0 && l->end_count < SERVE_ENDS) l->ends[l->end_count++] = end;
 }
 
-/* Without a chat template that is known there is no chat, which requests are told. */
+/* Without a chat template that is carried out there is no chat, which requests are told. */
 static void open_chat(serve_model *m)
 {
     serve_language *l = &m->language;

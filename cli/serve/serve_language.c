@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The routes of language models, in the shapes of OpenAI's completions and chat completions. */
+/* The routes of language models, in the shapes of OpenAI's completions and chat completions: their
+   options and prompts. */
 #include "serve/serve_language.h"
 
 #include <stdlib.h>
@@ -19,12 +20,13 @@ static const struct {
     {"n", 1},      {"best_of", 1}, {"presence_penalty", 0}, {"frequency_penalty", 0}, {"echo", 0},
     {"suffix", 0}, {"tools", 0},   {"functions", 0},        {"logit_bias", 0}};
 
-static int check_left_out(serve_request *r)
+static int check_left_out(serve_request *r, int chat)
 {
     for (size_t i = 0; i < sizeof left_out / sizeof *left_out; i++) {
         const json_t *found = json_object_get(r->json, left_out[i].key);
         const int nothing =
-            !found || json_is_null(found) || json_is_false(found) ||
+            !found || (chat && !strcmp(left_out[i].key, "tools")) || json_is_null(found) ||
+            json_is_false(found) ||
             (json_is_number(found) && json_number_value(found) == left_out[i].nothing) ||
             (json_is_object(found) && !json_object_size(found)) ||
             (json_is_array(found) && !json_array_size(found));
@@ -146,7 +148,8 @@ static int read_options(serve_request *r, serve_generation *g)
     s24_generate_opts *o = &g->opts;
     const int64_t most = g->model->max_tokens;
     *o = (s24_generate_opts){.max_new = 128, .temperature = 1, .top_p = 1, .repeat_penalty = 1};
-    const int good = check_left_out(r) && serve_read_count(r, "max_tokens", &o->max_new, most) &&
+    const int good = check_left_out(r, g->chat) &&
+                     serve_read_count(r, "max_tokens", &o->max_new, most) &&
                      serve_read_count(r, "max_completion_tokens", &o->max_new, most) &&
                      serve_read_count(r, "top_k", &o->top_k, INT32_MAX) &&
                      read_real(r, "temperature", &o->temperature, 2) &&
@@ -167,8 +170,7 @@ static int32_t *make_ids(serve_request *r, serve_generation *g)
     return g->job.ids;
 }
 
-/* Takes `count` ids as the prompt, which leaves room for a token. */
-static int set_prompt(serve_request *r, serve_generation *g, const char *key, int64_t count)
+int serve_set_prompt(serve_request *r, serve_generation *g, const char *key, int64_t count)
 {
     g->offsets[1] = r->tokens = count;
     if (count >= 1 && count <= g->model->max_tokens) return 1;
@@ -191,7 +193,7 @@ static int read_text(serve_request *r, serve_generation *g, const json_t *text)
     }
     for (int64_t i = 0; i < count; i++)
         g->job.ids[i] = r->set->tokens[i].id;
-    return set_prompt(r, g, "prompt", count);
+    return serve_set_prompt(r, g, "prompt", count);
 }
 
 static int read_ids(serve_request *r, serve_generation *g, const json_t *ids)
@@ -207,7 +209,7 @@ static int read_ids(serve_request *r, serve_generation *g, const json_t *ids)
         }
         g->job.ids[i] = (int32_t)json_integer_value(id);
     }
-    return set_prompt(r, g, "prompt", count);
+    return serve_set_prompt(r, g, "prompt", count);
 }
 
 static int read_prompt(serve_request *r, serve_generation *g)
@@ -221,97 +223,8 @@ static int read_prompt(serve_request *r, serve_generation *g)
     return 0;
 }
 
-/* ---- conversations --------------------------------------------------------------------------- */
-
-/* The text of a message: a text, or parts of type text, in whose place they then stand as lines of
-   one. NULL: it is neither. */
-static const json_t *content_of(json_t *message)
-{
-    const json_t *content = json_object_get(message, "content");
-    serve_text lines = {0};
-    size_t texts = 0;
-    if (json_is_string(content)) return content;
-    for (; texts < json_array_size(content); texts++) {
-        const json_t *text = json_object_get(json_array_get(content, texts), "text");
-        if (!json_is_string(text)) break;
-        if (texts) serve_puts(&lines, "\n");
-        serve_put(&lines, json_string_value(text), json_string_length(text));
-    }
-    const int whole = texts && texts == json_array_size(content) && !lines.failed;
-    if (whole) json_object_set_new(message, "content", json_stringn(lines.data, lines.bytes));
-    free(lines.data);
-    return whole ? json_object_get(message, "content") : NULL;
-}
-
-static int role_of(s24_role *role, const json_t *message)
-{
-    static const struct {
-        const char *name;
-        s24_role role;
-    } roles[] = {{"system", S24_ROLE_SYSTEM},
-                 {"developer", S24_ROLE_SYSTEM},
-                 {"user", S24_ROLE_USER},
-                 {"assistant", S24_ROLE_ASSISTANT}};
-    const char *name = json_string_value(json_object_get(message, "role"));
-    for (size_t i = 0; name && i < sizeof roles / sizeof *roles; i++) {
-        *role = roles[i].role;
-        if (!strcmp(roles[i].name, name)) return 1;
-    }
-    return 0;
-}
-
-static int fill_messages(serve_request *r, s24_message *messages, const json_t *list)
-{
-    for (size_t i = 0; i < json_array_size(list); i++) {
-        json_t *message = json_array_get(list, i);
-        const json_t *content = content_of(message);
-        if (!role_of(&messages[i].role, message) || !json_is_string(content)) {
-            serve_refuse(r, 422, "messages",
-                         "message %zu: a role of system, user and assistant, and a text as content "
-                         "are expected",
-                         i);
-            return 0;
-        }
-        messages[i].text = (s24_text){json_string_value(content), json_string_length(content)};
-    }
-    return 1;
-}
-
-/* Lays messages out. The chat's template was made for one thread, and so is its context here. */
-static int encode_messages(serve_request *r, serve_generation *g, const s24_message *messages,
-                           int64_t count)
-{
-    const serve_server *s = r->server;
-    int64_t made = g->model->max_tokens + 1;
-    const s24_status status =
-        s24_chat_encode(g->job.ids, &made, g->model->language.chat, s->ctx, messages, count);
-    if (status == S24_OK) return set_prompt(r, g, "messages", made);
-    serve_refuse(r, status == S24_ERROR_MEMORY ? 503 : 422, "messages", "%s",
-                 s24_ctx_error(s->ctx));
-    return 0;
-}
-
-static int read_messages(serve_request *r, serve_generation *g)
-{
-    const json_t *list = json_object_get(r->json, "messages");
-    const size_t count = json_array_size(list);
-    if (!g->model->language.chat) {
-        serve_refuse(r, 422, "model", "%s has no chat template that is known", g->model->name);
-        return 0;
-    }
-    if (!count) {
-        serve_refuse(r, 422, "messages", "messages is a list of messages");
-        return 0;
-    }
-    s24_message *messages = calloc(count, sizeof *messages);
-    if (!messages) serve_refuse(r, 503, NULL, "the server is out of memory");
-    const int good = messages && fill_messages(r, messages, list) &&
-                     encode_messages(r, g, messages, (int64_t)count);
-    free(messages);
-    return good;
-}
-
-static void read_generation(serve_request *r, int chat)
+void serve_read_generation(serve_request *r, int chat,
+                           int (*read)(serve_request *r, serve_generation *g))
 {
     static atomic_llong number;
     if (!serve_read_json(r) || !serve_read_model(r, SERVE_LANGUAGE)) return;
@@ -325,15 +238,10 @@ static void read_generation(serve_request *r, int chat)
     g->connection = r->connection;
     snprintf(g->id, sizeof g->id, "%scmpl-%lld", chat ? "chat" : "",
              (long long)atomic_fetch_add(&number, 1));
-    if (read_options(r, g) && make_ids(r, g)) (void)(chat ? read_messages : read_prompt)(r, g);
+    if (read_options(r, g) && make_ids(r, g)) (void)read(r, g);
 }
 
 void serve_completions(serve_request *r)
 {
-    read_generation(r, 0);
-}
-
-void serve_chat_completions(serve_request *r)
-{
-    read_generation(r, 1);
+    serve_read_generation(r, 0, read_prompt);
 }

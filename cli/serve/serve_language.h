@@ -56,6 +56,13 @@ json_t *serve_generation_json(serve_generation *generation, json_t *text, const 
 void serve_stream_put(serve_generation *generation, json_t *event);
 void serve_stream_end(serve_generation *generation);
 
+/* Takes `count` ids as the prompt, which leaves room for a token; 0: it is refused. */
+int serve_set_prompt(serve_request *r, serve_generation *g, const char *key, int64_t count);
+
+/* Reads a request of a language model, whose prompt `read` reads; 0: it is refused. */
+void serve_read_generation(serve_request *r, int chat,
+                           int (*read)(serve_request *r, serve_generation *g));
+
 /* ---- serve_rates.c: log probabilities -------------------------------------------------------- */
 
 /* Keeps those of a new token, which follows token `anchor` of the text that had `before` bytes. */

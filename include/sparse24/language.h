@@ -219,7 +219,12 @@ S24_API s24_status s24_end_ids(int32_t *ids, int64_t *count, s24_ctx *ctx,
 /* How a model was trained on conversations. */
 typedef struct s24_chat s24_chat;
 
-typedef enum s24_role { S24_ROLE_SYSTEM, S24_ROLE_USER, S24_ROLE_ASSISTANT } s24_role;
+typedef enum s24_role {
+    S24_ROLE_SYSTEM,
+    S24_ROLE_USER,
+    S24_ROLE_ASSISTANT,
+    S24_ROLE_TOOL /* what a tool gave back */
+} s24_role;
 
 typedef struct s24_message {
     s24_role role;
@@ -227,36 +232,48 @@ typedef struct s24_message {
 } s24_message;
 
 /*
- * Recognises the chat template of a folder, chat_template.jinja or that in tokenizer_config.json,
- * by the table src/io/chat/chats.def: ChatML (SmolLM2, Qwen, with the system message that theirs
- * has), Llama 2, 3 and 3.1, Mistral's, Zephyr's, Phi 3 and 4, Gemma, DeepSeek R1 and what was
- * distilled from it, Granite, Command R, OLMo 2. The tokenizer is that of the folder and must
- * outlive the chat. Errors: UNSUPPORTED (another template, by its file and what is known), IO
- * (there is none), FORMAT (a token that it needs is not named), MEMORY.
+ * Reads the chat template of a folder: chat_template.jinja, or that in tokenizer_config.json, a
+ * text or the one named default of a list; with the one named tool_use for conversations with
+ * tools, if there is one. A template is a program in Jinja2, which is run as transformers runs it,
+ * bounded in steps, depth and memory. The tokenizer is that of the folder and must outlive the
+ * chat. Errors: FORMAT (no template, by file and line), UNSUPPORTED (a part of Jinja2 that is not
+ * carried out, by its name), IO (there is none), MEMORY.
  */
 S24_API s24_status s24_chat_load(s24_chat **out, s24_ctx *ctx, const char *folder,
                                  const s24_tokenizer *tokenizer);
 S24_API void s24_chat_destroy(s24_chat *chat);
 /*
- * Whether answers think first, as they do where the template knows thoughts; with 0 they come
- * without. Errors: ARGUMENT, UNSUPPORTED (the template knows no such answer).
+ * Whether answers think first, as the template has it by itself; with 0 it is told that they do
+ * not (its variables enable_thinking and thinking are false). Errors: ARGUMENT, UNSUPPORTED (it
+ * reads neither).
  */
 S24_API s24_status s24_chat_set_thinking(s24_chat *chat, s24_ctx *ctx, int thinks);
-/* What the template is called here ("chatml"). */
-S24_API const char *s24_chat_name(const s24_chat *chat);
-/* The id with which an answer ends, −1: none. */
+/* 1: the template reads a variable of that name. */
+S24_API int s24_chat_reads(const s24_chat *chat, const char *name);
+/* The id with which the template ends an answer, −1: none. */
 S24_API int32_t s24_chat_end(const s24_chat *chat);
+/* The marks before and after what an answer thinks ("<think>", "</think>"), which are the chat's;
+   0: the template knows none, and both are NULL. */
+S24_API int s24_chat_thoughts(const char *marks[2], const s24_chat *chat);
 /*
- * The tokens of messages, as the template lays them out, up to where the answer begins. A system
- * message may be the first and the last is the user's; without one the template's own stands there,
- * if it has one. Special tokens are the template's alone: what looks like one in a message is text.
- * *count: in, the room of ids; out, how many there are, of which those that fit were written.
- * Where the template takes thoughts out of earlier answers, so does this. Errors: ARGUMENT (a
- * message out of its place), UNSUPPORTED (a system message that the template has no place for, or
- * none where the template's own has the day's date in it), MEMORY.
+ * The tokens of messages, as the template lays them out, up to where the answer begins. Special
+ * tokens are the template's alone: what looks like one in a message is text. *count: in, the room
+ * of ids; out, how many there are, of which those that fit were written. Errors: ARGUMENT (a
+ * message that is none, or what the template refuses, by its file and line), MEMORY.
  */
 S24_API s24_status s24_chat_encode(int32_t *ids, int64_t *count, const s24_chat *chat, s24_ctx *ctx,
                                    const s24_message *messages, int64_t message_count);
+/*
+ * The same from JSON: an object of the template's variables, of which "messages" is a list of
+ * objects as transformers has them, with tool calls and what else the template reads; "tools",
+ * "documents", "add_generation_prompt" (true where it is not told) and all others are passed on.
+ * Errors: FORMAT (no such JSON), ARGUMENT, MEMORY.
+ */
+S24_API s24_status s24_chat_encode_json(int32_t *ids, int64_t *count, const s24_chat *chat,
+                                        s24_ctx *ctx, const s24_text *request);
+/* The text of that, of which *bytes are written at most; then *bytes is how many it has. */
+S24_API s24_status s24_chat_write_json(char *text, size_t *bytes, const s24_chat *chat,
+                                       s24_ctx *ctx, const s24_text *request);
 
 #ifdef __cplusplus
 }

@@ -2,6 +2,7 @@
 """Texts that go on, token by token."""
 from __future__ import annotations
 
+import json
 import os
 import queue
 import threading
@@ -27,32 +28,51 @@ class Token(typing.NamedTuple):
     likeliest: tuple[tuple[int, float], ...] = ()  # (id, log probability), as many as asked for
 
 
-Message = typing.Union[typing.Mapping[str, str], typing.Tuple[str, str]]
+Message = typing.Union[typing.Mapping[str, typing.Any], typing.Tuple[str, str]]
 
 
 class Chat:
-    """How a model was trained on conversations: the chat template of its folder."""
+    """How a model was trained on conversations: the chat template of its folder, a program in
+    Jinja2 that runs as transformers runs it."""
 
     def __init__(self, folder: str | os.PathLike, tokenizer: Tokenizer | None = None, *,
                  thinking: bool = True):
         """thinking: whether answers think first, where the model does. Raises Error (no template,
-        one that is not known, by its file, or that has no answers without thoughts), OSError."""
+        one with what is not carried out, by name, or that has no answers without thoughts),
+        OSError."""
         self.tokenizer = tokenizer or Tokenizer(folder)
         self._handle = _core.chat_load(folder, self.tokenizer._handle)
         if not thinking:
             _core.chat_set_thinking(self._handle, False)
-        self.name, end = _core.chat_info(self._handle)
+        end, *marks = _core.chat_info(self._handle)
         self.end: int | None = None if end < 0 else end  #: the id that ends an answer
+        #: what stands before and after what an answer thinks, None: nothing is known
+        self.thoughts: tuple[str, str] | None = tuple(marks) if marks[0] is not None else None
 
-    def encode(self, messages: str | typing.Sequence[Message]) -> list[int]:
+    def reads(self, name: str) -> bool:
+        """Whether the template reads a variable of that name."""
+        return _core.chat_reads(self._handle, name)
+
+    def encode(self, messages: str | typing.Sequence[Message], **variables: typing.Any
+               ) -> list[int]:
         """The ids of a conversation up to where the answer begins. messages: a user's text, or
-        dicts of "role" and "content" as transformers has them, or pairs (role, text): roles are
-        "system" (first alone), "user" (also the last) and "assistant". What looks like a special
-        token in a text is text. Raises ValueError, Error (no place for a system message)."""
-        rows = [("user", messages)] if isinstance(messages, str) else messages
-        return _core.chat_encode(self._handle, tuple(
-            (row["role"], row["content"]) if isinstance(row, typing.Mapping) else tuple(row)
-            for row in rows))
+        dicts as transformers has them, or pairs (role, text). variables: what else the template
+        reads, of what JSON has: tools, documents, enable_thinking … What looks like a special token
+        in a text is text. Raises ValueError (what the template refuses, with its line), Error,
+        TypeError (a value that JSON does not have)."""
+        return _core.chat_encode(self._handle, _request(messages, variables))
+
+    def render(self, messages: str | typing.Sequence[Message], **variables: typing.Any) -> str:
+        """The text of which encode makes ids."""
+        return _core.chat_write(self._handle, _request(messages, variables))
+
+
+def _request(messages: str | typing.Sequence[Message], variables: dict) -> str:
+    """JSON of the template's variables."""
+    rows = [("user", messages)] if isinstance(messages, str) else messages
+    rows = [dict(row) if isinstance(row, typing.Mapping)
+            else dict(zip(("role", "content"), row, strict=True)) for row in rows]
+    return json.dumps({**variables, "messages": rows}, ensure_ascii=False)
 
 
 class Decoder:

@@ -30,48 +30,57 @@ PyObject *pyf_chat_info(PyObject *module, PyObject *args)
 {
     (void)module;
     s24_chat *chat;
+    const char *marks[2];
     if (!PyArg_ParseTuple(args, "O&", py_chat, &chat)) return NULL;
-    return Py_BuildValue("(si)", s24_chat_name(chat), (int)s24_chat_end(chat));
+    s24_chat_thoughts(marks, chat);
+    return Py_BuildValue("(izz)", (int)s24_chat_end(chat), marks[0], marks[1]);
 }
 
-/* Messages of a tuple of (role, text), whose strings are borrowed: memory for PyMem_Free. */
-static s24_message *take_messages(PyObject *tuple)
+PyObject *pyf_chat_reads(PyObject *module, PyObject *args)
 {
-    static const char *const roles[] = {"system", "user", "assistant", NULL};
-    Py_ssize_t count = PyTuple_Size(tuple), bytes;
-    s24_message *messages = PyMem_Malloc((size_t)(count + 1) * sizeof *messages);
-    if (!messages) return (s24_message *)PyErr_NoMemory();
-    for (Py_ssize_t i = 0; i < count; i++) {
-        py_choice role = {"role", roles, 0};
-        const char *text;
-        if (!PyArg_ParseTuple(PyTuple_GetItem(tuple, i), "O&s#;a message", py_choose, &role, &text,
-                              &bytes)) {
-            PyMem_Free(messages);
-            return NULL;
-        }
-        messages[i] = (s24_message){(s24_role)role.value, {text, (size_t)bytes}};
-    }
-    return messages;
+    (void)module;
+    s24_chat *chat;
+    const char *name;
+    if (!PyArg_ParseTuple(args, "O&s", py_chat, &chat, &name)) return NULL;
+    return PyBool_FromLong(s24_chat_reads(chat, name));
 }
 
 PyObject *pyf_chat_encode(PyObject *module, PyObject *args)
 {
     py_call c = {.module = module};
-    PyObject *tuple, *list = NULL;
+    PyObject *list = NULL;
     s24_chat *chat;
+    const char *json;
+    Py_ssize_t bytes;
     int64_t count = 0;
-    if (!PyArg_ParseTuple(args, "O&O!", py_chat, &chat, &PyTuple_Type, &tuple)) return NULL;
-    s24_message *messages = take_messages(tuple);
-    int64_t message_count = PyTuple_Size(tuple);
-    if (!messages) return NULL;
-    int ok = PY_RUN(c, s24_chat_encode(NULL, &count, chat, c.ctx, messages, message_count));
+    if (!PyArg_ParseTuple(args, "O&s#", py_chat, &chat, &json, &bytes)) return NULL;
+    const s24_text request = {json, (size_t)bytes};
+    int ok = PY_RUN(c, s24_chat_encode_json(NULL, &count, chat, c.ctx, &request));
     int32_t *ids = ok ? PyMem_Malloc((size_t)(count + 1) * sizeof *ids) : NULL;
     if (ok && !ids) PyErr_NoMemory();
-    if (ids && PY_RUN(c, s24_chat_encode(ids, &count, chat, c.ctx, messages, message_count)))
+    if (ids && PY_RUN(c, s24_chat_encode_json(ids, &count, chat, c.ctx, &request)))
         list = PyList_New((Py_ssize_t)count);
     for (int64_t i = 0; list && i < count; i++)
         PyList_SetItem(list, (Py_ssize_t)i, PyLong_FromLong(ids[i]));
     PyMem_Free(ids);
-    PyMem_Free(messages);
     return list;
+}
+
+PyObject *pyf_chat_write(PyObject *module, PyObject *args)
+{
+    py_call c = {.module = module};
+    PyObject *string = NULL;
+    s24_chat *chat;
+    const char *json;
+    Py_ssize_t given;
+    size_t bytes = 0;
+    if (!PyArg_ParseTuple(args, "O&s#", py_chat, &chat, &json, &given)) return NULL;
+    const s24_text request = {json, (size_t)given};
+    int ok = PY_RUN(c, s24_chat_write_json(NULL, &bytes, chat, c.ctx, &request));
+    char *text = ok ? PyMem_Malloc(bytes + 1) : NULL;
+    if (ok && !text) PyErr_NoMemory();
+    if (text && PY_RUN(c, s24_chat_write_json(text, &bytes, chat, c.ctx, &request)))
+        string = PyUnicode_DecodeUTF8(text, (Py_ssize_t)bytes, "replace");
+    PyMem_Free(text);
+    return string;
 }

@@ -62,7 +62,7 @@ class Conversations(Place):
     def test_chat(self):
         folder = self.folder(TEMPLATE)
         chat = sparse24.Chat(folder)
-        self.assertEqual((chat.name, chat.end), ("chatml", 257))
+        self.assertEqual((chat.end, chat.thoughts), (257, None))
         ids = chat.encode([{"role": "system", "content": "Be kind."},
                            {"role": "user", "content": f"Hi {END}"}])
 
@@ -74,14 +74,23 @@ class Conversations(Place):
         self.assertEqual(chat.encode([("user", "a")]), chat.encode("a"))
         tokens = list(sparse24.generate(sparse24.Model(folder), [chat.encode("a")], max_new=3))
         self.assertEqual(len(tokens), 3)
-        with self.assertRaisesRegex(ValueError, "role 'robot'"):
-            chat.encode([("robot", "hello")])
+        self.assertEqual(chat.render("a"), f"{GO}user\na{END}\n{GO}assistant\n")
+        self.assertEqual(chat.render("a", add_generation_prompt=False), f"{GO}user\na{END}\n")
+        self.assertTrue(chat.reads("add_generation_prompt"))
+        self.assertFalse(chat.reads("enable_thinking"))
+        with self.assertRaisesRegex(ValueError, "line 1: content is not defined"):
+            chat.encode([{"role": "user"}])
         with self.assertRaises(ValueError):
-            chat.encode([("user", "a"), ("assistant", "b")])
+            chat.encode([("user",)])
+        with self.assertRaises(TypeError):
+            chat.encode("a", tools=object())
         with self.assertRaisesRegex(sparse24.Error, "without thoughts"):
             sparse24.Chat(folder, thinking=False)
-        with self.assertRaisesRegex(sparse24.Error, "template"):
-            sparse24.Chat(self.folder("### Instruction: {{ messages }}"))
+        with self.assertRaisesRegex(sparse24.Error, "line 1: the tag include is not carried out"):
+            sparse24.Chat(self.folder("{% include 'x' %}"))
+        chat = sparse24.Chat(self.folder("{{ tools | tojson }}{{ x }}</think>"))
+        self.assertEqual(chat.render("a", tools=[{"a": 1}], x="\u00e9"), '[{"a": 1}]\u00e9</think>')
+        self.assertEqual(chat.thoughts, ("<think>", "</think>"))
 
     def test_likeliest_tokens(self):
         model = sparse24.Model(golden("language/gpt2"))

@@ -8,11 +8,14 @@ import gguf_data
 from gguf_data import I32, STRING
 
 GO, END = "<|im_start|>", "<|im_end|>"
-TEMPLATE = (f"{{{{ '{GO}system\nBe kind.{END}\n' }}}}{{{{ '{GO}' + message['role'] + '\n'"
-            f" + message['content'] + '{END}\n' }}}}{{{{ '{GO}assistant\n' }}}}")
+TEMPLATE = (f"{{% if messages[0]['role'] != 'system' %}}{{{{ '{GO}system\nBe kind.{END}\n' }}}}"
+            "{% endif %}{% for message in messages %}"
+            f"{{{{ '{GO}' + message['role'] + '\n' + message['content'] + '{END}\n' }}}}"
+            "{% endfor %}{% if add_generation_prompt %}"
+            f"{{{{ '{GO}assistant\n' }}}}{{% endif %}}")
 
-QWEN = ("<|im_start|> content.split('</think>')[-1].lstrip('\\n') enable_thinking is false "
-        "'<think>\\n\\n</think>\\n\\n'")
+THINKS = ("{% for m in messages %}{{ m.content }}{% endfor %}{% if enable_thinking is defined and "
+          "not enable_thinking %}{{ '<think>\n\n</think>\n\n' }}{% endif %}")
 
 
 def letters():
@@ -73,8 +76,9 @@ class Chat(Scratch):
         write(folder, "chat", TEMPLATE)
         write(folder, "ends", TEMPLATE, 257)
         write(folder, "plain", None)
-        write(folder, "thinks", QWEN)
-        write(folder, "other", "### Instruction: {{ messages }}")
+        write(folder, "thinks", THINKS)
+        write(folder, "other", "### Instruction: {{ messages | wordcount }}")
+        write(folder, "refuses", "\n{{ raise_exception('No, ' ~ messages[0].content) }}")
 
     def answer(self, *more):
         return self.json("generate", "chat", "--max-new", "6", *more)["prompts"]
@@ -119,13 +123,15 @@ class Chat(Scratch):
             ("none", ("generate", "plain", "--chat", "--prompt", "x"), 3,
              "plain: the folder has no chat template, in tokenizer_config.json or as chat_templ"),
             ("unknown", ("generate", "other", "--chat", "--prompt", "x"), 5,
-             r"other/tokenizer_config.json: its chat template is none that is known here \("),
+             "other/tokenizer_config.json: line 1: the filter wordcount is not carried out"),
+            ("refused", ("generate", "refuses", "--chat", "--prompt", "x"), 2,
+             "refuses/tokenizer_config.json: line 2: the chat template refuses this: No, x"),
             ("system alone", ("generate", "chat", "--system", "x", "--prompt", "x"), 2,
              "--system.*--chat"),
             ("thoughts alone", ("generate", "chat", "--no-think", "--prompt", "x"), 2,
              "--no-think.*--chat"),
             ("no thoughts", ("generate", "chat", "--chat", "--no-think", "--prompt", "x"), 5,
-             "the chat template chatml has no way to answer without thoughts"),
+             "the chat template has no way to answer without thoughts: it reads neither"),
             ("ids", ("generate", "chat", "--chat", "--ids", "--input", "ids"), 2, "--chat.*--ids"),
             ("long", ("generate", "chat", "--chat", "--prompt", "x" * 300), 2,
              r"has \d+ tokens; 1 to 256")))

@@ -56,6 +56,11 @@ def greedy(prompt=None, **more):
     return body if prompt is None else {"prompt": prompt, **body}
 
 
+# What the template is told, as its text: so many bytes are so many tokens.
+TOOLS = ("{{ tools | tojson }}{% for m in messages %}{{ m.role }}{{ m.content }}{{ m.tool_calls | "
+         "tojson if m.tool_calls }}{% endfor %}{{ enable_thinking }}{{ reasoning_effort }}")
+
+
 class Language(Scratch):
     @staticmethod
     def make(folder):
@@ -63,6 +68,7 @@ class Language(Scratch):
         test_cli_chat.write(folder, "chat", test_cli_chat.TEMPLATE)
         test_cli_chat.write(folder, "ends", test_cli_chat.TEMPLATE, 257)
         test_cli_chat.write(folder, "plain", None)
+        test_cli_chat.write(folder, "tools", TOOLS)
 
     def serve(self, *arguments):
         return Server(self, *arguments)
@@ -114,6 +120,33 @@ class Language(Scratch):
         value = server.good("/v1/chat/completions", greedy(messages=HI, model="ends"))
         self.assertEqual((value["choices"][0]["message"]["content"],
                           value["choices"][0]["finish_reason"]), ("", "stop"))
+
+    def test_what_a_template_is_told(self):
+        server = self.serve("tools")
+        call = {"id": "1", "type": "function", "function": {"name": "f", "arguments": '{"a": 1}'}}
+        object_call = {"function": {"arguments": {"a": 1}, "name": "f"}, "id": "1",
+                       "type": "function"}
+        tool = {"type": "function", "function": {"name": "f"}}
+        for body, text in (
+                ({"messages": HI}, "nulluserHi"),
+                ({"messages": HI, "tools": [tool]}, json.dumps([tool]) + "userHi"),
+                ({"messages": HI, "tools": [tool], "tool_choice": "none"}, "nulluserHi"),
+                ({"messages": [{"role": "developer", "content": "a"}] + HI}, "nullsystemauserHi"),
+                ({"messages": HI, "reasoning_effort": "low"}, "nulluserHilow"),
+                ({"messages": HI, "reasoning_effort": "none"}, "nulluserHiFalsenone"),
+                ({"messages": HI, "chat_template_kwargs": {"enable_thinking": True, "x": 1}},
+                 "nulluserHiTrue"),
+                ({"messages": HI + [{"role": "assistant", "content": None, "tool_calls": [call]},
+                                    {"role": "tool", "content": "7", "tool_call_id": "1"}]},
+                 "nulluserHiassistantNone" + json.dumps([object_call]) + "tool7")):
+            with self.subTest(body=body):
+                value = server.good("/v1/chat/completions", greedy(**body))
+                self.assertEqual(value["usage"]["prompt_tokens"], len(text))
+        for key, value in (("tools", {}), ("tools", [3]), ("tool_choice", "required"),
+                           ("chat_template_kwargs", [1]), ("reasoning_effort", 3)):
+            asked = greedy(messages=HI, **{key: value})
+            status, _, found = server.ask("/v1/chat/completions", asked)
+            self.assertEqual((status, found["error"]["param"]), (422, key))
 
     def test_streams_are_the_same_texts(self):
         server = self.serve("chat")
@@ -237,9 +270,9 @@ class Language(Scratch):
                 status, _, value = server.ask(path, body)
                 self.assertEqual((status, value["error"]["param"]), (code, param), value)
         server = self.serve("chat")
-        for messages in ([], "x", [{}], [{"role": "tool", "content": "x"}],
+        for messages in ([], "x", [{}], [{"role": "robot", "content": "x"}],
                          [{"role": "user", "content": 3}], HI + HI[:0] + [{"role": "assistant"}],
-                         HI + [{"role": "assistant", "content": "x"}], [3]):
+                         [{"role": "tool", "content": None}], [3]):
             with self.subTest(messages=messages):
                 status, _, value = server.ask("/v1/chat/completions", {"messages": messages})
                 self.assertEqual((status, value["error"]["param"]), (422, "messages"), value)

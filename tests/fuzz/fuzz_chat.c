@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * A chat template: the input as tokenizer_config.json or, where no brace begins it, as
+ * A chat template: the input as tokenizer_config.json if it begins as JSON does, else as
  * chat_template.jinja next to one that names tokens. Whatever it is, it is refused with a sentence,
- * or a conversation becomes ids inside the vocabulary, as many as were announced, or is refused for
- * a message out of its place.
+ * or it ends, and a conversation becomes ids inside the vocabulary, as many as were announced, or
+ * is refused.
  */
 #include "fuzz.h"
 
@@ -43,7 +43,7 @@ static void use(s24_ctx *ctx, const char *folder, const s24_tokenizer *tokenizer
         CHECK(!chat && *s24_ctx_error(ctx));
         return;
     }
-    CHECK(s24_chat_name(chat) && s24_chat_end(chat) < 8);
+    CHECK(s24_chat_end(chat) < 8 && !s24_chat_reads(chat, ""));
     converse(ctx, chat, messages, 4);
     converse(ctx, chat, messages + 1, 3);
     converse(ctx, chat, messages + 1, 1);
@@ -63,7 +63,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
     static s24_tokenizer *tokenizer;
     if (!tokenizer) tokenizer = load();
-    if (bytes && *data == '{') { /* a template in its configuration, or one in a file of its own */
+    const int is_tag = bytes > 1 && (data[1] == '%' || data[1] == '{' || data[1] == '#');
+    if (bytes && *data == '{' && !is_tag) { /* its configuration, or a file of its own */
         fuzz_remove("chat_template.jinja");
         fuzz_put("tokenizer_config.json", data, bytes);
     } else {

@@ -19,7 +19,9 @@ static const char tokenizer_json[] =
     "{\"id\":6,\"content\":\"<|im_start|>\",\"special\":true}],\"model\":{\"type\":\"BPE\","
     "\"vocab\":{\"a\":0,\"b\":1,\"ab\":2,\"\\u0120\":3,\"s\":4},\"merges\":[\"a b\"]}}";
 static const char config_json[] =
-    "{\"chat_template\":\"<|im_start|>assistant<|im_end|>\",\"eos_token\":\"<|im_end|>\"}";
+    "{\"chat_template\":\"{% for m in messages %}<|im_start|>{{ m.content }}{{ m.tool_calls | "
+    "tojson if m.tool_calls }}<|im_end|>{% endfor %}{{ tools | tojson if tools }}\","
+    "\"eos_token\":\"<|im_end|>\"}";
 
 static const struct {
     void (*read)(serve_request *r);

@@ -1,61 +1,45 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Conversations as a model was trained on them. A folder's chat template is a program, which is not
- * run: the table chats.def knows some by marks in them. What must stay true: special tokens of a
- * conversation are the template's alone; what looks like one in a message is text.
+ * Conversations as a model was trained on them: its folder's chat template, run as transformers
+ * runs it. What must stay true: special tokens of a conversation are the template's alone; what
+ * looks like one in a message is text.
  */
 #ifndef S24_IO_CHAT_CHAT_H
 #define S24_IO_CHAT_CHAT_H
 
+#include "io/jinja/jinja.h"
 #include "io/tokenizer/tokenizer.h"
 #include "sparse24/language.h"
 
-/* Whose white space at their ends goes: no message's, answers', answers' and the user's, and the
-   system's too. */
-enum {
-    S24I_CHAT_TRIMS_NONE = 0,
-    S24I_CHAT_TRIMS_ANSWERS,
-    S24I_CHAT_TRIMS_MESSAGES,
-    S24I_CHAT_TRIMS_ALL
-};
-/* Into which message of the user a system message goes. */
-enum { S24I_CHAT_NONE = 0, S24I_CHAT_FIRST, S24I_CHAT_LAST };
-
-enum { S24I_CHAT_MOST_MARKS = 8 };
-
-typedef struct s24i_chat_row {
-    const char *name;
-    const char *marks[S24I_CHAT_MOST_MARKS]; /* as many as there are, then NULL */
-    const char *lacks[S24I_CHAT_MOST_MARKS];
-    const char *begin;  /* before all else; NULL: nothing */
-    const char *system; /* NULL: there is no place for a system message */
-    const char *user, *assistant;
-    const char *reply;       /* before an answer; NULL: nothing */
-    const char *thoughtless; /* after it, for an answer without thoughts; NULL: there is no such */
-    /* Of answers in a conversation goes what stands up to the last of these, and then, with
-       drops_lines, line ends; NULL: nothing does. */
-    const char *drops;
-    int drops_lines;
-    const char *end; /* the token that ends an answer */
-    /* The system message where none is given: NULL for none; or what the template has between
-       these. */
-    const char *fallback;
-    const char *fallback_after, *fallback_before;
-    int goes_into;
-    int asks_system; /* a system message must be given: the template's own has a date in it */
-    int drops_empty_system; /* one without a character is as none */
-    int trims;              /* S24I_CHAT_TRIMS_… */
-    int alternates;         /* user and assistant must speak by turns */
-} s24i_chat_row;
+/* Files of a folder that name tokens: tokenizer_config.json, and before it came to be the other. */
+enum { S24I_CHAT_CONFIG, S24I_CHAT_TOKENS, S24I_CHAT_CONFIGS };
 
 struct s24_chat {
     s24_ctx *ctx;
     const s24_tokenizer *tokenizer;
-    const s24i_chat_row *row;
-    char *bos, *eos; /* texts of these tokens, "": none */
-    char *fallback;  /* NULL: none */
-    int32_t end;     /* −1: none */
-    int thoughtless; /* answers come without thoughts */
+    s24i_config configs[S24I_CHAT_CONFIGS];
+    s24i_jinja *usual, *tools; /* the latter for conversations with tools, NULL: there is none */
+    int32_t end;               /* −1: none */
+    int thoughtless;           /* answers come without thoughts */
+    char *thoughts[2];         /* what stands before and after them; NULL: none are known */
 };
+
+/* A template's variables before it runs. */
+typedef struct s24i_chat_input {
+    const s24i_json *json;       /* an object of them, or NULL: */
+    const s24_message *messages; /* those of a conversation */
+    int64_t count;
+    size_t bytes; /* of all that is given, about */
+} s24i_chat_input;
+
+/* chat_render.c: the text of a conversation, of a run that the caller closes, after an error too.
+   ARGUMENT, MEMORY. */
+s24_status s24i_chat_render(s24i_jvalue *text, s24i_jrun **run, const s24_chat *chat, s24_ctx *ctx,
+                            const s24i_chat_input *input);
+/* 1: all bytes of a part of a text are the template's own. */
+int s24i_chat_is_own(s24i_jvalue text, size_t begin, size_t bytes);
+
+/* chat_probe.c: finds out how answers end and where thoughts stand. MEMORY. */
+s24_status s24i_chat_probe(s24_chat *chat);
 
 #endif
