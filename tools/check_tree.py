@@ -26,7 +26,7 @@ ROOMS = {
     "kernel": {"base", "format"},
     "op": {"base", "format", "kernel"},
     "quant": {"base", "format", "kernel", "op"},
-    "prune": {"base", "format", "kernel", "op", "quant"},
+    "prune": {"base", "format", "kernel", "op", "device", "quant"},
     "device": {"base", "format", "kernel", "op"},
     "cuda": {"base", "kernel", "device"},
     "onednn": set(),

@@ -427,6 +427,10 @@ S24_API void s24_stats_destroy(s24_stats *stats);
 /* Adds x [tokens, k] f32. Sums are f32 over runs of 256 tokens and f64 beyond, on all threads.
    Errors: SHAPE, DTYPE, NOT_FINITE, MEMORY. */
 S24_API s24_status s24_stats_add(s24_stats *stats, s24_ctx *ctx, const s24_dense *x);
+/* Adds Σ x·xᵀ of so many inputs that was made elsewhere, a device say: f32 [k, k], of which the
+   lower triangle is read. Nothing is added on an error: NOT_FINITE, SHAPE, DTYPE. */
+S24_API s24_status s24_stats_add_gram(s24_stats *stats, s24_ctx *ctx, const s24_dense *gram,
+                                      int64_t inputs);
 
 /* What examples say of a weight: means over them of its loss's gradient, of that one's size and of
    its square, each [rows, cols], finite. */
@@ -453,7 +457,9 @@ typedef struct s24_prune_opts {
     const char *criterion; /* default "magnitude" */
     double dampening;      /* sparsegpt: share of the mean diagonal added to it; default 0.01 */
     int block; /* columns updated at a time, a multiple of 4 or of the pattern's M; default 128 */
-    s24_device *device; /* magnitude and tile-…: chosen there, with the same result; NULL: here */
+    /* 2:4 by magnitude and tile-… is chosen there, with the same result; else, with stats, large
+       products in f64 run there. NULL: here. */
+    s24_device *device;
     /* What is done after the criterion, names of s24_refinement_name separated by commas; NULL:
        nothing. Needs stats; uses dampening and block. */
     const char *refine;

@@ -18,7 +18,7 @@
 
 #include "prune/prune.h"
 
-enum { BLOCK = 64, CHUNK = 256, CHUNKS = 8 };
+enum { BLOCK = S24I_FACTOR_BLOCK, CHUNK = 256, CHUNKS = 8 };
 
 typedef struct factor {
     s24_ctx *ctx;
@@ -181,6 +181,14 @@ static void reverse_all(double *values, int64_t count)
     }
 }
 
+s24_status s24i_no_factor(s24_ctx *ctx, int64_t column, int64_t k)
+{
+    return s24_ctx_fail(ctx, S24_ERROR_NUMERIC,
+                        "the dampened Gram matrix of the inputs has no Cholesky factor (column "
+                        "%lld of %lld); expected more inputs or a larger dampening",
+                        (long long)column, (long long)k);
+}
+
 /*
  * A pivot is what the columns before it leave of a diagonal element. One that is left by rounding
  * alone means a matrix that is not definite, so it must exceed k·ε times that element.
@@ -194,11 +202,7 @@ static s24_status run_factor(const factor *f)
         memset(f->a + i * k + i + 1, 0, (size_t)(k - 1 - i) * sizeof *f->a);
     }
     int64_t bad = factor_lower(f);
-    if (bad >= 0)
-        return s24_ctx_fail(f->ctx, S24_ERROR_NUMERIC,
-                            "the dampened Gram matrix of the inputs has no Cholesky factor (column "
-                            "%lld of %lld); expected more inputs or a larger dampening",
-                            (long long)(k - 1 - bad), (long long)k);
+    if (bad >= 0) return s24i_no_factor(f->ctx, k - 1 - bad, k);
     for (int64_t begin = 0; begin < k; begin += BLOCK)
         invert_row_block(f, begin, k - begin < BLOCK ? k - begin : BLOCK);
     reverse_all(f->a, k * k);

@@ -8,6 +8,7 @@
  * every input is finite.
  */
 #include <math.h>
+#include <stdatomic.h>
 #include <string.h>
 
 #include "prune/prune.h"
@@ -117,4 +118,58 @@ s24_status s24_stats_add(s24_stats *stats, s24_ctx *ctx, const s24_dense *x)
     }
     s24_ctx_free(ctx, work);
     return status;
+}
+
+typedef struct adding {
+    s24_stats *stats;
+    const float *gram;
+    int64_t ld;
+    atomic_int bad; /* is one of them not finite? */
+} adding;
+
+static void look_at_sums(void *arg, int64_t begin, int64_t end, int thread)
+{
+    adding *a = arg;
+    int bad = 0;
+    (void)thread;
+    for (int64_t i = begin; i < end; i++)
+        for (int64_t j = 0; j <= i; j++)
+            bad |= !isfinite(a->gram[i * a->ld + j]);
+    if (bad) a->bad = 1;
+}
+
+static void add_sums(void *arg, int64_t begin, int64_t end, int thread)
+{
+    const adding *a = arg;
+    const int64_t k = a->stats->k;
+    (void)thread;
+    for (int64_t i = begin; i < end; i++)
+        for (int64_t j = 0; j <= i; j++)
+            a->stats->gram[i * k + j] += (double)a->gram[i * a->ld + j];
+}
+
+s24_status s24_stats_add_gram(s24_stats *stats, s24_ctx *ctx, const s24_dense *gram, int64_t inputs)
+{
+    REQUIRE(ctx, stats && ctx && gram && gram->data, S24_ERROR_ARGUMENT,
+            "s24_stats_add_gram: stats, ctx and gram are required");
+    REQUIRE(ctx, gram->dtype == S24_F32, S24_ERROR_DTYPE, "the Gram matrix is %s; expected f32",
+            s24_dtype_name(gram->dtype));
+    const int64_t k = stats->k, ld = gram->ld ? gram->ld : k;
+    REQUIRE(ctx, gram->rows == k && gram->cols == k && ld >= k && inputs >= 0, S24_ERROR_SHAPE,
+            "the Gram matrix is [%lld, %lld] of %lld inputs; expected [%lld, %lld]",
+            (long long)gram->rows, (long long)gram->cols, (long long)inputs, (long long)k,
+            (long long)k);
+    adding add = {stats, gram->data, ld, 0};
+    s24_ctx_parallel_for(ctx, k, look_at_sums, &add);
+    for (int64_t i = 0; i < k && add.bad; i++)
+        for (int64_t j = 0; j <= i; j++) {
+            const float sum = add.gram[i * ld + j];
+            REQUIRE(ctx, isfinite(sum), S24_ERROR_NOT_FINITE,
+                    "the Gram matrix of the layer's inputs has %s at row %lld, column %lld; "
+                    "expected finite numbers",
+                    isnan(sum) ? "NaN" : "Inf", (long long)i, (long long)j);
+        }
+    s24_ctx_parallel_for(ctx, k, add_sums, &add);
+    stats->tokens += inputs;
+    return S24_OK;
 }

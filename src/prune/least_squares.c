@@ -189,6 +189,7 @@ s24_status s24i_refine_least_squares(s24_ctx *ctx, s24i_refit *refit)
     job.work = s24_ctx_alloc(ctx, (size_t)(job.doubles * s24_ctx_threads(ctx)) * sizeof *job.work);
     REQUIRE(ctx, job.work, S24_ERROR_MEMORY, "out of memory for the factors of %lld weights a row",
             (long long)job.most);
+    s24i_refit_fetch(refit);
     s24_ctx_parallel_for(ctx, refit->n, solve_rows, &job);
     s24_ctx_free(ctx, job.work);
     s24i_refit_begin(ctx, refit);

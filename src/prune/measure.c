@@ -7,22 +7,66 @@
 #include <math.h>
 #include <string.h>
 
-#include "prune/prune.h"
+#include "prune/far.h"
 
 enum { STRIP = 256 };
 
 typedef struct measure {
     s24_ctx *ctx;
     const s24_stats *stats;
-    double *rows;     /* [STRIP, k]: d */
-    double *products; /* [STRIP, k]: T·d */
+    double *rows;                     /* [STRIP, k]: d */
+    double *products;                 /* [STRIP, k]: T·d */
+    s24i_far *far;                    /* where T, d and T·d are, too; or NULL */
+    double sums[STRIP];               /* of each row */
+    const float *old_rows, *new_rows; /* of the strip; new_rows NULL: d is old_rows */
     void *work;
 } measure;
 
-static double quadratic_sum(const measure *m, int64_t rows)
+/* The product on a device: the first STRIP rows there are d. */
+static void product_there(const measure *m, s24i_product product)
+{
+    s24i_far *far = m->far;
+    const int64_t k = far->k, rows = product.m;
+    double *products = far->rows + STRIP * k;
+    product.a = far->rows;
+    product.b = far->square;
+    product.c = products;
+    s24i_far_move(far, &(s24i_far_copy){far->rows, m->rows, k, k, rows, k});
+    s24i_far_product(far, &product, 0);
+    s24i_far_move(far, &(s24i_far_copy){m->products, products, k, k, rows, k});
+    s24i_far_wait(far);
+}
+
+static void take_rows(void *arg, int64_t begin, int64_t end, int thread)
+{
+    const measure *m = arg;
+    const int64_t k = m->stats->k;
+    (void)thread;
+    for (int64_t i = begin * k; i < end * k; i++)
+        m->rows[i] = (double)m->old_rows[i] - (m->new_rows ? (double)m->new_rows[i] : 0.0);
+}
+
+static void sum_rows(void *arg, int64_t begin, int64_t end, int thread)
+{
+    measure *m = arg;
+    const int64_t k = m->stats->k;
+    (void)thread;
+    for (int64_t r = begin; r < end; r++) {
+        double sum = 0.0;
+        for (int64_t i = 0; i < k; i++) {
+            const double d = m->rows[r * k + i];
+            sum += d * (2.0 * m->products[r * k + i] - m->stats->gram[i * (k + 1)] * d);
+        }
+        m->sums[r] = sum;
+    }
+}
+
+/* Of the strip's rows, whose number it is. */
+static double quadratic_sum(measure *m, int64_t rows)
 {
     int64_t k = m->stats->k;
     const double *gram = m->stats->gram;
+    s24_ctx_parallel_for(m->ctx, rows, take_rows, m);
     memset(m->products, 0, (size_t)(rows * k) * sizeof *m->products);
     const s24i_product product = {.m = rows,
                                   .n = k,
@@ -36,27 +80,26 @@ static double quadratic_sum(const measure *m, int64_t rows)
                                   .c = m->products,
                                   .ldc = k,
                                   .sign = 1};
-    s24i_product_run(m->ctx, &product, m->work);
+    if (m->far)
+        product_there(m, product);
+    else
+        s24i_product_run(m->ctx, &product, m->work);
+    s24_ctx_parallel_for(m->ctx, rows, sum_rows, m);
     double sum = 0.0;
     for (int64_t r = 0; r < rows; r++)
-        for (int64_t i = 0; i < k; i++) {
-            double d = m->rows[r * k + i];
-            sum += d * (2.0 * m->products[r * k + i] - gram[i * k + i] * d);
-        }
+        sum += m->sums[r];
     return sum;
 }
 
-static double output_error(const measure *m, const float *before, const s24i_prune_job *after)
+static double output_error(measure *m, const float *before, const s24i_prune_job *after)
 {
     double error = 0.0, whole = 0.0;
     for (int64_t r = 0; r < after->n; r += STRIP) {
         int64_t rows = after->n - r < STRIP ? after->n - r : STRIP;
-        const float *old_rows = before + r * after->k, *new_rows = after->w + r * after->k;
-        for (int64_t i = 0; i < rows * after->k; i++)
-            m->rows[i] = (double)old_rows[i];
+        m->old_rows = before + r * after->k;
+        m->new_rows = NULL;
         whole += quadratic_sum(m, rows);
-        for (int64_t i = 0; i < rows * after->k; i++)
-            m->rows[i] = (double)old_rows[i] - (double)new_rows[i];
+        m->new_rows = after->w + r * after->k;
         error += quadratic_sum(m, rows);
     }
     /* The sums are of squares; rounding may leave them a hair below zero. */
@@ -74,6 +117,14 @@ static double kept_l1(const float *before, const s24i_prune_job *after)
     return whole > 0.0 ? kept / whole : 1.0;
 }
 
+static s24_status go_there(measure *m, s24_device *device)
+{
+    const int64_t k = m->stats->k;
+    TRY(s24i_far_create(&m->far, m->ctx, device, (const int64_t[3]){2 * STRIP, k, 1}));
+    s24i_far_move(m->far, &(s24i_far_copy){m->far->square, m->stats->gram, k, k, k, k});
+    return m->far->status;
+}
+
 s24_status s24i_prune_measure(s24_prune_report *report, s24_ctx *ctx, const float *before,
                               const s24i_prune_job *after)
 {
@@ -85,10 +136,12 @@ s24_status s24i_prune_measure(s24_prune_report *report, s24_ctx *ctx, const floa
     m.products = s24_ctx_alloc(ctx, (size_t)(rows * after->k) * sizeof(double));
     m.work = s24_ctx_alloc(ctx, s24i_product_work_bytes(rows, after->k, after->k));
     s24_status status = S24_OK;
-    if (m.rows && m.products && m.work)
-        report->output_error = output_error(&m, before, after);
-    else
+    if (!m.rows || !m.products || !m.work)
         status = s24_ctx_fail(ctx, S24_ERROR_MEMORY, "out of memory to measure a pruned weight");
+    if (status == S24_OK && after->device) status = go_there(&m, after->device);
+    if (status == S24_OK) report->output_error = output_error(&m, before, after);
+    if (status == S24_OK && m.far) status = m.far->status;
+    s24i_far_destroy(m.far);
     s24_ctx_free(ctx, m.work);
     s24_ctx_free(ctx, m.products);
     s24_ctx_free(ctx, m.rows);

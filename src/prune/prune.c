@@ -68,6 +68,7 @@ typedef struct settings {
     const s24i_criterion *criterion;
     s24i_pattern pattern;
     unsigned refinements;
+    int selects; /* the choice itself is the device's */
 } settings;
 
 static s24_status read_criterion(s24_ctx *ctx, settings *s)
@@ -85,10 +86,7 @@ static s24_status read_criterion(s24_ctx *ctx, settings *s)
     REQUIRE(ctx, two_four || s->criterion->patterns == S24I_ALL_PATTERNS, S24_ERROR_UNSUPPORTED,
             "the criterion \"%s\" does not make the pattern \"%s\"", s->criterion->name,
             o->pattern);
-    REQUIRE(ctx, !o->device || s->criterion->select != S24_SELECT_STRICT, S24_ERROR_UNSUPPORTED,
-            "the criterion \"%s\" runs on the CPU only", s->criterion->name);
-    REQUIRE(ctx, !o->device || two_four, S24_ERROR_UNSUPPORTED,
-            "the pattern \"%s\" is made on the CPU only", o->pattern);
+    s->selects = o->device && two_four && s->criterion->select != S24_SELECT_STRICT;
     const s24_weight_gradients *g = o->gradients;
     REQUIRE(ctx,
             !(s->criterion->needs & S24I_NEEDS_GRADIENTS) || (g && g->mean && g->size && g->square),
@@ -166,7 +164,7 @@ static s24_status prune_copies(s24_prune_report *report, s24_ctx *ctx, const s24
         const size_t elements = (size_t)(job->n * job->k);
         before = memcpy(job->w + elements, job->w, elements * sizeof *job->w);
     }
-    TRY(job->device ? s24i_prune_on_device(ctx, job) : criterion->run(ctx, job));
+    TRY(job->selects ? s24i_prune_on_device(ctx, job) : criterion->run(ctx, job));
     if (job->refinements) TRY(s24i_prune_refine(ctx, job, before));
     s24_prune_report measured;
     if (report) TRY(s24i_prune_measure(&measured, ctx, before, job));
@@ -184,6 +182,9 @@ static s24_status begin(s24_ctx *ctx, settings *known, s24i_prune_job *job, cons
     TRY(read_options(ctx, known, opts));
     TRY(check_weight(ctx, w, &known->pattern));
     TRY(check_stats(ctx, stats, w, known->criterion, known->refinements));
+    REQUIRE(ctx, stats || !known->opts.device || known->selects, S24_ERROR_UNSUPPORTED,
+            "the criterion \"%s\" with the pattern \"%s\" runs on the CPU only without statistics",
+            known->criterion->name, known->opts.pattern ? known->opts.pattern : "2:4");
     *job =
         (s24i_prune_job){.n = w->rows,
                          .k = w->cols,
@@ -197,6 +198,7 @@ static s24_status begin(s24_ctx *ctx, settings *known, s24i_prune_job *job, cons
                          .block = known->opts.block,
                          .select = known->criterion->select,
                          .refinements = known->refinements,
+                         .selects = known->selects,
                          .device = known->opts.device};
     size_t bytes;
     if (!s24i_mul_overflow((size_t)w->rows, (size_t)w->cols, &bytes) &&

@@ -22,6 +22,8 @@ struct s24_stats {
 
 typedef struct s24i_pattern s24i_pattern; /* prune/prune_patterns.h */
 
+typedef struct s24i_far s24i_far; /* prune/far.h */
+
 typedef struct s24i_prune_job {
     int64_t n, k;
     float *w;               /* [n, k] contiguous, finite; pruned in place */
@@ -35,7 +37,8 @@ typedef struct s24i_prune_job {
     int64_t block;
     s24_select select;    /* of the criterion; S24_SELECT_STRICT where it is none */
     unsigned refinements; /* a bit a row of refinements.def */
-    s24_device *device;
+    int selects;          /* the choice is the device's, else products alone */
+    s24_device *device;   /* or NULL */
 } s24i_prune_job;
 
 /* What a criterion can make. */
@@ -146,6 +149,8 @@ typedef struct s24i_refit {
     int64_t begin, end;          /* the columns at hand */
     uint8_t *moved;              /* [n]: swaps note which rows chose otherwise; else NULL */
     const s24i_pattern *pattern; /* of the job; NULL: integers are rounded */
+    s24i_far *far; /* where gradient and products are, on a device: then h is in both places, and
+                      errors in its pinned memory; NULL: here */
 } s24i_refit;
 void s24i_refit_run(s24_ctx *ctx, s24i_refit *refit);
 /* One sweep of it, from the gradient as it is. */
@@ -153,6 +158,9 @@ void s24i_refit_relax(s24_ctx *ctx, s24i_refit *refit);
 /* Memory of all that has a length there but `moved`; nothing is left where there is too little. */
 s24_status s24i_refit_create(s24i_refit *refit, s24_ctx *ctx, const s24i_prune_job *job);
 void s24i_refit_free(s24i_refit *refit, s24_ctx *ctx);
+/* gradient from there, and to there after it was changed; nothing where it is here. */
+void s24i_refit_fetch(s24i_refit *refit);
+void s24i_refit_send(s24i_refit *refit);
 /* job->w = refit->w, or NUMERIC where a weight is beyond f32. */
 s24_status s24i_refit_store(s24_ctx *ctx, const s24i_refit *refit, const s24i_prune_job *job);
 
@@ -189,6 +197,8 @@ s24_status s24i_prune_refine(s24_ctx *ctx, const s24i_prune_job *job, const floa
  * whose pivot is not positive beyond rounding. h is lost on error.
  */
 s24_status s24i_inverse_factor(s24_ctx *ctx, double *h, int64_t k);
+s24_status s24i_no_factor(s24_ctx *ctx, int64_t column, int64_t k);
+enum { S24I_FACTOR_BLOCK = 64 };
 /* Of small blocks: L in place of the lower triangle of a; the number of the pivot that does not
    exceed its floor, or −1. */
 int64_t s24i_factor_block(double *a, int64_t lda, int64_t count, const double *floors);

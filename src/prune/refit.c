@@ -13,7 +13,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "prune/prune.h"
+#include "prune/far.h"
 
 enum { SWEEPS = 8 };
 
@@ -39,15 +39,19 @@ s24_status s24i_refit_create(s24i_refit *refit, s24_ctx *ctx, const s24i_prune_j
 {
     const int64_t n = job->n, k = job->k, block = job->block < k ? job->block : k;
     const size_t one = sizeof(double), cells = (size_t)(n * k);
-    *refit = (s24i_refit){.n = n,
-                          .k = k,
-                          .block = block,
-                          .pattern = job->pattern,
-                          .h = s24_ctx_alloc(ctx, (size_t)(k * k) * one),
-                          .w = s24_ctx_alloc(ctx, cells * one),
-                          .errors = s24_ctx_alloc(ctx, (size_t)(n * block) * one),
-                          .gradient = s24_ctx_alloc(ctx, cells * one),
-                          .work = s24_ctx_alloc(ctx, s24i_product_work_bytes(n, k, block))};
+    s24i_far *far = NULL;
+    if (job->device) TRY(s24i_far_create(&far, ctx, job->device, (const int64_t[3]){n, k, block}));
+    *refit =
+        (s24i_refit){.n = n,
+                     .k = k,
+                     .block = block,
+                     .pattern = job->pattern,
+                     .h = s24_ctx_alloc(ctx, (size_t)(k * k) * one),
+                     .w = s24_ctx_alloc(ctx, cells * one),
+                     .far = far,
+                     .errors = far ? far->pinned : s24_ctx_alloc(ctx, (size_t)(n * block) * one),
+                     .gradient = s24_ctx_alloc(ctx, cells * one),
+                     .work = s24_ctx_alloc(ctx, s24i_product_work_bytes(n, k, block))};
     if (refit->h && refit->w && refit->errors && refit->gradient && refit->work) return S24_OK;
     s24i_refit_free(refit, ctx);
     return s24_ctx_fail(ctx, S24_ERROR_MEMORY, "out of memory to prune a weight of [%lld, %lld]",
@@ -58,13 +62,33 @@ void s24i_refit_free(s24i_refit *refit, s24_ctx *ctx)
 {
     s24_ctx_free(ctx, refit->work);
     s24_ctx_free(ctx, refit->gradient);
-    s24_ctx_free(ctx, refit->errors);
+    if (!refit->far) s24_ctx_free(ctx, refit->errors);
     s24_ctx_free(ctx, refit->w);
     s24_ctx_free(ctx, refit->h);
+    s24i_far_destroy(refit->far);
+}
+
+void s24i_refit_fetch(s24i_refit *refit)
+{
+    s24i_far *far = refit->far;
+    if (!far) return;
+    s24i_far_move(
+        far, &(s24i_far_copy){refit->gradient, far->rows, refit->k, refit->k, refit->n, refit->k});
+    s24i_far_wait(far);
+}
+
+void s24i_refit_send(s24i_refit *refit)
+{
+    s24i_far *far = refit->far;
+    if (!far) return;
+    s24i_far_move(
+        far, &(s24i_far_copy){far->rows, refit->gradient, refit->k, refit->k, refit->n, refit->k});
+    s24i_far_wait(far);
 }
 
 s24_status s24i_refit_store(s24_ctx *ctx, const s24i_refit *refit, const s24i_prune_job *job)
 {
+    if (refit->far) TRY(refit->far->status);
     for (int64_t i = 0; i < job->n * job->k; i++) {
         job->w[i] = (float)refit->w[i];
         REQUIRE(
@@ -79,6 +103,10 @@ s24_status s24i_refit_store(s24_ctx *ctx, const s24i_refit *refit, const s24i_pr
 /* gradient += errors·H for the columns at hand. */
 static void add_to_gradient(s24_ctx *ctx, const s24i_refit *s)
 {
+    if (s->far) {
+        s24i_far_add(s->far, &(s24i_far_step){.begin = s->begin, .end = s->end, .sign = 1});
+        return;
+    }
     const s24i_product update = {.m = s->n,
                                  .n = s->k,
                                  .depth = s->end - s->begin,
@@ -137,7 +165,7 @@ static void sweep_rows(void *arg, int64_t begin, int64_t end, int thread)
     for (int64_t r = begin; r < end; r++) {
         double *steps = s->errors + r * s->block;
         const double *gradient = s->gradient + r * s->k + s->begin;
-        memcpy(steps, gradient, (size_t)(s->end - s->begin) * sizeof *steps);
+        if (!s->far) memcpy(steps, gradient, (size_t)(s->end - s->begin) * sizeof *steps);
         job->rule(s, r, s->w + r * s->k + s->begin, steps);
     }
 }
@@ -148,18 +176,48 @@ static void next_block(s24i_refit *s)
     s->end = s->k - s->begin < s->block ? s->k : s->begin + s->block;
 }
 
+enum { SQUARE = 64 };
+
+/* The upper triangle, square by square of some rows' columns. */
+static void mirror_rows(void *arg, int64_t begin, int64_t end, int thread)
+{
+    const s24i_refit *s = arg;
+    const int64_t k = s->k;
+    (void)thread;
+    for (int64_t b = begin; b < end; b++) {
+        const int64_t stop = (b + 1) * SQUARE < k ? (b + 1) * SQUARE : k;
+        for (int64_t first = 0; first < stop; first += SQUARE)
+            for (int64_t r = b * SQUARE; r < stop; r++)
+                for (int64_t c = first; c < first + SQUARE && c < r; c++)
+                    s->h[c * k + r] = s->h[r * k + c];
+    }
+}
+
+/* errors = w − target in the columns at hand. */
+static void find_errors(void *arg, int64_t begin, int64_t end, int thread)
+{
+    const s24i_refit *s = arg;
+    (void)thread;
+    for (int64_t r = begin; r < end; r++)
+        for (int64_t j = s->begin; j < s->end; j++)
+            s->errors[r * s->block + j - s->begin] =
+                s->w[r * s->k + j] - (double)s->target[r * s->k + j];
+}
+
 void s24i_refit_begin(s24_ctx *ctx, s24i_refit *s)
 {
-    for (int64_t r = 0; r < s->k; r++)
-        for (int64_t c = 0; c < r; c++)
-            s->h[c * s->k + r] = s->h[r * s->k + c];
-    memset(s->gradient, 0, (size_t)(s->n * s->k) * sizeof *s->gradient);
+    s24i_far *far = s->far;
+    s24_ctx_parallel_for(ctx, (s->k + SQUARE - 1) / SQUARE, mirror_rows, s);
+    if (far) {
+        s24i_far_move(far, &(s24i_far_copy){far->square, s->h, s->k, s->k, s->k, s->k});
+        s24i_far_clear(far, far->rows, s->n * s->k);
+    } else {
+        memset(s->gradient, 0, (size_t)(s->n * s->k) * sizeof *s->gradient);
+    }
     for (s->end = 0; s->end < s->k;) {
         next_block(s);
-        for (int64_t r = 0; r < s->n; r++)
-            for (int64_t j = s->begin; j < s->end; j++)
-                s->errors[r * s->block + j - s->begin] =
-                    s->w[r * s->k + j] - (double)s->target[r * s->k + j];
+        if (far) s24i_far_wait(far); /* for what is still on its way from errors */
+        s24_ctx_parallel_for(ctx, s->n, find_errors, s);
         add_to_gradient(ctx, s);
     }
 }
@@ -169,6 +227,7 @@ void s24i_refit_sweep(s24_ctx *ctx, s24i_refit *s, s24i_refit_row *rule)
     const sweep job = {s, rule};
     for (s->end = 0; s->end < s->k;) {
         next_block(s);
+        if (s->far) s24i_far_fetch(s->far, s->begin, s->end);
         s24_ctx_parallel_for(ctx, s->n, sweep_rows, (void *)&job);
         add_to_gradient(ctx, s);
     }

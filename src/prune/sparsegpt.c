@@ -20,7 +20,9 @@
  * one-shot", ICML 2023, algorithm 1 and section 3.4 (n:m).
  */
 #include <math.h>
+#include <string.h>
 
+#include "prune/far.h"
 #include "prune/prune_patterns.h"
 
 typedef struct solver {
@@ -30,6 +32,7 @@ typedef struct solver {
     double *w;      /* [n, k] */
     double *errors; /* [n, block] */
     void *work;
+    s24i_far *far;      /* where products are, or NULL: then errors are in its pinned memory */
     s24i_choice choice; /* its scores [n, k], or of a block [n, block], and what stays [n, k] */
     int64_t begin, end; /* the columns of this block */
 } solver;
@@ -146,6 +149,45 @@ static void next_block(solver *s)
     s->end = s->k - s->begin < s->block ? s->k : s->begin + s->block;
 }
 
+/* The columns of this block, as products left them in errors. */
+static void take_rows(void *arg, int64_t begin, int64_t end, int thread)
+{
+    const solver *s = arg;
+    (void)thread;
+    for (int64_t r = begin; r < end; r++)
+        memcpy(s->w + r * s->k + s->begin, s->errors + r * s->block,
+               (size_t)(s->end - s->begin) * sizeof *s->w);
+}
+
+static void fetch_block(s24_ctx *ctx, solver *s)
+{
+    if (!s->far || s->begin == 0) return;
+    s24i_far_fetch(s->far, s->begin, s->end);
+    s24_ctx_parallel_for(ctx, s->n, take_rows, s);
+}
+
+/* What the block's errors do to the columns after it. */
+static void update_rest(s24_ctx *ctx, const solver *s)
+{
+    if (s->far) {
+        s24i_far_add(s->far, &(s24i_far_step){s->begin, s->end, s->end, -1});
+        return;
+    }
+    const s24i_product update = {.m = s->n,
+                                 .n = s->k - s->end,
+                                 .depth = s->end - s->begin,
+                                 .a = s->errors,
+                                 .a_row = s->block,
+                                 .a_depth = 1,
+                                 .b = s->u + s->begin * s->k + s->end,
+                                 .b_row = 1,
+                                 .b_depth = s->k,
+                                 .c = s->w + s->end,
+                                 .ldc = s->k,
+                                 .sign = -1};
+    s24i_product_run(ctx, &update, s->work);
+}
+
 static s24_status prune_blocks(s24_ctx *ctx, solver *s)
 {
     const s24i_pattern *pattern = s->choice.pattern;
@@ -153,22 +195,10 @@ static s24_status prune_blocks(s24_ctx *ctx, solver *s)
     if (pattern->group == 1 && !by_block) TRY(choose_at_once(ctx, s));
     for (s->end = 0; s->end < s->k;) {
         next_block(s);
+        fetch_block(ctx, s);
         if (by_block) TRY(choose_in_block(ctx, s));
         s24_ctx_parallel_for(ctx, s->n, prune_rows, s);
-        if (s->end == s->k) continue;
-        const s24i_product update = {.m = s->n,
-                                     .n = s->k - s->end,
-                                     .depth = s->end - s->begin,
-                                     .a = s->errors,
-                                     .a_row = s->block,
-                                     .a_depth = 1,
-                                     .b = s->u + s->begin * s->k + s->end,
-                                     .b_row = 1,
-                                     .b_depth = s->k,
-                                     .c = s->w + s->end,
-                                     .ldc = s->k,
-                                     .sign = -1};
-        s24i_product_run(ctx, &update, s->work);
+        if (s->end < s->k) update_rest(ctx, s);
     }
     return S24_OK;
 }
@@ -184,6 +214,7 @@ static s24_status solve(s24_ctx *ctx, s24i_refit *refit, const s24i_prune_job *j
                 .w = refit->w,
                 .errors = refit->errors,
                 .work = refit->work,
+                .far = refit->far,
                 .choice = {.pattern = job->pattern,
                            .scores = scores,
                            .keep = (uint8_t *)(scores + count),
@@ -192,8 +223,10 @@ static s24_status solve(s24_ctx *ctx, s24i_refit *refit, const s24i_prune_job *j
     for (int64_t i = 0; i < count; i++)
         s.w[i] = (double)job->w[i];
     dampen(&s, job);
-    TRY(s24i_inverse_factor(ctx, s.u, s.k));
+    TRY(s.far ? s24i_far_inverse_factor(s.far, s.u) : s24i_inverse_factor(ctx, s.u, s.k));
+    if (s.far) s24i_far_move(s.far, &(s24i_far_copy){s.far->rows, s.w, s.k, s.k, s.n, s.k});
     TRY(prune_blocks(ctx, &s));
+    if (s.far) TRY(s.far->status);
     s24i_gram_dampen(refit->h, job->stats, job->dampening);
     refit->target = job->w;
     s24i_refit_run(ctx, refit);

@@ -124,7 +124,9 @@ s24_status s24i_swap_pairs(s24_ctx *ctx, s24i_refit *refit)
     for (int round = 0; moved && round < ROUNDS; round++) {
         s24i_refit_relax(ctx, refit);
         memset(refit->moved, 0, (size_t)refit->n);
+        s24i_refit_fetch(refit);
         s24_ctx_parallel_for(ctx, refit->n, swap_rows, (void *)&a);
+        s24i_refit_send(refit);
         moved = 0;
         for (int64_t r = 0; r < refit->n; r++)
             moved |= refit->moved[r];

@@ -245,6 +245,33 @@ KERNEL(fake_train_mvue, s24_device_train_mvue_args)
 KERNEL(fake_train_tokens, s24_device_train_tokens_args)
 KERNEL(fake_train_variance, s24_device_train_variance_args)
 
+/* These two are real: what prunes goes by them. */
+static s24_status fake_rows(s24i_device *d, const s24i_device_rows *job, void *stream,
+                            s24i_device_error *error)
+{
+    (void)stream;
+    for (int64_t r = 0; r < job->rows && !d->lost; r++)
+        memcpy((char *)job->to + (size_t)r * job->to_apart,
+               (const char *)job->from + (size_t)r * job->from_apart, job->bytes);
+    return alive(d, error);
+}
+static s24_status fake_wide(s24i_device *d, const s24i_device_wide *job, void *stream,
+                            s24i_device_error *error)
+{
+    (void)stream;
+    called(__func__);
+    for (int64_t i = 0; i < job->m; i++)
+        for (int64_t j = 0; j < job->n; j++) {
+            double sum = 0;
+            for (int64_t p = 0; p < job->depth; p++)
+                sum += job->a[i * job->a_row + p * job->a_depth] *
+                       job->b[j * job->b_row + p * job->b_depth];
+            double *c = &job->c[i * job->ldc + j];
+            *c = (job->add ? *c : 0) + job->sign * sum;
+        }
+    return alive(d, error);
+}
+
 /* Every weight is 2:4. */
 static s24_status fake_weight(s24i_device *d, const s24i_device_weight *job, void *stream,
                               s24i_device_error *error)
@@ -485,6 +512,8 @@ const s24i_device_table *s24_device_table_cuda(void)
                                                   .mvue = fake_train_mvue,
                                                   .tokens = fake_train_tokens,
                                                   .variance = fake_train_variance,
+                                                  .wide = fake_wide,
+                                                  .copy_rows = fake_rows,
                                                   .mark_create = fake_train_mark_create,
                                                   .mark_destroy = fake_train_mark_destroy,
                                                   .mark = fake_train_mark,
