@@ -4,6 +4,7 @@
 #define SPARSE24_CLI_ENCODE_H
 
 #include "cli.h"
+#include "sparse24/task.h"
 
 typedef struct embedded {
     s24_lines *lines;
@@ -54,6 +55,10 @@ int encode_texts(cli_app *cli, s24_encoder *encoder, const s24_text *texts, int6
 /* Reads the lines of a file, texts or token ids, and embeds them; release with embedded_free, also
    after an error. */
 int encode_file(cli_app *cli, s24_encoder *encoder, const char *path, embedded *out);
+/* Embeds the images of a folder, or one, with an encoder of images; *images are the caller's to
+   destroy, also after an error. */
+int encode_images(cli_app *cli, s24_encoder *encoder, const char *path, s24_images **images,
+                  embedded *out);
 void embedded_free(embedded *e);
 s24_dense embedded_view(const embedded *e);
 /* Refuses a path whose ending names no format of vectors, or that may not be written. */

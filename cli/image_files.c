@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Checks images against the model that is to read them. */
+/* Reads images, and checks them against the model that is to read them. */
 #include "image_files.h"
 
 int cli_images_fit(cli_app *cli, const s24_images *images, const cli_image_model *model)
@@ -22,4 +22,14 @@ int cli_images_fit(cli_app *cli, const s24_images *images, const cli_image_model
                         (long long)set.classes, cli_plural(set.classes, "class", "classes"),
                         (long long)model->classes);
     return CLI_OK;
+}
+
+int cli_images_read(cli_app *cli, s24_images **images, s24_normalisation *normalisation,
+                    const char *folder, const char *path)
+{
+    s24_image_form form;
+    s24_status status = s24_image_form_read(&form, cli->ctx, folder);
+    if (status == S24_OK) status = s24_images_read_as(images, cli->ctx, path, &form);
+    *normalisation = form.normalisation;
+    return cli_status(cli, status);
 }

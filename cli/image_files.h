@@ -13,6 +13,9 @@ typedef struct cli_image_model {
     int64_t image, channels, classes; /* 0: none */
     int unlabelled;                   /* 1: the images' classes are not read */
 } cli_image_model;
+/* Reads images of any size as the folder says that they are made. */
+int cli_images_read(cli_app *cli, s24_images **images, s24_normalisation *normalisation,
+                    const char *folder, const char *path);
 int cli_images_fit(cli_app *cli, const s24_images *images, const cli_image_model *model);
 
 #endif

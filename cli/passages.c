@@ -61,12 +61,10 @@ static int read_ids(cli_app *cli, passages *given, const passages_options *o,
 }
 
 /* The images at equal distances through the set, so that they are of all its classes. */
-static int write_images(cli_app *cli, passages *given, const s24_images *images, int64_t samples)
+static int write_images(cli_app *cli, passages *given, const s24_images *images,
+                        const s24_normalisation *normalisation, int64_t samples)
 {
     s24_images_info set;
-    s24_normalisation normalisation;
-    int code = cli_status(cli, s24_normalisation_read(&normalisation, cli->ctx, cli->operands[0]));
-    if (code != CLI_OK) return code;
     s24_images_describe(&set, images);
     const int64_t count = samples < set.count ? samples : set.count;
     const int64_t image = set.channels * set.height * set.width;
@@ -74,7 +72,7 @@ static int write_images(cli_app *cli, passages *given, const s24_images *images,
     if (!given->pixels)
         return cli_fail(cli, CLI_IO, "out of memory for %lld images", (long long)count);
     for (int64_t i = 0; i < count; i++)
-        s24_images_write(given->pixels + i * image, images, i * set.count / count, &normalisation);
+        s24_images_write(given->pixels + i * image, images, i * set.count / count, normalisation);
     given->values = count * image;
     given->images = (s24_batch){.texts = count, .pixels = given->pixels};
     return CLI_OK;
@@ -85,11 +83,13 @@ static int read_images(cli_app *cli, passages *given, const passages_options *o,
 {
     s24_transformer_info info;
     s24_images *images = NULL;
+    s24_normalisation normalisation;
     int code = cli_status(cli, s24_transformer_peek(&info, cli->ctx, in));
-    if (code == CLI_OK) code = cli_status(cli, s24_images_read(&images, cli->ctx, o->images));
+    if (code == CLI_OK)
+        code = cli_images_read(cli, &images, &normalisation, cli->operands[0], o->images);
     const cli_image_model reads = {info.model_type, info.image, info.channels, 0, 1};
     if (code == CLI_OK) code = cli_images_fit(cli, images, &reads);
-    if (code == CLI_OK) code = write_images(cli, given, images, o->samples);
+    if (code == CLI_OK) code = write_images(cli, given, images, &normalisation, o->samples);
     s24_images_destroy(images);
     return code;
 }

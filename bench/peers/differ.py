@@ -244,6 +244,63 @@ def vit(draw):
         transformers.ViTForImageClassification
 
 
+def imaged(draw):
+    """What ViT's kin call their sizes."""
+    sizes = common(draw)
+    patch = draw.choice([4, 8, 14])
+    return {**{key: sizes[key] for key in ("hidden_size", "num_hidden_layers",
+                                           "num_attention_heads", "hidden_act",
+                                           "intermediate_size", "layer_norm_eps")},
+            "image_size": patch * draw.integer(1, 6), "patch_size": patch,
+            "num_channels": draw.choice([1, 3, 4])}
+
+
+def deit(draw):
+    return transformers.DeiTConfig(**imaged(draw), initializer_range=0.1), transformers.DeiTModel
+
+
+def vit_msn(draw):
+    return transformers.ViTMSNConfig(**imaged(draw), initializer_range=0.1), \
+        transformers.ViTMSNModel
+
+
+def ijepa(draw):
+    return transformers.IJepaConfig(**imaged(draw), initializer_range=0.1), transformers.IJepaModel
+
+
+def dino(draw):
+    sizes = imaged(draw)
+    del sizes["intermediate_size"]
+    return {**sizes, "mlp_ratio": draw.integer(1, 4), "use_swiglu_ffn": draw.flag(),
+            "initializer_range": 0.1, "layerscale_value": draw.choice([1.0, 0.1])}
+
+
+def dinov2(draw):
+    return transformers.Dinov2Config(**dino(draw)), transformers.Dinov2Model
+
+
+def dinov2_with_registers(draw):
+    return transformers.Dinov2WithRegistersConfig(
+        **dino(draw), num_register_tokens=draw.integer(0, 5)), transformers.Dinov2WithRegistersModel
+
+
+def clip_vision(draw):
+    return transformers.CLIPVisionConfig(**imaged(draw), initializer_factor=5.0), \
+        transformers.CLIPVisionModel
+
+
+def siglip_vision(draw):
+    return transformers.SiglipVisionConfig(**imaged(draw)), transformers.SiglipVisionModel
+
+
+def clip_text(draw):
+    sizes = common(draw)
+    del sizes["type_vocab_size"], sizes["initializer_range"]
+    return transformers.CLIPTextConfig(
+        **sizes, eos_token_id=draw.choice([2, 9]), initializer_factor=5.0), \
+        transformers.CLIPTextModel
+
+
 def gpt2(draw):
     sizes = common(draw)
     return transformers.GPT2Config(
@@ -659,6 +716,7 @@ def classes(row, head):
 
 ROWS = [bert, roberta, xlm_roberta, camembert, electra, distilbert, mpnet, modernbert, gpt2, llama,
         mistral, qwen2, qwen3, nomic_bert, gte, jina_v3, t5, mt5, umt5, albert, deberta_v2, vit,
+        deit, vit_msn, ijepa, dinov2, dinov2_with_registers, clip_vision, siglip_vision, clip_text,
         data2vec_text, ernie, luke, splinter, rembert, roformer, bert_generation, megatron_bert,
         xlm_roberta_xl, roberta_prelayernorm, esm, eurobert, opt, ministral,
         phi3, seed_oss, arcee, starcoder2, smollm3, gemma, gemma2, gemma3, granite, olmo2, phi,
@@ -709,15 +767,34 @@ def stir(model, draw):
                 value.copy_(torch.randn_like(value) * wide(value.shape[1]))
 
 
+POOLED = {"clip_vision_model", "clip_text_model", "siglip_vision_model"}
+
+
+def pooled_of(model, texts):
+    """The vectors that towers of texts and images make, of length 1."""
+    rows = []
+    for text in texts:
+        given = {"pixel_values": torch.tensor(text[None])} if isinstance(text, numpy.ndarray) \
+            else {"input_ids": torch.tensor([text])}
+        with torch.no_grad():
+            rows.append(torch.nn.functional.normalize(model(**given).pooler_output))
+    return rows
+
+
 def expected_of(model, texts):
-    """Hidden states and logits of each text alone; of images their logits."""
+    """Hidden states and logits of each text alone; of images their logits, or their last states."""
     rows = []
     for text in texts:
         with torch.no_grad():
             if isinstance(text, numpy.ndarray):
-                rows.append((None, model(pixel_values=torch.tensor(text[None])).logits))
+                out = model(pixel_values=torch.tensor(text[None]))
+                states = None if "logits" in out else out.last_hidden_state[0]
+                rows.append((states, out.get("logits")))
                 continue
             out = model(input_ids=torch.tensor([text]), output_hidden_states=True)
+            if model.config.model_type in POOLED:
+                rows.append((out.last_hidden_state[0], None))
+                continue
         logits = out.logits.reshape(-1, out.logits.shape[-1]) if "logits" in out else None
         rows.append((out.hidden_states[-1][0], logits))
     return rows
@@ -725,7 +802,8 @@ def expected_of(model, texts):
 
 def found_by(model, texts, name):
     if isinstance(texts[0], numpy.ndarray):
-        return model.forward_images(numpy.stack(texts), outputs=(name,))[name]
+        found = model.forward_images(numpy.stack(texts), outputs=(name,))[name]
+        return found.reshape(-1, found.shape[-1])
     return model.forward(texts, outputs=(name,))[name]
 
 
@@ -775,6 +853,9 @@ def compare(config, kind, draw, folder):
     name = "logits" if is_language else "hidden"
     rows = [row[is_language] for row in expected]
     far["dense"] = distance(found_by(ours, texts, name), rows, False)
+    if config.model_type in POOLED:
+        pooled = distance(found_by(ours, texts, "embeddings"), pooled_of(model, texts), False)
+        far["dense"] = max(far["dense"], pooled)
     if draw.flag():
         return far
     sparse24.prune_model(folder / "dense", folder / "pruned")

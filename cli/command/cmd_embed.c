@@ -15,7 +15,7 @@
 struct embed_options {
     cli_common common;
     const char *input, *output, *dtype, *prompt_name, *prompt_text;
-    const char *pooling, *shard;
+    const char *pooling, *shard, *images;
     int64_t max_tokens, dimensions;
     int stream, ids;
 };
@@ -23,6 +23,11 @@ struct embed_options {
 static const cli_option options[] = {
     {"input", 0, CLI_TEXT, offsetof(struct embed_options, input), "FILE|-", "-",
      "UTF-8; every line is a text, an empty one too. - is standard input.", NULL},
+    {"images", 0, CLI_TEXT, offsetof(struct embed_options, images), "FOLDER", NULL,
+     "Embed the JPEG files of a folder, or one file, in place of lines, in the order of their "
+     "names: with a model of images, or that of a folder that has one of texts, too (CLIP), whose "
+     "vectors lie in one space. preprocessor_config.json says how they are resized and cut.",
+     NULL},
     {"output", 'o', CLI_TEXT, offsetof(struct embed_options, output), "FILE", NULL,
      "Write the vectors, f32 [lines, width], here: FILE.safetensors holds them as the tensor "
      "'embeddings', FILE.npy as NumPy's array.",
@@ -54,6 +59,12 @@ static const cli_rule rules[] = {{CLI_ONE_OF, "prompt-name prompt-text", NULL, N
                                  {CLI_NOT_WITH, "prompt-name prompt-text", "ids", NULL},
                                  {CLI_NOT_WITH, "shard", "stream", "knows no number of lines"},
                                  {CLI_ONLY_WITH, "shard", "output", NULL},
+                                 {CLI_NOT_WITH, "images", "input", NULL},
+                                 {CLI_NOT_WITH, "images", "ids", NULL},
+                                 {CLI_NOT_WITH, "images", "stream", NULL},
+                                 {CLI_NOT_WITH, "images", "shard", NULL},
+                                 {CLI_NOT_WITH, "images", "comm", NULL},
+                                 {CLI_NOT_WITH, "prompt-name prompt-text", "images", NULL},
                                  {CLI_NOT_WITH, "shard", "comm", "is of one process"},
                                  {CLI_ONE_OF, NULL, NULL, NULL}};
 
@@ -68,6 +79,8 @@ static const cli_example examples[] = {
      "Texts that another program has tokenized: a line of ids each."},
     {"sparse24 embed model-24 --input texts.txt --shard 3/8 --output part-3.safetensors",
      "The third of eight parts, for join."},
+    {"sparse24 embed clip --images photos --output photos.npy",
+     "Images, for texts that the same model embeds."},
     {NULL, NULL}};
 
 static void print_vector(int64_t line, const float *vector, int64_t width)
@@ -148,7 +161,13 @@ static int embed_part(cli_app *cli, const struct embed_options *o, s24_encoder *
 
 static int embed(cli_app *cli, const struct embed_options *o, s24_encoder *encoder, embedded *e)
 {
+    s24_images *images = NULL;
     if (o->shard) return embed_part(cli, o, encoder, e);
+    if (o->images) {
+        int code = encode_images(cli, encoder, o->images, &images, e);
+        s24_images_destroy(images);
+        return code == CLI_OK ? embedded_save(cli, o->output, e) : code;
+    }
     int code = o->stream ? stream(cli, o, encoder, e) : encode_file(cli, encoder, o->input, e);
     return code == CLI_OK && o->output ? embedded_save(cli, o->output, e) : code;
 }
@@ -180,6 +199,13 @@ static int check_options(cli_app *cli, const struct embed_options *o)
 
 static int report(cli_app *cli, const s24_encoder *encoder, const embedded *e, double seconds)
 {
+    const int images = s24_encoder_tokenizer(encoder) == NULL && !e->ids;
+    if (!cli->json && images) {
+        cli_note(cli, "%lld %s in %.2f s", (long long)e->count,
+                 cli_plural(e->count, "image", "images"), seconds);
+        encode_choice_note(cli, encoder);
+        return CLI_OK;
+    }
     if (!cli->json) {
         cli_note(cli, "%lld %s, %lld %s in %.2f s", (long long)e->count,
                  cli_plural(e->count, "text", "texts"), (long long)e->tokens,
@@ -188,8 +214,8 @@ static int report(cli_app *cli, const s24_encoder *encoder, const embedded *e, d
         return CLI_OK;
     }
     json_t *object = cli_json();
-    json_object_set_new(object, "texts", json_integer(e->count));
-    json_object_set_new(object, "tokens", json_integer(e->tokens));
+    json_object_set_new(object, images ? "images" : "texts", json_integer(e->count));
+    if (!images) json_object_set_new(object, "tokens", json_integer(e->tokens));
     json_object_set_new(object, "seconds", cli_real(seconds));
     encode_choice_json(object, encoder);
     if (e->prompt) json_object_set(object, "prompt", e->prompt);
@@ -204,12 +230,14 @@ static int run(cli_app *cli, const void *opaque)
                                    .max_tokens = o->max_tokens,
                                    .ids = o->ids,
                                    .pooling = o->pooling,
-                                   .dimensions = o->dimensions};
+                                   .dimensions = o->dimensions,
+                                   .images = o->images != NULL};
     s24_encoder *encoder = NULL;
     embedded e = {.ids = o->ids};
     int code = check_options(cli, o);
     if (code == CLI_OK) code = encode_open(cli, &encoder, o->dtype, &opts);
-    if (code == CLI_OK && !o->ids) code = encode_use_prompt(cli, encoder, &prompt, &e);
+    if (code == CLI_OK && !o->ids && !o->images)
+        code = encode_use_prompt(cli, encoder, &prompt, &e);
     double start = cli_seconds();
     if (code == CLI_OK) code = embed(cli, o, encoder, &e);
     if (code == CLI_OK) code = report(cli, encoder, &e, cli_seconds() - start);
@@ -222,8 +250,10 @@ const cli_command cmd_embed = {
     .name = "embed",
     .summary = "turn lines of text into vectors",
     .operands = "MODEL",
-    .text = "Runs the encoder MODEL, dense or packed, over every line of the input and pools and "
-            "normalises as the model's modules.json says. Layers that are 2:4 run as such.",
+    .text =
+        "Runs the encoder MODEL, dense or packed, over every line of the input, or every image, "
+        "and pools and normalises as the model's modules.json says. Layers that are 2:4 run as "
+        "such.",
     .examples = examples,
     .options = options,
     .rules = rules,

@@ -10,7 +10,7 @@
 struct search_options {
     cli_common common;
     const char *documents, *query, *index, *index_dtype, *dtype, *query_prompt, *document_prompt;
-    const char *reranker, *pooling;
+    const char *reranker, *pooling, *images;
     int64_t k, max_tokens, candidates, dimensions;
 };
 
@@ -23,6 +23,8 @@ static const char *stored_dtype(int index)
 static const cli_option options[] = {
     {"documents", 0, CLI_TEXT, offsetof(struct search_options, documents), "FILE", NULL,
      "UTF-8; every line is a document.", NULL},
+    {"images", 0, CLI_TEXT, offsetof(struct search_options, images), "FOLDER", NULL,
+     "Find the JPEG files of a folder, as of sparse24 embed --images, in place of lines.", NULL},
     {"query", 0, CLI_TEXT, offsetof(struct search_options, query), "TEXT", NULL,
      "What to look for.", NULL},
     {"count", 'k', CLI_COUNT, offsetof(struct search_options, k), "N", "5",
@@ -52,7 +54,10 @@ static const cli_option options[] = {
     CLI_VERIFY,
     {NULL, 0, CLI_FLAG, 0, NULL, NULL, NULL, NULL}};
 
-static const cli_rule rules[] = {{CLI_NEEDED, "documents query", NULL, NULL},
+static const cli_rule rules[] = {{CLI_NEEDED, "query", NULL, NULL},
+                                 {CLI_ONE_OF, "documents images", NULL, NULL},
+                                 {CLI_NOT_WITH, "images", "rerank", NULL},
+                                 {CLI_NOT_WITH, "images", "index", NULL},
                                  {CLI_ONLY_WITH, "index-dtype", "index", NULL},
                                  {CLI_ONE_OF, NULL, NULL, NULL}};
 
@@ -65,11 +70,14 @@ static const cli_example examples[] = {
      "The nearest one, for a program."},
     {"sparse24 search model-24 --documents notes.txt --index notes.index --query 'tax'",
      "Embeds the lines that are new since the last time."},
+    {"sparse24 search clip --images photos --query 'a dog on a beach'",
+     "The five nearest images, by their files."},
     {NULL, NULL}};
 
 /* Holds documents and query, whose vectors they are. */
 typedef struct sides {
     embedded documents, query;
+    s24_images *images; /* in place of documents' lines */
     stored_index index; /* that holds the documents' vectors, where its folder is not NULL */
 } sides;
 
@@ -88,7 +96,9 @@ static int print_hits(cli_app *cli, const sides *s, const int64_t *lines, const 
     const embedded *documents = &s->documents;
     json_t *hits = json_array();
     for (int64_t i = 0; i < k; i++) {
-        const s24_text *text = &s24_lines_texts(documents->lines)[lines[i]];
+        const char *file = s24_images_file(s->images, lines[i]);
+        const s24_text name = {file, file ? strlen(file) : 0};
+        const s24_text *text = file ? &name : &s24_lines_texts(documents->lines)[lines[i]];
         show_hit(cli, hits, (double)scores[i], lines[i], text);
     }
     if (!cli->json) {
@@ -176,10 +186,22 @@ static int encode(cli_app *cli, const struct search_options *o, s24_encoder *enc
     const s24_text text = {o->query, strlen(o->query)};
     int code = encode_use_prompt(cli, encoder, &of_query, &s->query);
     if (code == CLI_OK) code = encode_texts(cli, encoder, &text, 1, &s->query);
-    if (code == CLI_OK) code = encode_use_prompt(cli, encoder, &of_documents, &s->documents);
+    if (code != CLI_OK || o->images) return code;
+    code = encode_use_prompt(cli, encoder, &of_documents, &s->documents);
     if (code != CLI_OK) return code;
     return o->index ? open_index(cli, o, encoder, s)
                     : encode_file(cli, encoder, o->documents, &s->documents);
+}
+
+/* Images go through the folder's other model. */
+static int encode_all_images(cli_app *cli, const struct search_options *o, sides *s)
+{
+    s24_encoder *encoder = NULL;
+    const s24_encoder_opts opts = {.size = sizeof opts, .dimensions = o->dimensions, .images = 1};
+    int code = encode_open(cli, &encoder, o->dtype, &opts);
+    if (code == CLI_OK) code = encode_images(cli, encoder, o->images, &s->images, &s->documents);
+    s24_encoder_close(encoder);
+    return code;
 }
 
 static int run(cli_app *cli, const void *opaque)
@@ -191,10 +213,14 @@ static int run(cli_app *cli, const void *opaque)
                                    .max_tokens = o->max_tokens,
                                    .pooling = o->pooling,
                                    .dimensions = o->dimensions};
+    if (!o->documents && !o->images)
+        return cli_fail(cli, CLI_USAGE, "search needs --documents FILE or --images FOLDER");
     int code = encode_open(cli, &encoder, o->dtype, &opts);
     if (code == CLI_OK) code = encode(cli, o, encoder, &s);
+    if (code == CLI_OK && o->images) code = encode_all_images(cli, o, &s);
     if (code == CLI_OK) code = find(cli, o, &s);
     index_close(&s.index);
+    s24_images_destroy(s.images);
     embedded_free(&s.documents);
     embedded_free(&s.query);
     s24_encoder_close(encoder);
@@ -210,7 +236,8 @@ const cli_command cmd_search = {
         "rank, score (dot product of the vectors), line (from 0) and text of the nearest. On a "
         "terminal control characters in a text are shown as escapes; a pipe or file gets the text "
         "as it is. With --index the vectors are kept in a folder, and a line that is there already "
-        "is not embedded again.",
+        "is not embedded again. With --images, of a model that has both, files of images are "
+        "found.",
     .examples = examples,
     .options = options,
     .rules = rules,

@@ -43,9 +43,7 @@ static int load(image_parts *p, cli_app *cli, const struct eval_options *o)
                         "expected",
                         cli->operands[0], p->info.model_type);
     if (code == CLI_OK)
-        code =
-            cli_status(cli, s24_normalisation_read(&p->normalisation, cli->ctx, cli->operands[0]));
-    if (code == CLI_OK) code = cli_status(cli, s24_images_read(&p->images, cli->ctx, o->data));
+        code = cli_images_read(cli, &p->images, &p->normalisation, cli->operands[0], o->data);
     if (code != CLI_OK) return code;
     s24_images_describe(&p->set, p->images);
     const cli_image_model reads = {p->info.model_type, p->info.image, p->info.channels,

@@ -78,13 +78,12 @@ static int order_images(cli_app *cli, train_data *data, const struct train_optio
 int train_images_read(cli_app *cli, train_data *data, const struct train_options *o)
 {
     s24_images_info info;
-    s24_status status = s24_images_read(&data->images, cli->ctx, o->images);
-    if (status == S24_OK)
-        status = s24_normalisation_read(&data->normalisation, cli->ctx, cli->operands[0]);
-    if (status != S24_OK) return cli_status(cli, status);
+    int code =
+        cli_images_read(cli, &data->images, &data->normalisation, cli->operands[0], o->images);
+    if (code != CLI_OK) return code;
     s24_images_describe(&info, data->images);
     data->most = 1;
-    int code = train_held_out_check(cli, o, o->images, info.count);
+    code = train_held_out_check(cli, o, o->images, info.count);
     if (code == CLI_OK) code = order_images(cli, data, o, info.count);
     train_split(data, o, info.count, NULL, write_image);
     return code;

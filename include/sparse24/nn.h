@@ -135,6 +135,9 @@ typedef struct s24_model_opts {
        low-rank factors, and blocks that are no sequence of attention and feed-forward layers added
        as they come, by name. NULL, or a world of one: this process holds all of it. */
     struct s24_comm *comm;
+    /* 1: of a folder that has a model of texts and one of images (CLIP) the second; one without it
+       is UNSUPPORTED. 0: the first. */
+    int images;
 } s24_model_opts;
 
 typedef struct s24_model_info {
@@ -303,6 +306,9 @@ typedef struct s24_encoder_opts {
     /* So many numbers of each vector, its first, for models made so (Matryoshka); brought to length
        1 where the folder says Normalize. 0: all. */
     int64_t dimensions;
+    /* 1: for s24_encoder_embed_pixels: the model reads images (as s24_model_opts.images says of a
+       folder with two), and no tokenizer is read. Excludes head and ids. */
+    int images;
 } s24_encoder_opts;
 
 /* "mean", "cls", "max", "lasttoken", "weightedmean" (token i counts i times), "mean_sqrt_len" (the
@@ -358,6 +364,13 @@ S24_API s24_status s24_encoder_embed(float *embeddings, int64_t *tokens, s24_enc
    a text without one, or with none after a prompt that is left out), those of a pass. */
 S24_API s24_status s24_encoder_embed_ids(float *embeddings, int64_t *tokens, s24_encoder *encoder,
                                          s24_ctx *ctx, const s24_batch *ids);
+
+/* Embeddings [count, width] of images [count, channels, side, side], normalised, as
+   s24_session_forward reads them (s24_image_form of task.h says how to make them), of an encoder
+   that was opened with the option `images`: in one space with the texts' where the model's folder
+   has both (CLIP). Errors: ARGUMENT (an encoder of texts), those of a pass. */
+S24_API s24_status s24_encoder_embed_pixels(float *embeddings, s24_encoder *encoder, s24_ctx *ctx,
+                                            const float *pixels, int64_t count);
 
 /*
  * Heads that classify, of an encoder that was opened with the option `head`: of texts and pairs of

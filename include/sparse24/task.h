@@ -223,10 +223,33 @@ S24_API int32_t s24_images_label(const s24_images *images, int64_t index);
 /* [channels, height, width] of an image, row-major, 0 to 255. */
 S24_API const uint8_t *s24_images_bytes(const s24_images *images, int64_t index);
 
+/* The file of an image, as it was listed; NULL past the end and for idx files. */
+S24_API const char *s24_images_file(const s24_images *images, int64_t index);
+
 /* How a model wants them: (bytes / 255 − mean) / deviation, a channel each. */
 typedef struct s24_normalisation {
     float mean[4], deviation[4];
 } s24_normalisation;
+
+/* And what is done before that to an image of any size: it is resized, then the square in its
+   middle is cut out. */
+typedef struct s24_image_form {
+    int resizes, crops;    /* 0: not done */
+    int64_t shortest;      /* the shorter side becomes so long; 0: */
+    int64_t height, width; /* both sides do */
+    int resample;          /* 2: bilinear, 3: bicubic, as Pillow counts */
+    int64_t side;          /* of the square that comes out; 0: nothing is done */
+    s24_normalisation normalisation;
+} s24_image_form;
+/* From the folder's preprocessor_config.json; without one nothing is done, and the normalisation is
+   0.5 and 0.5. Errors: FORMAT, UNSUPPORTED (what makes no squares, another filter or
+   rescale_factor), MEMORY. */
+S24_API s24_status s24_image_form_read(s24_image_form *out, s24_ctx *ctx, const char *folder);
+/* s24_images_read of files of any size, each made so; bytes are Pillow's. A folder may have its
+   JPEG files in it, which are one class, and path may be one of them. form NULL, or one whose side
+   is 0: all must have one size. */
+S24_API s24_status s24_images_read_as(s24_images **out, s24_ctx *ctx, const char *path,
+                                      const s24_image_form *form);
 /* From the folder's preprocessor_config.json; 0.5 and 0.5 where there is none. Errors: FORMAT,
    UNSUPPORTED (another rescale_factor), MEMORY. */
 S24_API s24_status s24_normalisation_read(s24_normalisation *out, s24_ctx *ctx, const char *folder);

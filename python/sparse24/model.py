@@ -45,7 +45,7 @@ class Model:
                  all_sparse: bool = False, max_tokens: int = 4096, quantize: str | None = None,
                  quantize_head: str | None = None, layer_dtypes: str | None = None,
                  verify: bool = False, device: str | None = None, comm: Comm | None = None,
-                 progress: Progress | None = None):
+                 images: bool = False, progress: Progress | None = None):
         """dtype: "f32", "bf16" or "i8"; on a GPU "f16", "bf16", "i8" or "e4m3". sparse: pack dense
         weights that are 2:4 already, of the layers that include and exclude (globs) leave.
         max_tokens: the most of one pass. quantize, quantize_head: a scheme of Matrix.quantize, to
@@ -54,12 +54,13 @@ class Model:
         Checkpoint.verify comes first. device: "cuda", "cuda:1"; the CPU by default. comm: its ranks
         hold the model together ("mpi": on the CPU; "nccl": on the GPU that it has), each a share of
         its heads and layers: all load the same folder with the same options and make the same
-        calls, with the same texts, and get the same bits.
+        calls, with the same texts, and get the same bits. images: of a folder with a model of texts
+        and one of images (CLIP) the second.
         Raises OSError, ValueError, TypeError, Error (a model type or a part that is not carried
         out, by its name)."""
         checkpoint = Checkpoint(folder)
         options = (dtype, dense, sparse, include, exclude, all_sparse, quantize, quantize_head,
-                   layer_dtypes, verify, open_device(device), comm and comm._handle)
+                   layer_dtypes, verify, open_device(device), comm and comm._handle, images)
         self._handle = _core.model_load(checkpoint._handle, options, progress)
         self._checkpoint = checkpoint
         self._lock = threading.Lock()
@@ -112,12 +113,14 @@ class Model:
                        ) -> dict[str, np.ndarray]:
         """A pass over images [n, channels, side, side] of f32, normalised: a dict of f32 arrays.
 
-        outputs: "logits" [n, classes], "hidden" [n, positions, width]. Raises ValueError (pixels
-        that are no whole images; a model of texts), TypeError.
+        outputs: "logits" [n, classes], "hidden" [n, positions, width], "embeddings" [n, width], as
+        the model pools, of length 1. Raises ValueError (pixels that are no whole images; a model of
+        texts), TypeError.
         """
         count = len(pixels)
         shapes = {"hidden": (count, self.info["positions"], self.info["width"]),
-                  "logits": (count, self.info["classes"])}
+                  "logits": (count, self.info["classes"]),
+                  "embeddings": (count, self.info["width"])}
         unknown = set(outputs) - set(shapes)
         if unknown:
             raise ValueError(f"outputs {sorted(unknown)}: expected some of {list(shapes)}")
@@ -129,7 +132,7 @@ class Model:
         """`forward_images` from and into memory that is there (of the model's device, too)."""
         with self._lock:
             _core.session_images(*self._session, self._handle, pixels, outputs.get("hidden"),
-                                 outputs.get("logits"))
+                                 outputs.get("logits"), outputs.get("embeddings"))
 
     def forward_into(self, offsets: np.ndarray, ids: np.ndarray, types: np.ndarray | None,
                      outputs: dict[str, typing.Any], *, mask: np.ndarray | None = None) -> None:

@@ -6,10 +6,10 @@ int py_model_options(s24_model_opts *opts, PyObject **owner, PyObject *tuple)
 {
     PyObject *device, *comm;
     *opts = (s24_model_opts){.size = sizeof *opts};
-    if (!PyArg_ParseTuple(tuple, "O&ppzzpzzzpOO;model options", py_dtype, &opts->dtype,
+    if (!PyArg_ParseTuple(tuple, "O&ppzzpzzzpOO|p;model options", py_dtype, &opts->dtype,
                           &opts->dense, &opts->sparse, &opts->include, &opts->exclude,
                           &opts->all_sparse, &opts->quantize, &opts->quantize_head,
-                          &opts->layer_dtypes, &opts->verify, &device, &comm))
+                          &opts->layer_dtypes, &opts->verify, &device, &comm, &opts->images))
         return 0;
     /* Ranks hold a model together on the CPU alone, so that it keeps one of the two; of a world of
        one it asks for nothing. */
@@ -193,30 +193,33 @@ static int take_images(s24_batch *batch, const s24_model *model, const py_operan
 }
 
 static int take_image_outputs(s24_outputs *to, const s24_model *model, const s24_batch *batch,
-                              py_operand *hidden, py_operand *logits)
+                              py_operand *hidden, py_operand *logits, py_operand *embeddings)
 {
     s24_model_info i;
     s24_model_describe(&i, model);
     return written(hidden, batch->texts * i.positions * i.width, &to->hidden) &&
-           written(logits, batch->texts * i.classes, &to->logits);
+           written(logits, batch->texts * i.classes, &to->logits) &&
+           written(embeddings, batch->texts * i.width, &to->embeddings);
 }
 
 PyObject *pyf_session_images(PyObject *module, PyObject *args)
 {
     OPERAND pixels = {.name = "pixels"}, hidden = {.name = "hidden", .writable = 1},
-            logits = {.name = "logits", .writable = 1};
+            logits = {.name = "logits", .writable = 1},
+            embeddings = {.name = "embeddings", .writable = 1};
     py_call c = {.module = module};
     s24_session *session;
     s24_model *model;
     int threads;
-    if (!PyArg_ParseTuple(args, "O&iO&O&O&O&", py_session, &session, &threads, py_model, &model,
+    if (!PyArg_ParseTuple(args, "O&iO&O&O&O&O&", py_session, &session, &threads, py_model, &model,
                           py_operand_take, &pixels, py_operand_take_or_none, &hidden,
-                          py_operand_take_or_none, &logits))
+                          py_operand_take_or_none, &logits, py_operand_take_or_none, &embeddings))
         return NULL;
     s24_batch batch = {0};
     s24_outputs outputs = {0};
     if (!take_images(&batch, model, &pixels) ||
-        !take_image_outputs(&outputs, model, &batch, &hidden, &logits) || !py_begin(&c))
+        !take_image_outputs(&outputs, model, &batch, &hidden, &logits, &embeddings) ||
+        !py_begin(&c))
         return NULL;
     py_call_threads(&c, threads);
     if (!py_end(&c, s24_session_forward(session, c.ctx, &batch, &outputs))) return NULL;
@@ -239,10 +242,10 @@ static int take_there(s24_batch *batch, s24_outputs *outputs, void **states, con
 {
     static const py_operand none = {0};
     if (batch->pixels) {
-        py_operand hidden = none;
+        py_operand hidden = none, embeddings = none;
         s24_model_info i;
         s24_model_describe(&i, model);
-        return take_image_outputs(outputs, model, batch, &hidden, &o[THERE_LOGITS]) &&
+        return take_image_outputs(outputs, model, batch, &hidden, &o[THERE_LOGITS], &embeddings) &&
                take_states(states, &o[STATES], model, batch->texts * i.positions);
     }
     py_operand all[OUTPUTS] = {

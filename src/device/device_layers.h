@@ -176,7 +176,9 @@ typedef enum s24i_pooling {
     S24I_POOL_LAST,                     /* the last token whose mask is 1 */
     S24I_POOLINGS,                      /* of a device and of training; the CPU has more: */
     S24I_POOL_WEIGHTED = S24I_POOLINGS, /* a mean in which token i counts i times, from 1 on */
-    S24I_POOL_ROOT                      /* the sum divided by the tokens' square root */
+    S24I_POOL_ROOT,                     /* the sum divided by the tokens' square root */
+    S24I_POOL_END,                      /* the token that ends the text */
+    S24I_POOL_PROBE                     /* the model's head that pools */
 } s24i_pooling;
 
 /*

@@ -284,13 +284,13 @@ static s24_status read_pooling(s24i_onnx_model *m)
     const char *folder = s24_checkpoint_folder(m->checkpoint);
     TRY(s24i_pooling_said(&m->pools, m->ctx, folder));
     if (!m->pools) return S24_OK;
-    TRY(s24i_pooling_read(&m->pooled, m->ctx, m->arch, folder));
+    TRY(s24i_pooling_read(&m->pooled, m->ctx, s24i_pooling_usual(m->arch, &m->shape), folder));
     REQUIRE(m->ctx, m->pooled.pools_prompt, S24_ERROR_UNSUPPORTED,
             "%s: include_prompt of the pooling module is false, and a graph of ONNX does not know "
             "which tokens are a prompt's",
             folder);
     const int64_t width = m->shape.width * (1 + m->pooled.further_count);
-    return s24i_modules_read(&m->modules, m->ctx, folder, width, 0);
+    return s24i_modules_read(&m->modules, m->ctx, folder, width, 0, NULL);
 }
 
 s24_status s24i_onnx_make(s24i_onnx_model *m)

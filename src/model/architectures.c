@@ -36,10 +36,15 @@ static s24_status read_variant(int *varies, const s24i_config *config, const cha
     return S24_OK;
 }
 
-s24_status s24i_architecture_vary(const s24i_architecture **row, s24_ctx *ctx, const char *folder)
+s24_status s24i_architecture_vary(const s24i_architecture **row, s24_ctx *ctx, const char *folder,
+                                  int images)
 {
     s24i_config config;
     int varies = 0;
+    REQUIRE(ctx, !images || (*row)->images || (*row)->key_image, S24_ERROR_UNSUPPORTED,
+            "%s: a model of type '%s' reads texts, and images were given", folder,
+            (*row)->model_type);
+    if (images && (*row)->images) *row = (*row)->images;
     if (!(*row)->key_variant) return S24_OK;
     TRY(s24i_config_load(&config, ctx, folder, "config.json", S24I_REQUIRED));
     const s24_status status = read_variant(&varies, &config, (*row)->key_variant);

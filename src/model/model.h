@@ -80,6 +80,21 @@ typedef struct s24i_architecture {
     int64_t usual_positions; /* of rows without key_positions */
     const char *words, *positions, *types;
     const char *first_token, *patches; /* of images: what stands before the patches, their layer */
+    /* More of what stands there, after the first: one, or the key of their number. */
+    const char *more_tokens, *key_more_tokens;
+    /* The tower that a folder's other model is (s24_model_opts.images), and where config.json has
+       what is said of this one. */
+    const struct s24i_architecture *images;
+    const char *key_tower;
+    const char *usual_config; /* an object of JSON: what is not said */
+    const char *key_ratio;    /* in place of key_intermediate: intermediate by width */
+    /* What layers give is multiplied by before it is added. */
+    const char *attention_scale, *output_scale;
+    /* A layer that makes vectors of another width of pooled ones. */
+    const char *projection;
+    const char *const *probe;          /* a head that pools, by s24i_probe_part */
+    const char *key_probe;             /* and whether it is there; NULL: it is */
+    const char *key_end;               /* the id of the token that a text's vector is of */
     const char *slots[S24I_ALL_SLOTS]; /* without .weight, .bias */
     /* Norms without .weight, .bias: one before the first block where norms follow the sums, one
        after the last where they precede the layers. */
@@ -166,6 +181,11 @@ typedef struct s24i_architecture {
     int slopes;       /* scores fall by the tokens' distance, each head's by a slope of its own */
     int head_by_head; /* rows of the joint layer: query, key and value of a head, then the next's */
     int windows_turned; /* positions turn blocks with a window alone */
+    int gate_is_silu;   /* whatever key_activation says */
+    int more_unplaced;  /* more_tokens have no positions */
+    int bare_patches;   /* the patches' layer may have no bias */
+    int interpolates;   /* positions become those of the size that images come in */
+    int antialiases;    /* likewise, and of fewer patches each is of all that lie there */
 } s24i_architecture;
 
 /* Do scores change by the distance of two tokens, head by head? */
@@ -177,7 +197,8 @@ static inline int s24i_has_distances(const s24i_architecture *architecture)
 /* Is what a layer gives the residual changed before it is added? */
 static inline int s24i_adds_aside(const s24i_architecture *architecture)
 {
-    return architecture->after_attention_norm || architecture->key_residual;
+    return architecture->after_attention_norm || architecture->key_residual ||
+           architecture->attention_scale;
 }
 
 /* Of a table of distances that queries and keys are multiplied with. */
@@ -195,6 +216,11 @@ typedef struct s24i_shape {
     int squared;                             /* ReLU² */
     int64_t kv_heads, head_width;            /* heads, width / heads where nothing else is said */
     int64_t image, patch, channels, classes; /* of images; 0: the model reads text */
+    int64_t more_tokens;                     /* of an image, after its first */
+    int64_t table_side;                      /* patches a side of the table of positions */
+    int probes;                              /* the row's head that pools is there */
+    int64_t projected;                       /* rows of the row's projection; 0: there is none */
+    int64_t end;                             /* the token that pools; 0: that of the highest id */
     float dropout, attention_dropout;
     float score_scale;   /* of attention; 0: one by the root of head_width */
     int scaled_by_block; /* and in block b by b + 1 */
@@ -224,6 +250,23 @@ typedef struct s24i_shape {
     uint64_t global_blocks; /* bits of blocks that attend beyond windows */
     s24i_mixture mixture;
 } s24i_shape;
+
+/* The tensors of a head that pools: a query that is learned attends to all tokens, and a small
+   block of its own follows. */
+typedef enum s24i_probe_part {
+    S24I_PROBE,
+    S24I_PROBE_IN, /* query, key, value: [3·width, width] and its bias */
+    S24I_PROBE_IN_BIAS,
+    S24I_PROBE_OUT,
+    S24I_PROBE_OUT_BIAS,
+    S24I_PROBE_GAMMA,
+    S24I_PROBE_BETA,
+    S24I_PROBE_UP,
+    S24I_PROBE_UP_BIAS,
+    S24I_PROBE_DOWN,
+    S24I_PROBE_DOWN_BIAS,
+    S24I_PROBE_PARTS
+} s24i_probe_part;
 
 /* The share of words that was not masked while ESM-2 was trained. */
 #define S24I_MASKED_KEPT 0.88f
@@ -275,6 +318,17 @@ static inline int64_t s24i_block_near(const s24i_shape *shape, int64_t block)
 {
     return s24i_block_windowed(shape, block) ? shape->near : 0;
 }
+
+/* Rows of the checkpoint's table of positions. */
+static inline int64_t s24i_table_rows(const s24i_architecture *a, const s24i_shape *s)
+{
+    if (!s->image) return s->skipped + s->positions;
+    return (a->first_token != NULL) + (a->more_unplaced ? 0 : s->more_tokens) +
+           s->table_side * s->table_side;
+}
+
+/* Rows and columns of a part of the head that pools; columns 0: a vector. */
+void s24i_probe_shape(int64_t *rows, int64_t *cols, const s24i_shape *shape, s24i_probe_part part);
 
 /* Numbers of an image, where the model reads images. */
 static inline int64_t s24i_image_elems(const s24i_shape *shape)
@@ -353,8 +407,9 @@ typedef struct s24i_block {
        none of those that stand end to end has any. */
     const float *bias[S24I_ALL_SLOTS];
     s24i_layer_norm attention_norm, output_norm, after_attention_norm, after_output_norm;
-    s24i_layer_norm query_norm, key_norm; /* of a head; no gamma: there is none */
-    const float *rel_h, *rel_w;           /* [2·side − 1, head], NULL: none */
+    s24i_layer_norm query_norm, key_norm;        /* of a head; no gamma: there is none */
+    const float *rel_h, *rel_w;                  /* [2·side − 1, head], NULL: none */
+    const float *attention_scale, *output_scale; /* [width] that results are multiplied by; NULL */
     /* Of distances, by head [d][s24i_apart_ld]; NULL: scores do not grow by them. */
     const float *apart_keys, *apart_queries;
     float input_most[S24I_ALL_SLOTS]; /* of a layer's inputs in calibration; 0: unknown */
@@ -405,7 +460,11 @@ struct s24_model {
        weights alone are left, [width, patch_map.row]. */
     s24i_linear patches;
     s24i_patches patch_map;
-    const float *first_token, *patch_bias;  /* [width] each, as read */
+    const float *first_token, *patch_bias;     /* [width] each, as read */
+    const float *more_tokens;                  /* [shape.more_tokens, width]; NULL: none */
+    const float *probe[S24I_PROBE_PARTS];      /* NULL: vectors are pooled otherwise */
+    const float *probe_keys;                   /* [heads, width]: what each token's score is by */
+    const float *projection, *projection_bias; /* [projected, width], [projected] or NULL */
     const float *class_weight, *class_bias; /* [classes, width], [classes]; NULL without a head */
     s24i_linear lm_head;  /* [vocabulary, width] of a language model, dense; else empty */
     const float *lm_bias; /* [vocabulary] or NULL */
@@ -458,8 +517,10 @@ static inline int s24i_is_gated(const s24i_architecture *architecture)
 /* The row of a model_type, NULL if there is none. */
 const s24i_architecture *s24i_architecture_find(const char *model_type);
 
-/* The row's variant in its place where the folder's config.json says so. */
-s24_status s24i_architecture_vary(const s24i_architecture **row, s24_ctx *ctx, const char *folder);
+/* The row's variant in its place where the folder's config.json says so, or its tower for images
+   where that is wanted. UNSUPPORTED: it has none. */
+s24_status s24i_architecture_vary(const s24i_architecture **row, s24_ctx *ctx, const char *folder,
+                                  int images);
 
 /* The rows by index; NULL after the last. */
 const s24i_architecture *s24i_architecture_at(int index);
@@ -602,8 +663,15 @@ s24_status s24i_block_build(s24_model *model, s24_ctx *ctx, int64_t block,
                             const s24i_source *sources);
 void s24i_block_clear(s24i_block *block, s24_ctx *ctx);
 /* The layer that reads patches, from its weight [width, channels · patch²]; when all floats are
-   there, which it changes: bias and first token go into the positions' rows. */
-s24_status s24i_patches_build(s24_model *model, s24_ctx *ctx, const float *weight);
+   there, which it changes: the table of positions, bias and what stands before the patches go into
+   the positions' rows. table NULL: it is there. (model_image.c) */
+s24_status s24i_patches_build(s24_model *model, s24_ctx *ctx, const float *weight,
+                              const float *table);
+/* A layer of floats that stays dense and as it is. */
+s24_status s24i_exact_build(s24i_linear *linear, s24_model *model, s24_ctx *ctx,
+                            const s24_dense *weight);
+/* What follows from the floats of the head that pools, once they are read. */
+void s24i_probe_build(s24_model *model);
 /* The head of a language model from its weight [vocabulary, width]: f32, or bf16 on the CPU, or
    integers. It is used where it lies in a checkpoint's file. */
 s24_status s24i_lm_head_build(s24_model *model, s24_ctx *ctx, const s24i_source *source);

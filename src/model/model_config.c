@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* What config.json says about a model: its shape, and which head it was trained for. */
+#include "io/image/image_form.h"
 #include "model/apart.h"
 #include "model/text_config.h"
 
@@ -38,6 +39,7 @@ static s24_status read_activation(s24i_shape *shape, const s24i_config *config,
                  {"gated-silu", S24_ACTIVATION_SILU, 0}};
     const char *name = arch->activation ? arch->activation : "gelu";
     TRY(s24i_config_string(&name, config, arch->key_activation, S24I_OPTIONAL));
+    if (arch->gate_is_silu) name = "silu";
     if (arch->gelu_is_tanh && !strcmp(name, "gelu")) name = "gelu_pytorch_tanh";
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         if (strcmp(names[i].name, name) != 0) continue;
@@ -86,7 +88,14 @@ static s24_status read_blocks(uint64_t *blocks, const s24i_config *config, const
     return S24_OK;
 }
 
-/* Positions of an image are its patches and the token before them. */
+/* Positions of an image are its patches and the tokens before them. */
+static void set_image(s24i_shape *shape, const s24i_architecture *arch, int64_t image)
+{
+    const int64_t side = image / shape->patch;
+    shape->image = image;
+    shape->positions = side * side + (arch->first_token != NULL) + shape->more_tokens;
+}
+
 static s24_status read_image(s24i_shape *shape, const s24i_config *config,
                              const s24i_architecture *arch)
 {
@@ -98,9 +107,14 @@ static s24_status read_image(s24i_shape *shape, const s24i_config *config,
     REQUIRE(config->ctx, shape->image % shape->patch == 0, S24_ERROR_FORMAT,
             "%s: %s %lld is no multiple of %s %lld", config->file, arch->key_image,
             (long long)shape->image, arch->key_patch, (long long)shape->patch);
-    const int64_t side = shape->image / shape->patch;
-    shape->positions = side * side + (arch->first_token != NULL);
-    return S24_OK;
+    shape->table_side = shape->image / shape->patch;
+    if (arch->more_tokens) shape->more_tokens = 1;
+    TRY(read_int(&shape->more_tokens, config, arch->key_more_tokens, S24I_OPTIONAL, 0, 1 << 10));
+    set_image(shape, arch, shape->image);
+    shape->probes = arch->probe != NULL;
+    return arch->key_probe
+               ? s24i_config_bool(&shape->probes, config, arch->key_probe, S24I_OPTIONAL)
+               : S24_OK;
 }
 
 /* Windows of attention, and the blocks that have none. */
@@ -159,6 +173,9 @@ static s24_status read_tables(s24i_shape *shape, const s24i_config *config,
     shape->buckets_read = arch->key_farthest ? shape->buckets : S24I_BUCKETS;
     TRY(read_int(&shape->farthest, config, arch->key_farthest, S24I_OPTIONAL,
                  shape->buckets_read / 4 + 1, MOST_ROWS));
+    TRY(read_int(&shape->end, config, arch->key_end, S24I_OPTIONAL, 0, MOST_ROWS));
+    /* CLIP's first folders say 2, which ends no text of theirs: the highest id does. */
+    if (shape->end == 2) shape->end = 0;
     shape->embedding = shape->width;
     TRY(read_int(&shape->embedding, config, arch->key_embedding, S24I_OPTIONAL, 1, MOST_WIDTH));
     REQUIRE(config->ctx, arch->project || shape->embedding == shape->width, S24_ERROR_UNSUPPORTED,
@@ -224,6 +241,22 @@ static s24_status check_switches(const s24i_config *config, const s24i_architect
     return S24_OK;
 }
 
+static s24_status read_intermediate(s24i_shape *shape, const s24i_config *config,
+                                    const s24i_architecture *arch)
+{
+    enum { MULTIPLE = 8 };
+    int64_t ratio = 4;
+    TRY(read_int(&ratio, config, arch->key_ratio, S24I_OPTIONAL, 1, 1 << 8));
+    /* GPT-2 leaves it out for four times the width; the others say it. */
+    shape->intermediate = ratio * shape->width;
+    if (arch->key_ratio && shape->gated) /* as many weights as without a gate */
+        shape->intermediate = s24i_round_up(shape->intermediate * 2 / 3, MULTIPLE);
+    return arch->key_ratio
+               ? S24_OK
+               : s24i_config_int(&shape->intermediate, config, arch->key_intermediate,
+                                 arch->joint ? S24I_OPTIONAL : S24I_REQUIRED, 1, 4 * MOST_WIDTH);
+}
+
 static s24_status read_shape(s24i_shape *shape, const s24i_config *config,
                              const s24i_architecture *arch)
 {
@@ -242,10 +275,7 @@ static s24_status read_shape(s24i_shape *shape, const s24i_config *config,
     TRY(s24i_config_int(&shape->width, config, arch->key_width, S24I_REQUIRED, 1, MOST_WIDTH));
     TRY(s24i_config_int(&shape->layers, config, arch->key_layers, S24I_REQUIRED, 1, 4096));
     TRY(read_heads(shape, config, arch));
-    /* GPT-2 leaves it out for four times the width; the others say it. */
-    shape->intermediate = 4 * shape->width;
-    TRY(s24i_config_int(&shape->intermediate, config, arch->key_intermediate,
-                        arch->joint ? S24I_OPTIONAL : S24I_REQUIRED, 1, 4 * MOST_WIDTH));
+    TRY(read_intermediate(shape, config, arch));
     TRY(read_float(&shape->eps, config, arch->key_eps, 0.0, 1.0));
     TRY(read_float(&shape->dropout, config, arch->key_dropout, 0.0, 1.0));
     TRY(read_float(&shape->attention_dropout, config, arch->key_attention_dropout, 0.0, 1.0));
@@ -260,13 +290,45 @@ static s24_status read_shape(s24i_shape *shape, const s24i_config *config,
     return s24i_mixture_read(shape, config, arch);
 }
 
+/* The size that images come in, of a model whose positions follow it. */
+static s24_status read_size(s24i_shape *shape, s24_ctx *ctx, const s24i_architecture *arch,
+                            const char *folder)
+{
+    int64_t size = 0;
+    if (!arch->interpolates) return S24_OK;
+    TRY(s24i_image_size_read(&size, ctx, folder));
+    if (!size) return S24_OK;
+    REQUIRE(ctx, size % shape->patch == 0, S24_ERROR_UNSUPPORTED,
+            "%s/preprocessor_config.json: images of %lld pixels a side are no whole number of "
+            "patches of %lld",
+            folder, (long long)size, (long long)shape->patch);
+    set_image(shape, arch, size);
+    return S24_OK;
+}
+
+/* Of the whole object, or of a tower's in it. */
+static s24_status read_part(s24i_shape *shape, const s24i_config *whole,
+                            const s24i_architecture *arch)
+{
+    s24i_config config = *whole, usual = {.json = NULL};
+    if (arch->key_tower) TRY(s24i_config_child(&config, whole, arch->key_tower, S24I_REQUIRED));
+    if (!arch->usual_config) return read_shape(shape, &config, arch);
+    TRY(s24i_config_parse(&usual, whole->ctx, "what a model type leaves out", arch->usual_config,
+                          strlen(arch->usual_config)));
+    config.usual = usual.json;
+    const s24_status status = read_shape(shape, &config, arch);
+    s24i_config_free(&usual);
+    return status;
+}
+
 s24_status s24i_shape_read(s24i_shape *shape, s24_ctx *ctx, const s24i_architecture *architecture,
                            const char *folder)
 {
     s24i_config config;
     *shape = (s24i_shape){0};
     s24_status status = s24i_config_load(&config, ctx, folder, "config.json", S24I_REQUIRED);
-    if (status == S24_OK) status = read_shape(shape, &config, architecture);
+    if (status == S24_OK) status = read_part(shape, &config, architecture);
+    if (status == S24_OK) status = read_size(shape, ctx, architecture, folder);
     s24i_config_free(&config);
     return status;
 }
@@ -339,7 +401,7 @@ static s24_status check_heads(s24_ctx *ctx, const s24_checkpoint *checkpoint,
     }
     const char *type = s24_checkpoint_model_type(checkpoint);
     const s24i_architecture *arch = type ? s24i_architecture_find(type) : NULL;
-    if (!arch || !arch->causal) return S24_OK;
+    if (!arch || !arch->causal || arch->key_end) return S24_OK;
     snprintf(evidence, sizeof evidence, "model_type in config.json, '%s',", type);
     return refuse_head(ctx, folder, evidence, &heads[sizeof heads / sizeof *heads - 1]);
 }

@@ -13,6 +13,7 @@ static const char *const names[S24I_PARTS] = {
     [S24I_PART_HEAD_BY_HEAD] = "joint layer that is ordered head by head",
     [S24I_PART_TWO_TURNS] = "windows that turn by other angles than the other blocks",
     [S24I_PART_SHARED] = "layer that several blocks share",
+    [S24I_PART_IMAGES] = "image with other tokens than patches after a class token",
     [S24I_PART_TABLES] = "table of distances of each block",
     [S24I_PART_MASKED] = "factor of embeddings by the share of masked tokens",
     [S24I_PART_QUICK] = "activation quick_gelu",
@@ -34,6 +35,10 @@ unsigned s24i_parts_of(const s24i_architecture *architecture, const s24i_shape *
         [S24I_PART_TWO_TURNS] = architecture->causal && shape->near_rope.theta > 0.0f,
         [S24I_PART_SHARED] = architecture->shared,
         [S24I_PART_GATE_LAST] = architecture->gate_last,
+        [S24I_PART_IMAGES] =
+            shape->image && !shape->grid &&
+            (!architecture->first_token || shape->more_tokens || architecture->embedding_norm ||
+             architecture->bare_patches || architecture->interpolates),
         [S24I_PART_TABLES] = shape->tables > 0,
         [S24I_PART_MASKED] = shape->masked_grows,
         [S24I_PART_QUICK] = shape->activation == S24_ACTIVATION_GELU_QUICK,

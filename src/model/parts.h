@@ -20,6 +20,7 @@ typedef enum s24i_part {
     S24I_PART_GATE_LAST,    /* a joint gate stands after what it multiplies */
     S24I_PART_SLOPES,       /* scores fall by distance, each head's by its slope */
     S24I_PART_SHARED,       /* all blocks have the same tensors */
+    S24I_PART_IMAGES,       /* an image has other tokens than a class token and patches */
     S24I_PART_TABLES,       /* each block has a table of distances */
     S24I_PART_MASKED,       /* masked words change a text's others */
     S24I_PART_QUICK,        /* the activation is x/(1 + exp(−1.702x)) */

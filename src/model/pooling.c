@@ -31,8 +31,17 @@ const char *s24_encoder_pooling_name(int index)
     return index >= 0 && index < WAYS ? ways[index].name : NULL;
 }
 
+s24i_pooling s24i_pooling_usual(const s24i_architecture *architecture, const s24i_shape *shape)
+{
+    if (shape->probes) return S24I_POOL_PROBE;
+    if (architecture->key_end) return S24I_POOL_END;
+    return architecture->first_token ? S24I_POOL_CLS : S24I_POOL_MEAN;
+}
+
 const char *s24i_pooling_name(s24i_pooling pooling)
 {
+    if (pooling == S24I_POOL_END) return "the token that ends a text";
+    if (pooling == S24I_POOL_PROBE) return "the model's own head";
     for (int i = 0; i < WAYS; i++)
         if (ways[i].pooling == pooling) return ways[i].name;
     return "";
@@ -111,12 +120,11 @@ static s24_status read_pooling(s24i_pooled *pooled, const s24i_config *config)
 s24_status s24i_module_kind_read(s24i_module_kind *kind, const s24i_config *module)
 {
     static const char family[] = "sentence_transformers.";
-    static const char *const names[] = {[S24I_MODULE_TRANSFORMER] = "Transformer",
-                                        [S24I_MODULE_POOLING] = "Pooling",
-                                        [S24I_MODULE_DENSE] = "Dense",
-                                        [S24I_MODULE_NORMALIZE] = "Normalize",
-                                        [S24I_MODULE_LAYER_NORM] = "LayerNorm",
-                                        [S24I_MODULE_DROPOUT] = "Dropout"};
+    static const char *const names[] = {
+        [S24I_MODULE_TRANSFORMER] = "Transformer", [S24I_MODULE_CLIP] = "CLIPModel",
+        [S24I_MODULE_POOLING] = "Pooling",         [S24I_MODULE_DENSE] = "Dense",
+        [S24I_MODULE_NORMALIZE] = "Normalize",     [S24I_MODULE_LAYER_NORM] = "LayerNorm",
+        [S24I_MODULE_DROPOUT] = "Dropout"};
     const char *type;
     TRY(s24i_config_string(&type, module, "type", S24I_REQUIRED));
     const char *name = strrchr(type, '.');
@@ -128,7 +136,7 @@ s24_status s24i_module_kind_read(s24i_module_kind *kind, const s24i_config *modu
     }
     return s24_ctx_fail(module->ctx, S24_ERROR_UNSUPPORTED,
                         "%s: module '%s' is not supported; sentence_transformers' Transformer, "
-                        "Pooling, Dense, Normalize, LayerNorm and Dropout are",
+                        "CLIPModel, Pooling, Dense, Normalize, LayerNorm and Dropout are",
                         module->file, s24i_show(type).text);
 }
 
@@ -161,14 +169,14 @@ static s24_status read_module(s24i_pooled *pooled, const s24i_config *module, co
 {
     s24i_module_kind kind;
     TRY(s24i_module_kind_read(&kind, module));
-    if (kind == S24I_MODULE_TRANSFORMER || kind == S24I_MODULE_POOLING)
-        REQUIRE(module->ctx, kind == S24I_MODULE_TRANSFORMER ? index == 0 : !pooled->said,
-                S24_ERROR_UNSUPPORTED,
+    const int transforms = kind == S24I_MODULE_TRANSFORMER || kind == S24I_MODULE_CLIP;
+    if (transforms || kind == S24I_MODULE_POOLING)
+        REQUIRE(module->ctx, transforms ? index == 0 : !pooled->said, S24_ERROR_UNSUPPORTED,
                 "%s: module %zu is %s; one Transformer at the beginning and one Pooling after it "
                 "were expected",
-                module->file, index,
-                kind == S24I_MODULE_TRANSFORMER ? "a Transformer" : "another Pooling");
-    if (kind == S24I_MODULE_TRANSFORMER) return S24_OK;
+                module->file, index, transforms ? "a Transformer" : "another Pooling");
+    if (kind == S24I_MODULE_CLIP) pooled->said = 1;
+    if (transforms) return S24_OK;
     if (kind == S24I_MODULE_POOLING) return read_pooling_module(pooled, module, folder);
     REQUIRE(module->ctx, pooled->said, S24_ERROR_UNSUPPORTED,
             "%s: module %zu stands before Pooling, where only a Transformer is supported",
@@ -194,12 +202,11 @@ static s24_status read_modules(s24i_pooled *pooled, const s24i_config *modules, 
     return S24_OK;
 }
 
-s24_status s24i_pooling_read(s24i_pooled *pooled, s24_ctx *ctx,
-                             const s24i_architecture *architecture, const char *folder)
+s24_status s24i_pooling_read(s24i_pooled *pooled, s24_ctx *ctx, s24i_pooling usual,
+                             const char *folder)
 {
     s24i_config modules;
-    *pooled = (s24i_pooled){.pooling = architecture->first_token ? S24I_POOL_CLS : S24I_POOL_MEAN,
-                            .pools_prompt = 1};
+    *pooled = (s24i_pooled){.pooling = usual, .pools_prompt = 1};
     s24_status status = s24i_config_load(&modules, ctx, folder, "modules.json", S24I_OPTIONAL);
     if (status == S24_OK && modules.json)
         status = read_modules(pooled, &modules, folder);
@@ -220,7 +227,7 @@ s24_status s24i_pooling_said(int *is_said, s24_ctx *ctx, const char *folder)
         s24i_module_kind kind;
         if (!s24i_config_item(&module, &modules, value)) continue;
         status = s24i_module_kind_read(&kind, &module);
-        *is_said = status == S24_OK && kind == S24I_MODULE_POOLING;
+        *is_said = status == S24_OK && (kind == S24I_MODULE_POOLING || kind == S24I_MODULE_CLIP);
     }
     s24i_config_free(&modules);
     return status;
@@ -238,7 +245,8 @@ s24_status s24i_transformer_folder(char **out, s24_ctx *ctx, const char *folder)
     s24_status status = s24i_config_load(&modules, ctx, folder, "modules.json", S24I_OPTIONAL);
     if (status == S24_OK && s24i_config_item(&first, &modules, s24i_json_at(modules.json, 0))) {
         status = s24i_config_string(&type, &first, "type", S24I_OPTIONAL);
-        if (status == S24_OK && s24i_ends_with(type, ".Transformer"))
+        if (status == S24_OK &&
+            (s24i_ends_with(type, ".Transformer") || s24i_ends_with(type, ".CLIPModel")))
             status = s24i_config_string(&path, &first, "path", S24I_OPTIONAL);
     }
     if (status == S24_OK)

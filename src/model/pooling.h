@@ -8,6 +8,7 @@
 #include "io/checkpoint/config.h"
 
 struct s24i_architecture;
+struct s24i_shape;
 
 /* How token vectors become a text's: in one way or in several, whose vectors lie side by side. */
 enum { S24I_POOLING_WAYS = 6 };
@@ -35,13 +36,17 @@ static inline int s24i_pooling_is_common(const s24i_pooled *pooled)
 /* The way of pooling of a name (s24_encoder_pooling_name); 0: there is none. And its name. */
 int s24i_pooling_find(s24i_pooling *pooling, const char *name);
 const char *s24i_pooling_name(s24i_pooling pooling);
-s24_status s24i_pooling_read(s24i_pooled *pooled, s24_ctx *ctx,
-                             const struct s24i_architecture *architecture, const char *folder);
+/* How a model pools whose folder does not say. */
+s24i_pooling s24i_pooling_usual(const struct s24i_architecture *architecture,
+                                const struct s24i_shape *shape);
+s24_status s24i_pooling_read(s24i_pooled *pooled, s24_ctx *ctx, s24i_pooling usual,
+                             const char *folder);
 /* Does the folder's modules.json say how to pool? */
 s24_status s24i_pooling_said(int *is_said, s24_ctx *ctx, const char *folder);
 /* What sentence-transformers' modules do. */
 typedef enum s24i_module_kind {
     S24I_MODULE_TRANSFORMER,
+    S24I_MODULE_CLIP, /* a transformer that pools, and does not normalise */
     S24I_MODULE_POOLING,
     S24I_MODULE_DENSE,
     S24I_MODULE_NORMALIZE,

@@ -51,7 +51,8 @@ static void put_added(s24i_steps *steps, const s24i_architecture *a, s24i_slot s
                                      .norm = is_output ? S24I_AFTER_OUTPUT_NORM
                                                        : S24I_AFTER_ATTENTION_NORM});
     put(steps,
-        (s24i_block_step){.kind = S24I_STEP_ADD, .from = S24I_AT_NORMED, .to = S24I_AT_SUMS});
+        (s24i_block_step){
+            .kind = S24I_STEP_ADD, .from = S24I_AT_NORMED, .to = S24I_AT_SUMS, .slot = slot});
 }
 
 /* The feed-forward layers up to the last. */

@@ -33,7 +33,7 @@ typedef enum s24i_step_kind {
     S24I_STEP_ATTEND_DISTANCE, /* the same, with scores that grow by the tokens' distance */
     S24I_STEP_ATTEND_APART,    /* the same, with scores that grow by what a row for their distance
                                   gives with queries and keys */
-    S24I_STEP_ADD,             /* to += residual_factor · from */
+    S24I_STEP_ADD,             /* to += residual_factor · from, or by a factor for each column */
     S24I_STEP_GATE,            /* OUTER = activation(gate) · intermediate, both in OUTER before */
     S24I_STEP_EXPERTS,         /* to = a mixture of experts of from (mixture.h); or to += */
     S24I_STEP_SUM,             /* SUMS = their sum over the ranks that hold the model together */
@@ -55,7 +55,8 @@ enum { S24I_ATTENTION_NORM, S24I_OUTPUT_NORM, S24I_AFTER_ATTENTION_NORM, S24I_AF
 typedef struct s24i_block_step {
     s24i_step_kind kind;
     s24i_step_place from, to;
-    /* Of a product: its first layer; QUERY for all three, INTERMEDIATE for the gate's too. */
+    /* Of a product: its first layer; QUERY for all three, INTERMEDIATE for the gate's too. Of what
+       is added: the layer that gave it. */
     s24i_slot slot;
     int norm; /* of a norm: which of the block's */
     int adds; /* of a product, or of experts: to += */

@@ -158,9 +158,10 @@ static s24_status take_embeddings(const s24i_walk *walk)
         int64_t rows;
         int any_rank;
     } tables[] = {{S24I_ROLE_WORDS, a->words, s->vocabulary, 0},
-                  {S24I_ROLE_POSITIONS, a->positions, s->skipped + s->positions, image},
+                  {S24I_ROLE_POSITIONS, a->positions, s24i_table_rows(a, s), image},
                   {S24I_ROLE_TYPES, a->types, s->types, 0},
-                  {S24I_ROLE_FIRST_TOKEN, a->first_token, 1, 1}};
+                  {S24I_ROLE_FIRST_TOKEN, a->first_token, 1, 1},
+                  {S24I_ROLE_MORE_TOKENS, a->more_tokens, s->more_tokens, 1}};
     for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) {
         const s24i_wanted w = {.role = tables[i].role,
                                .begins = first,
@@ -180,7 +181,7 @@ static s24_status take_embeddings(const s24i_walk *walk)
                                    .rows = s->width,
                                    .cols = s->channels * s->patch * s->patch,
                                    .any_rank = 1},
-                     0);
+                     a->bare_patches);
 }
 
 /* Rows of distances and their norm. */
@@ -299,6 +300,22 @@ static s24_status take_mixture(const s24i_walk *walk, int64_t b)
     return S24_OK;
 }
 
+/* What multiplies what a block's layers give. */
+static s24_status take_scales(const s24i_walk *walk, int64_t b)
+{
+    s24i_wanted w = {.role = S24I_ROLE_ATTENTION_SCALE,
+                     .block = b,
+                     .begins = 1,
+                     .pattern = walk->arch->attention_scale,
+                     .suffix = "",
+                     .rows = walk->shape->width};
+    if (!w.pattern) return S24_OK;
+    TRY(take(walk, &w));
+    w.role = S24I_ROLE_OUTPUT_SCALE;
+    w.pattern = walk->arch->output_scale;
+    return take(walk, &w);
+}
+
 static s24_status take_block(const s24i_walk *walk, int64_t b)
 {
     const s24i_architecture *a = walk->arch;
@@ -318,6 +335,7 @@ static s24_status take_block(const s24i_walk *walk, int64_t b)
     if (a->query_norm) TRY(take_norm(walk, S24I_ROLE_QUERY_NORM, a->query_norm, b));
     if (a->key_norm) TRY(take_norm(walk, S24I_ROLE_KEY_NORM, a->key_norm, b));
     if (s->grid) TRY(take_relative(walk, b));
+    TRY(take_scales(walk, b));
     if (a->relative && s->tables) TRY(take_distances(walk, b));
     return walk->block_done ? walk->block_done(walk->user, b) : S24_OK;
 }
@@ -368,6 +386,47 @@ static s24_status take_head(const s24i_walk *walk, const s24i_wanted_head *head)
         head->optional_bias);
 }
 
+void s24i_probe_shape(int64_t *rows, int64_t *cols, const s24i_shape *s, s24i_probe_part part)
+{
+    const int64_t w = s->width, outer = s->intermediate;
+    const int64_t shapes[S24I_PROBE_PARTS][2] = {[S24I_PROBE] = {1, w},
+                                                 [S24I_PROBE_IN] = {3 * w, w},
+                                                 [S24I_PROBE_IN_BIAS] = {3 * w, 0},
+                                                 [S24I_PROBE_OUT] = {w, w},
+                                                 [S24I_PROBE_OUT_BIAS] = {w, 0},
+                                                 [S24I_PROBE_GAMMA] = {w, 0},
+                                                 [S24I_PROBE_BETA] = {w, 0},
+                                                 [S24I_PROBE_UP] = {outer, w},
+                                                 [S24I_PROBE_UP_BIAS] = {outer, 0},
+                                                 [S24I_PROBE_DOWN] = {w, outer},
+                                                 [S24I_PROBE_DOWN_BIAS] = {w, 0}};
+    *rows = shapes[part][0];
+    *cols = shapes[part][1];
+}
+
+/* What makes an image's or a text's vector of its tokens' where no way of pooling does. */
+static s24_status take_pooling(const s24i_walk *walk)
+{
+    const s24i_architecture *a = walk->arch;
+    for (int part = 0; part < S24I_PROBE_PARTS && walk->shape->probes; part++) {
+        s24i_wanted w = {.role = S24I_ROLE_PROBE,
+                         .part = (s24i_probe_part)part,
+                         .begins = 1,
+                         .pattern = a->probe[part],
+                         .suffix = "",
+                         .any_rank = part == S24I_PROBE};
+        s24i_probe_shape(&w.rows, &w.cols, walk->shape, w.part);
+        TRY(take(walk, &w));
+    }
+    if (!walk->shape->projected) return S24_OK;
+    return take_pair(walk,
+                     (s24i_wanted){.role = S24I_ROLE_PROJECTION,
+                                   .pattern = a->projection,
+                                   .rows = walk->shape->projected,
+                                   .cols = walk->shape->width},
+                     1);
+}
+
 s24_status s24i_walk_tensors(const s24i_walk *walk)
 {
     const s24i_architecture *a = walk->arch;
@@ -376,6 +435,7 @@ s24_status s24i_walk_tensors(const s24i_walk *walk)
     for (int64_t b = 0; b < walk->shape->layers; b++)
         TRY(take_block(walk, b));
     if (a->final_norm) TRY(take_norm(walk, S24I_ROLE_FINAL_NORM, a->final_norm, 0));
+    TRY(take_pooling(walk));
     TRY(take_before_head(walk));
     for (int i = 0; i < 2; i++)
         TRY(take_head(walk, &walk->heads[i]));

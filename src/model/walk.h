@@ -15,6 +15,7 @@ typedef enum s24i_role {
     S24I_ROLE_POSITIONS,
     S24I_ROLE_TYPES,
     S24I_ROLE_FIRST_TOKEN,
+    S24I_ROLE_MORE_TOKENS,
     S24I_ROLE_PATCHES,        /* weight, bias */
     S24I_ROLE_RELATIVE,       /* [buckets, heads] */
     S24I_ROLE_APART,          /* [2·span, width] */
@@ -33,7 +34,11 @@ typedef enum s24i_role {
     S24I_ROLE_SHARED_GATE,
     S24I_ROLE_REL_H, /* tables of relative positions */
     S24I_ROLE_REL_W,
+    S24I_ROLE_ATTENTION_SCALE,
+    S24I_ROLE_OUTPUT_SCALE,
     S24I_ROLE_FINAL_NORM,
+    S24I_ROLE_PROBE,      /* by part */
+    S24I_ROLE_PROJECTION, /* weight, bias */
     S24I_ROLE_SQUARE,     /* of a head of texts: weight, bias */
     S24I_ROLE_CLASS_NORM, /* likewise */
     S24I_ROLE_HEAD        /* weight, bias */
@@ -41,7 +46,8 @@ typedef enum s24i_role {
 
 typedef struct s24i_wanted {
     s24i_role role;
-    s24i_slot slot; /* of S24I_ROLE_LAYER: its number */
+    s24i_slot slot;       /* of S24I_ROLE_LAYER: its number */
+    s24i_probe_part part; /* of S24I_ROLE_PROBE */
     int64_t block;
     int is_bias; /* the second of a pair */
     /* the first of a stack: layers that read one input, their weights or their biases */

@@ -21,16 +21,16 @@ enum {
 /* Said before the weights are loaded, is_said: but for how vectors are made; other model types are
    s24_model_load's to refuse. */
 static s24_status check_model(s24_ctx *ctx, const s24_checkpoint *checkpoint, const char *path,
-                              int is_said)
+                              int is_said, int images)
 {
     REQUIRE(ctx, s24_checkpoint_folder(checkpoint), S24_ERROR_ARGUMENT,
             "%s is a file; an encoder needs its folder, with the tokenizer", path);
     const char *type = s24_checkpoint_model_type(checkpoint);
     const s24i_architecture *arch = type ? s24i_architecture_find(type) : NULL;
     if (!arch) return S24_OK;
-    REQUIRE(ctx, !arch->key_image, S24_ERROR_UNSUPPORTED,
+    REQUIRE(ctx, images || !arch->key_image, S24_ERROR_UNSUPPORTED,
             "%s: a model of type '%s' reads images, and texts were given", path, type);
-    return is_said ? S24_OK : s24i_pooling_check(ctx, checkpoint);
+    return is_said || images ? S24_OK : s24i_pooling_check(ctx, checkpoint);
 }
 
 static s24_status check_head(const s24_encoder *encoder, s24_ctx *ctx, const char *folder)
@@ -49,8 +49,10 @@ static s24_status check_head(const s24_encoder *encoder, s24_ctx *ctx, const cha
 static s24_status set_modules(s24_encoder *e, s24_ctx *ctx, const char *folder,
                               const s24_encoder_opts *opts)
 {
+    const s24_model *model = e->model;
     s24i_pooled *pooled = &e->model->pooled;
-    TRY(s24i_pooling_read(pooled, ctx, e->model->architecture, folder));
+    TRY(s24i_pooling_read(pooled, ctx, s24i_pooling_usual(model->architecture, &model->shape),
+                          folder));
     if (opts->pooling) {
         REQUIRE(ctx, s24i_pooling_find(&pooled->pooling, opts->pooling), S24_ERROR_ARGUMENT,
                 "pooling is '%s'; mean, cls, max, lasttoken, weightedmean or mean_sqrt_len is "
@@ -66,7 +68,7 @@ static s24_status set_modules(s24_encoder *e, s24_ctx *ctx, const char *folder,
             "%s: pooling by %s%s runs on the CPU alone", folder, s24i_pooling_name(pooled->pooling),
             pooled->further_count ? " and more" : "");
     const int64_t width = e->model->shape.width * (1 + pooled->further_count);
-    TRY(s24i_modules_read(&e->modules, ctx, folder, width, opts->dimensions));
+    TRY(s24i_modules_read(&e->modules, ctx, folder, width, opts->dimensions, model));
     if (!s24i_modules_any(&e->modules)) return S24_OK;
     e->modules.normalises = pooled->normalise;
     pooled->normalise = 0;
@@ -80,7 +82,7 @@ static s24_status load_model(s24_encoder *encoder, s24_ctx *ctx, const char *fol
     s24_checkpoint *checkpoint;
     const int head = encoder->head, is_said = head || opts->pooling || strcmp(folder, place) != 0;
     TRY(s24_checkpoint_open(&checkpoint, ctx, place));
-    s24_status status = check_model(ctx, checkpoint, folder, is_said);
+    s24_status status = check_model(ctx, checkpoint, folder, is_said, opts->images);
     if (status == S24_OK)
         status = (head ? s24_model_load : s24i_model_load_headless)(&encoder->model, ctx,
                                                                     checkpoint, &opts->model);
@@ -130,7 +132,7 @@ static s24_status read_limits(s24_encoder *encoder, s24_ctx *ctx, const char *fo
     REQUIRE(ctx, !asked || (asked >= 2 && asked <= info.positions), S24_ERROR_ARGUMENT,
             "max_tokens is %lld, 2 to the model's positions, %lld, is expected", (long long)asked,
             (long long)info.positions);
-    REQUIRE(ctx, info.positions >= 2, S24_ERROR_FORMAT,
+    REQUIRE(ctx, info.positions >= 2 || encoder->images, S24_ERROR_FORMAT,
             "%s: %lld positions, at least 2 are expected for [CLS] and [SEP]", folder,
             (long long)info.positions);
     if (encoder->tokenizer) {
@@ -139,7 +141,7 @@ static s24_status read_limits(s24_encoder *encoder, s24_ctx *ctx, const char *fo
     }
     encoder->columns = encoder->head ? info.classes : encoder->modules.width;
     encoder->width = encoder->head ? info.width : encoder->modules.width;
-    encoder->max_tokens = asked ? asked : limit;
+    encoder->max_tokens = encoder->images ? info.positions : asked ? asked : limit;
     return S24_OK;
 }
 
@@ -295,7 +297,7 @@ static s24_status load_parts(s24_encoder *encoder, s24_ctx *ctx, const char *fol
     TRY(load_model(encoder, ctx, folder, place, opts));
     if (opts->head) TRY(s24i_encoder_read_labels(encoder, ctx, place));
     if (opts->head) TRY(s24i_encoder_read_score(encoder, ctx, folder, place));
-    if (!opts->ids) {
+    if (!opts->ids && !opts->images) {
         TRY(s24_tokenizer_load(&encoder->tokenizer, ctx, place));
         TRY(s24i_prompts_read(&encoder->prompts, ctx, folder));
     }
@@ -310,7 +312,10 @@ static s24_status open_encoder(s24_encoder *encoder, s24_ctx *ctx, const char *f
             "the options head and ids of an encoder exclude each other");
     REQUIRE(ctx, !opts->head || (!opts->pooling && !opts->dimensions), S24_ERROR_ARGUMENT,
             "the option head of an encoder excludes pooling and dimensions");
+    REQUIRE(ctx, !opts->images || (!opts->head && !opts->ids), S24_ERROR_ARGUMENT,
+            "the option images of an encoder excludes head and ids");
     encoder->head = opts->head;
+    encoder->images = opts->images;
     TRY(s24i_transformer_folder(&place, ctx, folder));
     const s24_status status = load_parts(encoder, ctx, folder, place, opts);
     s24_ctx_free(ctx, place);
@@ -329,6 +334,7 @@ s24_status s24_encoder_open(s24_encoder **out, s24_ctx *ctx, const char *folder,
     REQUIRE(ctx, folder, S24_ERROR_ARGUMENT, "folder is NULL");
     TRY(s24i_opts_read(ctx, &known, sizeof known, opts, "s24_encoder_opts"));
     if (!known.model.size) known.model.size = sizeof known.model;
+    if (known.images) known.model.images = 1;
     TRY(new_encoder(&encoder, ctx));
     GIVE(out, encoder, s24_encoder_close, open_encoder(encoder, ctx, folder, &known));
 }
@@ -350,6 +356,7 @@ s24_status s24_encoder_share(s24_encoder **out, s24_ctx *ctx, const s24_encoder 
     encoder->width = from->width;
     encoder->columns = from->columns;
     encoder->head = from->head;
+    encoder->images = from->images;
     encoder->labels = from->labels;
     encoder->modules = from->modules;
     encoder->multi_label = from->multi_label;

@@ -33,6 +33,7 @@ struct s24_encoder {
     int64_t width, max_tokens, batch_tokens;
     int64_t columns; /* of what it gives for a text: width, or the head's classes */
     int head;        /* it gives logits */
+    int images;      /* it reads images */
     char **labels;   /* [classes]; of an encoder that shares another's */
     int multi_label; /* a text may have several classes */
     int is_plain;    /* a reranker's score is what the head gives */

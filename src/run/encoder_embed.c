@@ -186,6 +186,44 @@ s24_status s24i_encoder_run(int64_t *tokens, const s24i_encoder_texts *all, s24_
     return status;
 }
 
+/* One batch of images on the encoder's first lane. */
+static s24_status embed_images(float *embeddings, s24_encoder *e, s24_ctx *ctx, const float *pixels,
+                               int64_t count)
+{
+    s24i_encoder_lane *lane = &e->lanes[0];
+    const s24_batch batch = {.texts = count, .pixels = pixels};
+    const s24_outputs outputs = {.embeddings = lane->vectors};
+    lane->session->unpooled = 0;
+    lane->session->takes_ways = 1;
+    TRY(s24i_session_submit(lane->session, ctx, &batch, &outputs));
+    for (int64_t i = 0; i < count; i++)
+        lane->places[i] = i;
+    lane->texts = count;
+    return collect(e, lane, ctx, embeddings);
+}
+
+s24_status s24_encoder_embed_pixels(float *embeddings, s24_encoder *encoder, s24_ctx *ctx,
+                                    const float *pixels, int64_t count)
+{
+    if (!ctx) return S24_ERROR_ARGUMENT;
+    REQUIRE(ctx, encoder && count >= 0 && (!count || (embeddings && pixels)), S24_ERROR_ARGUMENT,
+            "%s",
+            !encoder      ? "encoder is NULL"
+            : count < 0   ? "count is negative"
+            : !embeddings ? "embeddings is NULL"
+                          : "pixels is NULL");
+    REQUIRE(ctx, encoder->images, S24_ERROR_ARGUMENT,
+            "images were given to an encoder of texts; the option images opens one of images");
+    const int64_t image = s24i_image_elems(&encoder->model->shape);
+    const int64_t fit = encoder->batch_tokens / encoder->model->shape.positions;
+    const int64_t most = s24i_min(s24i_max(fit, 1), encoder->window);
+    for (int64_t i = 0, n; i < count; i += n) {
+        n = s24i_min(most, count - i);
+        TRY(embed_images(embeddings + i * encoder->columns, encoder, ctx, pixels + i * image, n));
+    }
+    return S24_OK;
+}
+
 s24_status s24_encoder_embed(float *embeddings, int64_t *tokens, s24_encoder *encoder, s24_ctx *ctx,
                              const s24_text *texts, int64_t count)
 {

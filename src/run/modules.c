@@ -42,7 +42,7 @@ static const struct {
     float (*run)(float x);
 } activations[] = {{"Tanh", tanhf}, {"Identity", same},   {"ReLU", relu},           {"GELU", gelu},
                    {"SiLU", silu},  {"Sigmoid", sigmoid}, {"LeakyReLU", leaky_relu}};
-enum { ACTIVATIONS = sizeof activations / sizeof *activations };
+enum { ACTIVATIONS = sizeof activations / sizeof *activations, SAME = 1 };
 
 static s24_status read_activation(int *found, const s24i_config *config)
 {
@@ -166,12 +166,35 @@ static s24_status read_module(s24i_modules *m, const s24i_config *listed, const 
     return status;
 }
 
+static s24_status copy_floats(float **to, s24_ctx *ctx, const float *from, int64_t count)
+{
+    TRY(s24i_alloc_elems(to, ctx, count, sizeof **to, "a projection"));
+    memcpy(*to, from, (size_t)count * sizeof **to);
+    return S24_OK;
+}
+
+/* The model's projection is a Dense of no activation. */
+static s24_status add_projection(s24i_modules *m, s24_ctx *ctx, const s24_model *model,
+                                 int64_t width)
+{
+    if (!model || !model->projection || width != model->shape.width) return S24_OK;
+    s24i_module *d = &m->module[m->count++];
+    *d = (s24i_module){
+        .kind = S24I_MODULE_DENSE, .in = width, .out = model->shape.projected, .activation = SAME};
+    TRY(copy_floats(&d->weight, ctx, model->projection, d->in * d->out));
+    TRY(copy_floats(&d->bias, ctx, model->projection_bias, d->out));
+    m->width = d->out;
+    m->widest = s24i_max(m->widest, d->out);
+    return S24_OK;
+}
+
 s24_status s24i_modules_read(s24i_modules *m, s24_ctx *ctx, const char *folder, int64_t width,
-                             int64_t dimensions)
+                             int64_t dimensions, const s24_model *model)
 {
     s24i_config modules, module;
     s24i_json *value;
     m->given = m->width = m->widest = width;
+    TRY(add_projection(m, ctx, model, width));
     TRY(s24i_config_load(&modules, ctx, folder, "modules.json", S24I_OPTIONAL));
     s24_status status = S24_OK;
     s24i_json_walk walk = s24i_json_begin(modules.json);

@@ -24,11 +24,11 @@ typedef struct s24i_modules {
     int64_t widest;
 } s24i_modules;
 
-/* Reads a folder's modules after vectors of `width`; what modules.json says of pooling was read
-   before, and the Normalize at its end is not among them. dimensions 0: all. FORMAT, UNSUPPORTED,
-   ARGUMENT. */
+/* Reads a folder's modules after vectors of `width`, the model's own projection first; what
+   modules.json says of pooling was read before, and the Normalize at its end is not among them.
+   dimensions 0: all. FORMAT, UNSUPPORTED, ARGUMENT. */
 s24_status s24i_modules_read(s24i_modules *modules, s24_ctx *ctx, const char *folder, int64_t width,
-                             int64_t dimensions);
+                             int64_t dimensions, const s24_model *model);
 /* Is there something to do? */
 int s24i_modules_any(const s24i_modules *modules);
 /* to [width] from a pooled vector, with room for 2 · widest floats. */

@@ -212,6 +212,9 @@ static s24_status fill(s24_session *session, s24_ctx *ctx)
     if (s24i_has_distances(session->model->architecture) || shape->near)
         TRY(fill_distances(session, ctx, longest));
     TRY(fill_apart(session, ctx, longest));
+    if (shape->probes)
+        TRY(s24i_alloc_elems(&session->probe_rows, ctx, session->threads * s24i_probe_room(shape),
+                             one, "rows of a head that pools"));
     if (session->model->class_weight)
         TRY(s24i_alloc_elems(&session->class_rows, ctx, session->threads * 2 * shape->width, one,
                              "a classifier's rows"));
@@ -291,6 +294,7 @@ void s24_session_destroy(s24_session *session)
     s24_ctx_free(ctx, session->near_angles);
     s24_ctx_free(ctx, session->distances);
     s24_ctx_free(ctx, session->apart_rows);
+    s24_ctx_free(ctx, session->probe_rows);
     s24_ctx_free(ctx, session->class_rows);
     s24_ctx_free(ctx, session->head.logits);
     s24_ctx_free(ctx, session->head.losses);

@@ -69,6 +69,7 @@ struct s24_session {
        are near, in blocks that attend so. */
     float *distances;
     int64_t distances_head, distances_block, distance_zero;
+    float *probe_rows;   /* [threads, s24i_probe_room]; NULL: no head pools */
     int32_t *apart_rows; /* of a table of distances, see s24i_attention_apart, from apart_zero on */
     int64_t apart_zero;
     float *scratch;
@@ -157,6 +158,11 @@ s24_status s24i_session_embed(s24_session *session, s24_ctx *ctx, const s24_batc
 /* hidden goes through one block in place; observer may be NULL. The batch is checked as above. */
 s24_status s24i_session_block(s24_session *session, s24_ctx *ctx, const s24_batch *batch,
                               int64_t block, float *hidden, const s24i_observer *observer);
+/* y [width] from an image's tokens [tokens, width] by the head that pools; room: that many floats
+   (session_probe.c). */
+int64_t s24i_probe_room(const s24i_shape *shape);
+void s24i_session_probe(const s24_session *session, float *y, const float *x, int64_t tokens,
+                        float *room);
 /* embeddings [texts, width] from the last block's output, as the model pools and normalises. */
 void s24i_session_pool(s24_session *session, s24_ctx *ctx, const s24_batch *batch,
                        const float *hidden, float *embeddings);

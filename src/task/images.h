@@ -9,7 +9,9 @@
 struct s24_images {
     s24_ctx *ctx;
     s24_images_info info;
+    s24_image_form form;
     uint8_t *bytes;  /* [count, channels, height, width] */
+    char **files;    /* [count], of JPEG; else NULL */
     int32_t *labels; /* [count] */
     char **names;    /* [info.classes], of folders; NULL for idx */
 };
@@ -21,10 +23,16 @@ s24_status s24i_images_room(s24_images *images);
 s24_status s24i_images_read_folder(s24_images *images, const char *path);
 s24_status s24i_images_read_idx(s24_images *images, const char *path);
 
+/* Does the name end in .jpg or .jpeg? */
+int s24i_is_jpeg(const char *name);
 /* Height and width of a JPEG file. FORMAT, UNSUPPORTED. */
 s24_status s24i_jpeg_size(int64_t size[2], s24_ctx *ctx, const char *path, const s24i_map *file);
 /* Its pixels [3, height, width], of a file of this size. */
 s24_status s24i_jpeg_read(uint8_t *pixels, const int64_t size[2], s24_ctx *ctx, const char *path,
                           const s24i_map *file);
+
+/* to [3, side, side] from an image [3, was] of any size, as the form says. MEMORY. */
+s24_status s24i_image_put(uint8_t *to, s24_ctx *ctx, const s24_image_form *form,
+                          const uint8_t *from, const int64_t was[2]);
 
 #endif

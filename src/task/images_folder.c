@@ -42,7 +42,7 @@ static int by_name(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-static int is_jpeg(const char *name)
+int s24i_is_jpeg(const char *name)
 {
     const size_t bytes = strlen(name);
     return (bytes > 4 && !strcasecmp(name + bytes - 4, ".jpg")) ||
@@ -67,7 +67,7 @@ static s24_status list_folder(list *l, const char *folder, int folders)
         char *path;
         status = s24i_next_name(&name, l->ctx, dir, folder);
         if (status != S24_OK || !name) break;
-        if (*name == '.' || (!folders && !is_jpeg(name))) continue;
+        if (*name == '.' || (!folders && !s24i_is_jpeg(name))) continue;
         status = s24i_join_path(&path, l->ctx, folder, name);
         if (status != S24_OK) break;
         if (folders && !is_folder(path))
@@ -89,15 +89,31 @@ typedef struct job {
     const int64_t *size;
 } job;
 
-enum { PIECE = 1024 /* files between two signs of progress */ };
+enum { CHANNELS = 3, PIECE = 1024 /* files between two signs of progress */ };
+
+/* An image of any size, in the form that was asked for. */
+static s24_status read_any(uint8_t *pixels, const s24_image_form *form, s24_ctx *ctx,
+                           const char *path, const s24i_map *map)
+{
+    int64_t size[2];
+    uint8_t *whole;
+    TRY(s24i_jpeg_size(size, ctx, path, map));
+    TRY(s24i_alloc_elems(&whole, ctx, CHANNELS * size[0] * size[1], 1, "an image"));
+    s24_status status = s24i_jpeg_read(whole, size, ctx, path, map);
+    if (status == S24_OK) status = s24i_image_put(pixels, ctx, form, whole, size);
+    s24_ctx_free(ctx, whole);
+    return status;
+}
 
 static s24_status read_one(const job *j, s24_ctx *ctx, int64_t file)
 {
     s24i_map map;
     const char *path = j->files->names[file];
     TRY(s24i_map_open(&map, ctx, path));
-    uint8_t *pixels = j->images->bytes + file * 3 * j->size[0] * j->size[1];
-    const s24_status status = s24i_jpeg_read(pixels, j->size, ctx, path, &map);
+    uint8_t *pixels = j->images->bytes + file * CHANNELS * j->size[0] * j->size[1];
+    const s24_status status = j->images->form.side
+                                  ? read_any(pixels, &j->images->form, ctx, path, &map)
+                                  : s24i_jpeg_read(pixels, j->size, ctx, path, &map);
     s24i_map_close(&map);
     return status;
 }
@@ -139,37 +155,62 @@ static s24_status first_size(int64_t size[2], s24_ctx *ctx, const char *path)
     return status;
 }
 
+/* Files without classes: those of the folder, or the one. */
+static s24_status list_plain(list *files, const char *path)
+{
+    char *copy;
+    if (is_folder(path)) return list_folder(files, path, 0);
+    TRY(s24i_copy_string(&copy, files->ctx, path));
+    return list_add(files, copy);
+}
+
+static s24_status name_classes(s24_images *images, const list *classes)
+{
+    if (!classes->count) {
+        images->info.classes = 1;
+        return S24_OK;
+    }
+    TRY(s24i_alloc_elems(&images->names, images->ctx, classes->count, sizeof *images->names,
+                         "names of classes"));
+    for (; images->info.classes < classes->count; images->info.classes++)
+        TRY(s24i_copy_string(&images->names[images->info.classes], images->ctx,
+                             s24i_base_name(classes->names[images->info.classes])));
+    return S24_OK;
+}
+
 static s24_status fill(s24_images *images, const char *path, const list *classes, list *files,
                        int64_t *ends)
 {
-    int64_t size[2];
+    int64_t size[2] = {images->form.side, images->form.side};
+    if (!classes->count && images->form.side) TRY(list_plain(files, path));
     for (int64_t c = 0; c < classes->count; c++) {
         TRY(list_folder(files, classes->names[c], 0));
         ends[c] = files->count;
         REQUIRE(images->ctx, ends[c] > (c ? ends[c - 1] : 0), S24_ERROR_FORMAT,
                 "%s has no .jpg or .jpeg file", classes->names[c]);
     }
-    REQUIRE(images->ctx, classes->count > 0, S24_ERROR_FORMAT,
-            "%s: a folder of JPEG files for each class is expected in it, and there is none", path);
-    TRY(first_size(size, images->ctx, files->names[0]));
+    REQUIRE(images->ctx, files->count > 0, S24_ERROR_FORMAT,
+            "%s: a folder of JPEG files for each class is expected in it, and there is none%s",
+            path, images->form.side ? ", nor has it JPEG files" : "");
+    if (!images->form.side) TRY(first_size(size, images->ctx, files->names[0]));
     images->info = (s24_images_info){files->count, 3, size[0], size[1], 0};
     TRY(s24i_images_room(images));
+    memset(images->labels, 0, (size_t)files->count * sizeof *images->labels);
     for (int64_t c = 0; c < classes->count; c++)
         for (int64_t i = c ? ends[c - 1] : 0; i < ends[c]; i++)
             images->labels[i] = (int32_t)c;
-    TRY(s24i_alloc_elems(&images->names, images->ctx, classes->count, sizeof *images->names,
-                         "names of classes"));
-    for (; images->info.classes < classes->count; images->info.classes++)
-        TRY(s24i_copy_string(&images->names[images->info.classes], images->ctx,
-                             s24i_base_name(classes->names[images->info.classes])));
-    return read_all(images, files, size);
+    TRY(name_classes(images, classes));
+    TRY(read_all(images, files, size));
+    images->files = files->names; /* of which the list lets go */
+    *files = (list){.ctx = images->ctx};
+    return S24_OK;
 }
 
 s24_status s24i_images_read_folder(s24_images *images, const char *path)
 {
     list classes = {.ctx = images->ctx}, files = {.ctx = images->ctx};
     int64_t *ends = NULL;
-    s24_status status = list_folder(&classes, path, 1);
+    s24_status status = is_folder(path) ? list_folder(&classes, path, 1) : S24_OK;
     if (status == S24_OK)
         status =
             s24i_alloc_elems(&ends, images->ctx, classes.count, sizeof *ends, "names of classes");

@@ -433,11 +433,11 @@ static s24_status find_architecture(s24_transformer *t, s24_ctx *ctx,
     REQUIRE(ctx, t->arch, S24_ERROR_UNSUPPORTED,
             "%s/config.json: model_type '%s' is not supported; %s are", folder,
             s24i_show(type).text, s24i_architecture_names(trains).text);
-    TRY(s24i_architecture_vary(&t->arch, ctx, folder));
+    TRY(s24i_architecture_vary(&t->arch, ctx, folder, 0));
     t->steps = s24i_steps_of(t->arch);
     TRY(s24i_quantization_require_none(ctx, checkpoint));
     TRY(s24i_shape_read(&t->shape, ctx, t->arch, folder));
-    return s24i_pooling_read(&t->pooled, ctx, t->arch, folder);
+    return s24i_pooling_read(&t->pooled, ctx, s24i_pooling_usual(t->arch, &t->shape), folder);
 }
 
 /* What a description needs not, but a pass does. */

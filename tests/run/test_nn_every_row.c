@@ -99,6 +99,7 @@ static void write_config(const s24i_architecture *a, const size *n, const char *
     config c = {.file = fopen(path, "wb")};
     assert_non_null(c.file);
     fprintf(c.file, "{\"model_type\": \"%s\"", a->model_type);
+    if (a->key_tower) fprintf(c.file, ", \"%s\": {\"nothing\": 0", a->key_tower);
     for (size_t i = 0; i < sizeof extras / sizeof *extras; i++)
         if (strcmp(extras[i].model_type, a->model_type) == 0)
             add_key(&c, extras[i].key, extras[i].value ? extras[i].value : n->width);
@@ -106,7 +107,7 @@ static void write_config(const s24i_architecture *a, const size *n, const char *
         add_key(&c, values[i].key, values[i].value);
     for (size_t i = 0; i < sizeof mixture / sizeof *mixture; i++)
         add_key(&c, mixture[i].key, mixture[i].value);
-    fputs("}", c.file);
+    fputs(a->key_tower ? "}}" : "}", c.file);
     assert_int_equal(fclose(c.file), 0);
 }
 
@@ -242,14 +243,17 @@ typedef struct subject {
     const char *folder;
     s24_dtype dtype;
     int64_t image_tokens;
-    int threads, dense;
+    int threads, dense, images;
 } subject;
 
 static void run_orders(states *out, const subject *s, const order *orders, int count)
 {
     s24_ctx *ctx = new_ctx(NULL, s->threads);
-    const s24_model_opts opts = {
-        .size = sizeof opts, .dtype = s->dtype, .dense = s->dense, .all_sparse = !s->dense};
+    const s24_model_opts opts = {.size = sizeof opts,
+                                 .dtype = s->dtype,
+                                 .dense = s->dense,
+                                 .all_sparse = !s->dense,
+                                 .images = s->images};
     s24_model *model;
     OK(ctx, load(&model, ctx, s->folder, &opts));
     for (int i = 0; i < count; i++)
@@ -315,10 +319,10 @@ static void use_all_experts(const char *folder, const s24i_architecture *a, cons
     if (a->mixture) write_config(a, n, "5", path);
 }
 
-static void check_row(const s24i_architecture *a, const size *n)
+static void check_row(const s24i_architecture *a, const size *n, int images)
 {
     s24_ctx *ctx = new_ctx(NULL, 1);
-    subject s = {.folder = write_folder(a, n), .threads = 1};
+    subject s = {.folder = write_folder(a, n), .threads = 1, .images = images};
     s.image_tokens = tokens_of_image(s.folder, a);
     s.dtype = S24_F32;
     check_batches(&s, NEAR_F32, a->model_type);
@@ -340,12 +344,28 @@ static void every_row(void **state)
     for (int i = 0; s24i_architecture_at(i); i++) {
         if (WATCHED && i % 4) continue;
         for (size_t n = 0; n < sizeof sizes / sizeof *sizes; n++)
-            check_row(s24i_architecture_at(i), &sizes[n]);
+            check_row(s24i_architecture_at(i), &sizes[n], 0);
+        if (s24i_architecture_at(i)->images)
+            check_row(s24i_architecture_at(i)->images, &sizes[0], 1);
     }
+}
+
+/* The option that asks for a tower of images, of a row that has none. */
+static void no_images(void **state)
+{
+    (void)state;
+    s24_ctx *ctx = new_ctx(NULL, 1);
+    s24_model *model;
+    const s24_model_opts opts = {.size = sizeof opts, .images = 1};
+    const char *folder = write_folder(s24i_architecture_find("bert"), &sizes[0]);
+    assert_int_equal(load(&model, ctx, folder, &opts), S24_ERROR_UNSUPPORTED);
+    assert_non_null(
+        strstr(s24_ctx_error(ctx), "a model of type 'bert' reads texts, and images were given"));
+    s24_ctx_destroy(ctx);
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_row)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_row), cmocka_unit_test(no_images)};
     return cmocka_run_group_tests(tests, io_folder_setup, io_folder_teardown);
 }

@@ -7,6 +7,7 @@
 
 #include "nn_ctx.h"
 #include "sparse24/task.h"
+#include "task/images.h"
 
 #if S24_JPEG
 #include <jpeglib.h>
@@ -250,6 +251,87 @@ static void test_normalisation(void **state)
     }
 }
 
+/* ---- forms ----------------------------------------------------------------------------------- */
+
+/* Bytes as Pillow 11.3 makes them of the same image. */
+static void test_form(void **state)
+{
+    static const struct {
+        s24_image_form form;
+        int channel;
+        int64_t count;
+        uint8_t bytes[16];
+    } cases[] = {{{.resizes = 1, .height = 4, .width = 4, .resample = 3, .side = 4},
+                  1,
+                  16,
+                  {37, 113, 193, 161, 98, 175, 136, 137, 156, 151, 114, 122, 159, 111, 108, 143}},
+                 {{.resizes = 1, .crops = 1, .shortest = 4, .resample = 2, .side = 4},
+                  0,
+                  16,
+                  {25, 92, 158, 162, 67, 152, 154, 95, 116, 136, 94, 147, 137, 122, 168, 106}},
+                 /* what is smaller than the square has zeros around it */
+                 {{.crops = 1, .side = 9}, 0, 2, {0, 0}}};
+    const int64_t was[2] = {7, 5};
+    uint8_t image[3 * 7 * 5], got[3 * 9 * 9];
+    (void)state;
+    for (int c = 0; c < 3; c++)
+        for (int y = 0; y < 7; y++)
+            for (int x = 0; x < 5; x++)
+                image[(c * 7 + y) * 5 + x] = (uint8_t)(x * 53 + y * 31 + c * 17 + x * y * 13);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const int64_t side = cases[i].form.side;
+        assert_int_equal(s24i_image_put(got, ctx, &cases[i].form, image, was), S24_OK);
+        assert_memory_equal(got + cases[i].channel * side * side, cases[i].bytes,
+                            (size_t)cases[i].count);
+    }
+    assert_int_equal(got[1 * 9 + 2], image[0]);
+    assert_int_equal(got[7 * 9 + 6], image[6 * 5 + 4]);
+}
+
+static void test_form_read(void **state)
+{
+    static const struct {
+        const char *text;
+        s24_status status;
+        const char *part; /* NULL: the form is: */
+        s24_image_form form;
+    } cases[] = {
+        {"{\"size\":{\"shortest_edge\":9},\"resample\":3,\"do_center_crop\":true,"
+         "\"crop_size\":{\"height\":8,\"width\":8}}",
+         S24_OK,
+         NULL,
+         {.resizes = 1, .crops = 1, .shortest = 9, .resample = 3, .side = 8}},
+        {"{\"size\":224}",
+         S24_OK,
+         NULL,
+         {.resizes = 1, .height = 224, .width = 224, .resample = 2, .side = 224}},
+        {"{\"do_resize\":false,\"size\":224}", S24_OK, NULL, {0}},
+        {"{}", S24_OK, NULL, {0}},
+        {"{\"size\":{\"longest_edge\":9}}", S24_ERROR_UNSUPPORTED, "has neither height", {0}},
+        {"{\"size\":9,\"resample\":1}", S24_ERROR_UNSUPPORTED, "resample is 1", {0}},
+        {"{\"size\":{\"shortest_edge\":9}}", S24_ERROR_UNSUPPORTED, "no squares", {0}},
+        {"{\"do_center_crop\":true}", S24_ERROR_FORMAT, "\"crop_size\" is no number", {0}},
+        {"{\"do_center_crop\":true,\"crop_size\":{\"height\":8,\"width\":9}}",
+         S24_ERROR_UNSUPPORTED,
+         "only squares",
+         {0}},
+        {"{\"size\":99999}", S24_ERROR_FORMAT, "expected 1 to 16384", {0}}};
+    s24_image_form got;
+    (void)state;
+    mkdir(io_path("model"), 0700);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const s24_image_form *want = &cases[i].form;
+        io_write_text(io_path("model/preprocessor_config.json"), cases[i].text);
+        assert_int_equal(s24_image_form_read(&got, ctx, io_path("model")), cases[i].status);
+        if (cases[i].part) assert_sentence(ctx, cases[i].part);
+        if (cases[i].part) continue;
+        assert_true(got.side == want->side && got.resizes == want->resizes);
+        assert_true(got.crops == want->crops && got.shortest == want->shortest);
+        assert_true(!want->resizes || got.resample == want->resample);
+        assert_true(want->shortest || !want->resizes || got.height == want->height);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -261,6 +343,8 @@ int main(void)
         cmocka_unit_test(test_memory),
 #endif
         cmocka_unit_test(test_normalisation),
+        cmocka_unit_test(test_form),
+        cmocka_unit_test(test_form_read),
     };
     return cmocka_run_group_tests(tests, ctx_folder_setup, ctx_folder_teardown);
 }

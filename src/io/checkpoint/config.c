@@ -16,7 +16,7 @@
 s24_status s24i_config_parse(s24i_config *out, s24_ctx *ctx, const char *name, const void *data,
                              size_t bytes)
 {
-    *out = (s24i_config){ctx, NULL, NULL};
+    *out = (s24i_config){.ctx = ctx};
     REQUIRE(ctx, bytes <= CONFIG_MAX_BYTES, S24_ERROR_FORMAT,
             "%s: %zu bytes, at most %zu are expected of such a file", name, bytes,
             CONFIG_MAX_BYTES);
@@ -32,7 +32,7 @@ s24_status s24i_config_load(s24i_config *out, s24_ctx *ctx, const char *folder, 
     s24_status status;
     s24i_map map;
     char *path;
-    *out = (s24i_config){ctx, NULL, NULL};
+    *out = (s24i_config){.ctx = ctx};
     TRY(s24i_join_path(&path, ctx, folder, name));
     if (need == S24I_OPTIONAL && access(path, F_OK) != 0 && errno == ENOENT) {
         s24_ctx_free(ctx, path);
@@ -92,6 +92,7 @@ static s24_status lookup(s24i_json **value, const s24i_config *config, const cha
             "%s: an object with the key \"%s\" is expected", config->file ? config->file : "JSON",
             key);
     *value = get(config->json, key);
+    if (!*value && config->usual) *value = get(config->usual, key);
     REQUIRE(config->ctx, *value || need == S24I_OPTIONAL, S24_ERROR_FORMAT,
             "%s: the key \"%s\" is missing", config->file, key);
     REQUIRE(config->ctx, !*value || is_of(*value, types), S24_ERROR_FORMAT, "%s: \"%s\" is not %s",
@@ -146,13 +147,13 @@ s24_status s24i_config_bool(int *out, const s24i_config *config, const char *key
 s24_status s24i_config_child(s24i_config *out, const s24i_config *config, const char *key,
                              s24i_need need)
 {
-    *out = (s24i_config){config->ctx, NULL, config->file};
+    *out = (s24i_config){.ctx = config->ctx, .file = config->file};
     return lookup(&out->json, config, key, need, LISTS, "an object or an array");
 }
 
 int s24i_config_item(s24i_config *out, const s24i_config *array, s24i_json *value)
 {
     int is_there = is_of(value, LISTS);
-    *out = (s24i_config){array->ctx, is_there ? value : NULL, array->file};
+    *out = (s24i_config){.ctx = array->ctx, .json = is_there ? value : NULL, .file = array->file};
     return is_there;
 }

@@ -21,6 +21,7 @@ typedef struct s24i_config {
     s24_ctx *ctx;
     s24i_json *json; /* an object or an array; NULL when the optional file or key is not there */
     char *file;      /* its path, for sentences */
+    const s24i_json *usual; /* an object whose values stand for those that are not there; or NULL */
 } s24i_config;
 
 /* OPTIONAL: what is not there (or null) is no error and leaves *out, the default, as it was. What

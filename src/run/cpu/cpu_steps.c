@@ -59,14 +59,25 @@ typedef struct add_job {
     const s24i_vec *vec;
     float *to;
     const float *from;
+    const float *scale; /* of each column, in place of factor; NULL: none */
     float factor;
     int64_t cols;
 } add_job;
+
+/* to += scale · from, of one token. */
+static void add_scaled(float *to, const float *scale, const float *from, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        to[i] += scale[i] * from[i];
+}
 
 static void add_range(void *arg, int64_t first, int64_t end, int thread)
 {
     const add_job *j = arg;
     (void)thread;
+    for (int64_t r = first; r < end && j->scale; r++)
+        add_scaled(j->to + r * j->cols, j->scale, j->from + r * j->cols, j->cols);
+    if (j->scale) return;
     j->vec->axpy(j->to + first * j->cols, j->factor, j->from + first * j->cols,
                  (end - first) * j->cols);
 }
@@ -76,7 +87,13 @@ static void run_add(const s24i_chunk *c, const s24i_block_step *step)
 {
     const s24_dense from = place_of(c, step->from), to = place_of(c, step->to);
     const float factor = session_of(c)->model->shape.residual_factor;
-    add_job job = {session_of(c)->vec, to.data, from.data, factor > 0.0f ? factor : 1.0f, to.cols};
+    add_job job = {.vec = session_of(c)->vec,
+                   .to = to.data,
+                   .from = from.data,
+                   .scale = step->slot == S24I_OUTPUT ? c->block->output_scale
+                                                      : c->block->attention_scale,
+                   .factor = factor > 0.0f ? factor : 1.0f,
+                   .cols = to.cols};
     s24_ctx_parallel_for(c->lane->ctx, to.rows, add_range, &job);
 }
 

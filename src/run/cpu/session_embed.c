@@ -101,6 +101,8 @@ static void place_range(void *arg, int64_t begin, int64_t end, int thread)
         float *row = job->hidden + t * width;
         const int64_t position = (job->first + t) % model->shape.positions;
         job->session->vec->add(row, row, model->position_rows + position * width, width);
+        if (model->embedding_norm.gamma)
+            job->session->vec->layer_norm(row, 1, &model->embedding_norm);
     }
 }
 

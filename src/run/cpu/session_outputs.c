@@ -46,14 +46,29 @@ typedef struct pool_job {
     float *embeddings; /* [texts, ways, width] */
 } pool_job;
 
-/* The tokens that may be in a text's vector: all, the first, or the last that is pooled. */
+/* The token that ends a text: the first of the model's id, or of the text's highest. */
+static int64_t end_of(const pool_job *job, int64_t text)
+{
+    const int64_t first = job->batch->offsets[text], end = job->batch->offsets[text + 1];
+    const int64_t id = job->session->model->shape.end;
+    const int32_t *ids = job->batch->ids;
+    int64_t at = first;
+    for (int64_t t = first; t < end; t++) {
+        if (id && ids[t] == id) return t;
+        if (!id && ids[t] > ids[at]) at = t;
+    }
+    return at;
+}
+
+/* The tokens that may be in a text's vector: all, the first, the one that ends it, or the last that
+   is pooled. */
 typedef struct span {
     int64_t first, end;
 } span;
 
 static int is_pooled(const pool_job *job, s24i_pooling pooling, int64_t text, int64_t t)
 {
-    return pooling == S24I_POOL_CLS ||
+    return pooling == S24I_POOL_CLS || pooling == S24I_POOL_END ||
            s24i_is_pooled(job->batch, t, t - job->batch->offsets[text], job->session->unpooled);
 }
 
@@ -61,6 +76,10 @@ static span span_of(const pool_job *job, s24i_pooling pooling, int64_t text)
 {
     span s = {job->batch->offsets[text], job->batch->offsets[text + 1]};
     if (pooling == S24I_POOL_CLS) s.end = s.first + 1;
+    if (pooling == S24I_POOL_END) {
+        s.first = end_of(job, text);
+        s.end = s.first + 1;
+    }
     if (pooling != S24I_POOL_LAST) return s;
     while (s.end - 1 > s.first && !is_pooled(job, pooling, text, s.end - 1))
         s.end--;
@@ -92,7 +111,15 @@ static void pool_way(const pool_job *job, s24i_pooling pooling, int64_t text, fl
     if (pooling == S24I_POOL_ROOT && counted) vec->scale(y, 1.0f / sqrtf((float)counted), width);
 }
 
-static void pool_text(const pool_job *job, int64_t text)
+static void probe(const pool_job *job, int64_t text, float *y, int thread)
+{
+    const s24i_shape *shape = &job->session->model->shape;
+    const int64_t first = job->batch->offsets[text], tokens = job->batch->offsets[text + 1] - first;
+    s24i_session_probe(job->session, y, job->hidden + first * shape->width, tokens,
+                       job->session->probe_rows + thread * s24i_probe_room(shape));
+}
+
+static void pool_text(const pool_job *job, int64_t text, int thread)
 {
     const s24i_pooled *pooled = &job->session->model->pooled;
     const s24i_vec *vec = job->session->vec;
@@ -100,7 +127,10 @@ static void pool_text(const pool_job *job, int64_t text)
     const int ways = 1 + pooled->further_count;
     float *y = job->embeddings + text * ways * width;
     for (int i = 0; i < ways; i++)
-        pool_way(job, s24i_pooling_way(pooled, i), text, y + i * width);
+        if (s24i_pooling_way(pooled, i) == S24I_POOL_PROBE)
+            probe(job, text, y + i * width, thread);
+        else
+            pool_way(job, s24i_pooling_way(pooled, i), text, y + i * width);
     if (!pooled->normalise) return;
     const float norm = sqrtf(vec->dot(y, y, ways * width));
     vec->scale(y, 1.0f / (norm > 1e-12f ? norm : 1e-12f), ways * width);
@@ -108,9 +138,8 @@ static void pool_text(const pool_job *job, int64_t text)
 
 static void pool_range(void *arg, int64_t first, int64_t end, int thread)
 {
-    (void)thread;
     for (int64_t text = first; text < end; text++)
-        pool_text(arg, text);
+        pool_text(arg, text, thread);
 }
 
 void s24i_session_pool(s24_session *session, s24_ctx *ctx, const s24_batch *batch,

@@ -20,9 +20,9 @@ typedef struct s24i_loader {
     s24i_text_reading reading; /* of a head that classifies texts or tokens */
     int without_weights; /* blocks get theirs later, and there is no head of a language model */
     s24i_walk walk;
-    float *patches, *project;  /* weights that are built last, until then */
-    const s24_tensor *lm_head; /* likewise; NULL: it is the words */
-    s24_model *model;          /* NULL in the walk that only checks */
+    float *patches, *project, *table; /* weights that are built last, until then */
+    const s24_tensor *lm_head;        /* likewise; NULL: it is the words */
+    s24_model *model;                 /* NULL in the walk that only checks */
     const void *mapped;   /* data of the tensor that is used where the file is mapped, or NULL */
     int widens;           /* words of integers become floats: only a CPU looks such rows up */
     int widens_layers;    /* and dense layers, which encoders on a device have no integers for */

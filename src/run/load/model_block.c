@@ -64,40 +64,19 @@ s24_status s24i_lm_head_build(s24_model *model, s24_ctx *ctx, const s24i_source 
                             1u << S24I_WAY_DENSE | 1u << S24I_WAY_INTEGERS);
 }
 
-/* The bias is every patch's, the first token has one position only. */
-static void fold_into_positions(s24_model *model)
+s24_status s24i_exact_build(s24i_linear *linear, s24_model *model, s24_ctx *ctx,
+                            const s24_dense *weight)
 {
-    const int64_t width = model->shape.width;
-    float *rows = s24i_writable(model->position_rows);
-    for (int64_t t = 0; t < model->shape.positions; t++) {
-        const float *more = t < model->patch_map.first ? model->first_token : model->patch_bias;
-        for (int64_t i = 0; i < width; i++)
-            rows[t * width + i] += more[i];
-    }
-}
-
-s24_status s24i_patches_build(s24_model *model, s24_ctx *ctx, const float *weight)
-{
-    const s24i_patches *p = &model->patch_map;
-    const int64_t width = model->shape.width, used = p->channels * p->patch * p->patch;
-    float *rows;
-    fold_into_positions(model);
-    TRY(s24i_alloc_elems(&rows, ctx, width * p->row, sizeof *rows, "the patches' layer"));
-    memset(rows, 0, (size_t)(width * p->row) * sizeof *rows);
-    for (int64_t r = 0; r < width; r++)
-        memcpy(rows + r * p->row, weight + r * used, (size_t)used * sizeof *rows);
-    const s24i_source source = {.dense = {rows, S24_F32, width, p->row, 0}, .exact = 1};
-    const s24_status status = linear_make(&model->patches, model, ctx, &source);
-    s24_ctx_free(ctx, rows);
-    return status;
+    const s24i_source source = {.dense = *weight, .exact = 1};
+    return linear_make(linear, model, ctx, &source);
 }
 
 s24_status s24i_project_build(s24_model *model, s24_ctx *ctx, float *weight)
 {
     const s24i_shape *s = &model->shape;
-    const s24i_source source = {.dense = {weight, S24_F32, s->width, s->embedding, 0}, .exact = 1};
+    const s24_dense dense = {weight, S24_F32, s->width, s->embedding, 0};
     model->project.bias = model->project_bias;
-    return linear_make(&model->project, model, ctx, &source);
+    return s24i_exact_build(&model->project, model, ctx, &dense);
 }
 
 /* ---- neighbours that read the same input, as one product ------------------------------------- */

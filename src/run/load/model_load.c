@@ -46,6 +46,10 @@ static const float *of_block(const s24i_block *block, const s24i_wanted *w)
         return block->correction;
     case S24I_ROLE_SHARED_GATE:
         return block->shared_gate;
+    case S24I_ROLE_ATTENTION_SCALE:
+        return block->attention_scale;
+    case S24I_ROLE_OUTPUT_SCALE:
+        return block->output_scale;
     default:
         return block->bias[w->slot];
     }
@@ -70,6 +74,12 @@ static const float *floats_of(const s24_model *m, const s24i_wanted *w)
         return m->type_rows;
     case S24I_ROLE_FIRST_TOKEN:
         return m->first_token;
+    case S24I_ROLE_MORE_TOKENS:
+        return m->more_tokens;
+    case S24I_ROLE_PROBE:
+        return m->probe[w->part];
+    case S24I_ROLE_PROJECTION:
+        return w->is_bias ? m->projection_bias : m->projection;
     case S24I_ROLE_PATCHES:
         return m->patch_bias;
     case S24I_ROLE_RELATIVE:
@@ -168,7 +178,8 @@ static int is_filled(const s24i_loader *l, const s24i_wanted *w)
     if (role == S24I_ROLE_HEAD) return w->is_bias && w->pattern != l->arch->lm_head;
     return role == S24I_ROLE_EMBEDDING_NORM || role == S24I_ROLE_ATTENTION_NORM ||
            role == S24I_ROLE_OUTPUT_NORM || role == S24I_ROLE_FINAL_NORM ||
-           role == S24I_ROLE_SQUARE || role == S24I_ROLE_CLASS_NORM;
+           role == S24I_ROLE_SQUARE || role == S24I_ROLE_CLASS_NORM ||
+           ((role == S24I_ROLE_PATCHES || role == S24I_ROLE_PROJECTION) && w->is_bias);
 }
 
 static int is_gamma(const s24i_wanted *w)
@@ -196,6 +207,8 @@ static s24_status take(void *user, const s24i_wanted *w, const s24_tensor *tenso
     if (!tensor || (tensor->data && tensor->data == l->mapped)) return S24_OK;
     if (w->role == S24I_ROLE_PATCHES && !w->is_bias)
         return take_later(l, &l->patches, tensor, count);
+    if (w->role == S24I_ROLE_POSITIONS && m->shape.image)
+        return take_later(l, &l->table, tensor, count);
     if (w->role == S24I_ROLE_PROJECT && !w->is_bias)
         return take_later(l, &l->project, tensor, count);
     if (w->role == S24I_ROLE_HEAD && w->pattern == l->arch->lm_head && !w->is_bias) {
@@ -228,11 +241,13 @@ static const char *class_head(const s24i_loader *l)
     return l->reading.whom ? l->arch->text_head.last : l->arch->class_head;
 }
 
-/* The classes are the rows of that. */
+/* The classes are the rows of that, and what vectors become those of theirs. */
 static void read_classes(s24i_loader *l)
 {
     const s24_tensor *head = s24i_walk_weight(&l->walk, class_head(l));
     if (head && head->rank == 2) l->shape.classes = head->shape[0];
+    const s24_tensor *projection = s24i_walk_weight(&l->walk, l->arch->projection);
+    if (projection && projection->rank == 2) l->shape.projected = projection->shape[0];
 }
 
 /* What of the heads there are is read. */
@@ -263,7 +278,7 @@ static s24_status prepare(s24i_loader *l)
             "%s/config.json: model_type '%s' is not supported; %s are", folder,
             s24i_show(type).text, s24i_architecture_names(any).text);
     TRY(s24i_quantization_require_none(l->ctx, l->checkpoint));
-    TRY(s24i_architecture_vary(&l->arch, l->ctx, folder));
+    TRY(s24i_architecture_vary(&l->arch, l->ctx, folder, l->opts.images));
     TRY(s24i_shape_read(&l->shape, l->ctx, l->arch, folder));
     l->walk = (s24i_walk){.ctx = l->ctx,
                           .checkpoint = l->checkpoint,
@@ -354,10 +369,13 @@ static s24_status read_tensors(s24i_loader *l)
     l->walk.block_done = block_done;
     s24_status status = s24i_make_sources(l);
     if (status == S24_OK) status = s24i_walk_tensors(&l->walk);
-    if (status == S24_OK && l->patches) status = s24i_patches_build(l->model, l->ctx, l->patches);
+    if (status == S24_OK && l->patches)
+        status = s24i_patches_build(l->model, l->ctx, l->patches, l->table);
+    if (status == S24_OK) s24i_probe_build(l->model);
     if (status == S24_OK && l->next_token && !l->without_weights) status = build_head(l);
     if (status == S24_OK && l->project) status = s24i_project_build(l->model, l->ctx, l->project);
     s24_ctx_free(l->ctx, l->patches);
+    s24_ctx_free(l->ctx, l->table);
     s24_ctx_free(l->ctx, l->project);
     s24i_free_sources(l);
     return status;
@@ -427,7 +445,8 @@ static s24_status fill(s24i_loader *l)
 {
     s24_model *model = l->model;
     s24i_chooser chooser;
-    TRY(s24i_pooling_read(&model->pooled, l->ctx, l->arch, s24_checkpoint_folder(l->checkpoint)));
+    TRY(s24i_pooling_read(&model->pooled, l->ctx, s24i_pooling_usual(l->arch, &l->shape),
+                          s24_checkpoint_folder(l->checkpoint)));
     REQUIRE(l->ctx, !model->device || s24i_pooling_is_common(&model->pooled), S24_ERROR_UNSUPPORTED,
             "%s: pooling by %s%s runs on the CPU alone", s24_checkpoint_folder(l->checkpoint),
             s24i_pooling_name(model->pooled.pooling),

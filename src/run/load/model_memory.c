@@ -158,6 +158,10 @@ static void carve_block(carver *c, s24_model *model, int64_t number)
         carve_norm(c, &block->query_norm, model, s24i_head_norm(model->architecture, shape, 0));
         carve_norm(c, &block->key_norm, model, s24i_head_norm(model->architecture, shape, 1));
     }
+    if (model->architecture->attention_scale) {
+        block->attention_scale = carve(c, shape->width);
+        block->output_scale = carve(c, shape->width);
+    }
     const int64_t apart = shape->heads * shape->head_width * s24i_apart_ld(&shape->apart);
     if (shape->apart.span && shape->apart.of_queries) block->apart_keys = carve(c, apart);
     if (shape->apart.span && shape->apart.of_keys) block->apart_queries = carve(c, apart);
@@ -166,6 +170,21 @@ static void carve_block(carver *c, s24_model *model, int64_t number)
     const int64_t rows = 2 * s24i_attended_side(shape, number) - 1;
     block->rel_h = carve(c, rows * shape->head_width);
     block->rel_w = carve(c, rows * shape->head_width);
+}
+
+/* A head that pools, and the layer after pooling. */
+static void carve_pooling(carver *c, s24_model *model)
+{
+    const s24i_shape *shape = &model->shape;
+    for (int part = 0; part < S24I_PROBE_PARTS && shape->probes; part++) {
+        int64_t rows, cols;
+        s24i_probe_shape(&rows, &cols, shape, (s24i_probe_part)part);
+        model->probe[part] = carve(c, rows * s24i_max(cols, 1));
+    }
+    if (shape->probes) model->probe_keys = carve(c, shape->heads * shape->width);
+    if (!shape->projected) return;
+    model->projection = carve(c, shape->projected * shape->width);
+    model->projection_bias = carve(c, shape->projected);
 }
 
 static void carve_model(carver *c, s24_model *model, s24i_rooms rooms)
@@ -187,6 +206,8 @@ static void carve_model(carver *c, s24_model *model, s24i_rooms rooms)
     if (a->final_norm) carve_norm(c, &model->final_norm, model, shape->width);
     if (shape->image) model->patch_bias = carve(c, shape->width);
     if (a->first_token) model->first_token = carve(c, shape->width);
+    if (shape->more_tokens) model->more_tokens = carve(c, shape->more_tokens * shape->width);
+    carve_pooling(c, model);
     for (int64_t b = 0; b < shape->layers; b++)
         carve_block(c, model, b);
     carve_heads(c, model, rooms);
@@ -196,7 +217,7 @@ static s24i_patches patches_of(const s24i_architecture *architecture, const s24i
 {
     enum { MULTIPLE = 8 }; /* of a row: the products of a device read so many elements at a time */
     return (s24i_patches){shape->image, shape->patch, shape->channels,
-                          architecture->first_token != NULL,
+                          (architecture->first_token != NULL) + shape->more_tokens,
                           s24i_round_up(shape->channels * shape->patch * shape->patch, MULTIPLE)};
 }
 

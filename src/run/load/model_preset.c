@@ -260,7 +260,7 @@ static s24_status fill_patches(s24_model *model, s24_ctx *ctx, random_numbers *r
     TRY(s24i_alloc_elems(&weight, ctx, count, sizeof *weight, "the patches' layer"));
     fill(weight, count, random);
     model->weight_bytes += count * (int64_t)sizeof *weight;
-    const s24_status status = s24i_patches_build(model, ctx, weight);
+    const s24_status status = s24i_patches_build(model, ctx, weight, NULL);
     s24_ctx_free(ctx, weight);
     return status;
 }
