@@ -157,7 +157,12 @@ TARGET_INLINE __m512 as_floats(const float *sums, __m512 w_scales, float x_scale
     return _mm512_mul_ps(_mm512_mul_ps(sum, w_scales), _mm512_set1_ps(x_scale));
 }
 
-/* ---- one or two tokens ----------------------------------------------------------------------- */
+/* ---- few tokens ------------------------------------------------------------------------------ */
+
+/* Rows in the lanes, dots in place of products: a token of up to MOST_FEW costs less so than what
+   expansion does. Of layers that keep their tiles, and of weights from memory, that holds for two
+   tokens. Lines are asked for into L2 as well: past it they come late on these cores. */
+enum { MOST_FEW = 6, FEW_FAR = 2, NEAR_BYTES = 4 << 20 };
 
 /* Their bytes as q + 128 in a row, for dots that take one operand unsigned: sums begin at -128
    times the sum of the row's weights. */
@@ -191,8 +196,8 @@ TARGET_INLINE void few_rows_of(const s24i_linear_job *job, int64_t b, const uint
 {
     const uint8_t *w = (const uint8_t *)job->w + b * row_block_bytes(job->k);
     const __m512 w_scales = _mm512_load_ps(w);
-    __m512i acc[2][2];
-    _Alignas(64) float sums[2][16];
+    __m512i acc[MOST_FEW][2];
+    _Alignas(64) float sums[MOST_FEW][16];
     UNROLL for (int t = 0; t < T; t++)
     {
         acc[t][0] = _mm512_load_si512(w + 64), acc[t][1] = _mm512_setzero_si512();
@@ -204,7 +209,7 @@ TARGET_INLINE void few_rows_of(const s24i_linear_job *job, int64_t b, const uint
             const __m512i codes = _mm512_load_si512(w + q / 4 * 64);
             const __m512i quads = _mm512_load_si512(w + TILE_CODES + 64 * q);
             const __m512i places = places_of(codes, q % 4);
-            if (q % 2 == 0) ask_for(w + 8192 + 64 * q, T);
+            if (q % 2 == 0) _mm_prefetch((const char *)w + 8192 + 64 * q, _MM_HINT_T0);
             UNROLL for (int t = 0; t < T; t++)
             {
                 long long eight;
@@ -214,7 +219,7 @@ TARGET_INLINE void few_rows_of(const s24i_linear_job *job, int64_t b, const uint
             }
         }
         for (int i = 1; i < TILE_BYTES / 64; i += 2)
-            ask_for(w + 8192 + 64 * i, T);
+            _mm_prefetch((const char *)w + 8192 + 64 * i, _MM_HINT_T0);
     }
     UNROLL for (int t = 0; t < T; t++)
     {
@@ -228,14 +233,29 @@ TARGET_INLINE void few_rows_of(const s24i_linear_job *job, int64_t b, const uint
 TARGET static void few_rows(void *arg, int64_t begin, int64_t end, int thread)
 {
     const s24i_linear_job *job = arg;
-    float scales[2];
-    uint8_t *const own = (uint8_t *)job->work + thread * 2 * k_tiles(job->k) * TILE_COLUMNS;
+    float scales[MOST_FEW];
+    uint8_t *const own = (uint8_t *)job->work + thread * MOST_FEW * k_tiles(job->k) * TILE_COLUMNS;
     const uint8_t *x = bytes_of(job, own, scales);
     for (int64_t b = begin; b < end; b++)
-        if (job->m == 1)
+        switch (job->m) {
+        case 1:
             few_rows_of(job, b, x, scales, 1);
-        else
+            break;
+        case 2:
             few_rows_of(job, b, x, scales, 2);
+            break;
+        case 3:
+            few_rows_of(job, b, x, scales, 3);
+            break;
+        case 4:
+            few_rows_of(job, b, x, scales, 4);
+            break;
+        case 5:
+            few_rows_of(job, b, x, scales, 5);
+            break;
+        default:
+            few_rows_of(job, b, x, scales, 6);
+        }
 }
 
 /* ---- the row's entries ----------------------------------------------------------------------- */
@@ -248,7 +268,8 @@ static const s24i_linear_kernel *other_row(void)
 static void run_job(const s24i_linear_job *job)
 {
     const s24i_parallel *parallel = &job->parallel;
-    if (job->m > 2)
+    const int near = packed_bytes(job->n, job->k) <= NEAR_BYTES && !kept_bytes(job->n, job->k);
+    if (job->m > (near ? MOST_FEW : FEW_FAR))
         run_tiles(job);
     else
         parallel->run(parallel->pool, rows16_blocks(job->n), few_rows, (void *)(uintptr_t)job);
