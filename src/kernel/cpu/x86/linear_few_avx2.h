@@ -9,7 +9,7 @@
  *
  * The including file defines GROUP_BYTES (of a group's values of 16 rows), HALF_BYTES (from rows
  * 0..7 to rows 8..15 in it), FEW_BLOCK (bytes from k block to k block), values_of(at, slot) and
- * stream_of(job, b).
+ * stream_of(job, b); ASK_HINT, where lines are asked for into other caches than L1 alone.
  */
 #ifndef S24_KERNEL_CPU_X86_LINEAR_FEW_AVX2_H
 #define S24_KERNEL_CPU_X86_LINEAR_FEW_AVX2_H
@@ -28,6 +28,10 @@ enum {
 
 /* Two full vectors of the tile take less too, where it need not widen weights for them. */
 #define IS_FEW(m) ((m) <= LANES_M && ((m) != 16 || WIDEN))
+
+#ifndef ASK_HINT
+#define ASK_HINT _MM_HINT_NTA
+#endif
 
 /* The weights of a row block: segments of some columns, each with its 16 scales in front where
    there are none for all of them. */
@@ -87,7 +91,7 @@ static inline int64_t groups_of(int64_t columns)
 #define ASK(at)                                                                                    \
     UNROLL for (int line = 0; line < ASK_LINES; line++)                                            \
     {                                                                                              \
-        _mm_prefetch((const char *)(at) + AHEAD + 64 * line, _MM_HINT_NTA);                        \
+        _mm_prefetch((const char *)(at) + AHEAD + 64 * line, ASK_HINT);                            \
     }
 
 #define FOUR(t) _mm256_broadcast_ps((const __m128 *)(const void *)(x + 4 * (t)))
@@ -187,7 +191,7 @@ AVX2_INLINE void eight(const uint8_t *w, int64_t row, int64_t columns, const few
         __m256i second = _mm256_srli_epi32(code, 2);
         for (int64_t g = 0; g < groups; g++, at += GROUP_BYTES, ask += GROUP_BYTES, x += 4 * T) {
             const __m256 w0 = values_of(at, 0), w1 = values_of(at, 1);
-            _mm_prefetch((const char *)ask, _MM_HINT_NTA);
+            _mm_prefetch((const char *)ask, ASK_HINT);
             UNROLL for (int t = 0; t < T; t++)
             {
                 const __m256 four = FOUR(t), picked = _mm256_permutevar_ps(four, second);
