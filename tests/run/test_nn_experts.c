@@ -283,6 +283,52 @@ static void experts_of_one_tensor(void **state)
     s24_ctx_destroy(ctx);
 }
 
+/* Token by token after a prompt, with a cache, as in one pass. */
+static void decodes_as_it_passes(void **state)
+{
+    static float want[TOKENS * WIDTH], got[TOKENS * WIDTH];
+    const maker each = {.alike = 0};
+    const s24_model_opts opts = {.size = sizeof opts, .dtype = S24_F32};
+    const s24_cache_opts room = {.size = sizeof room, .texts = 2, .tokens = TOKENS};
+    const char *folder = make(&each, "each");
+    static const int64_t ends[] = {0, 9, TOKENS};
+    s24_ctx *ctx = new_ctx(NULL, 3);
+    s24_model *model;
+    s24_session *session;
+    s24_cache *cache;
+    (void)state;
+    states_of(want, folder, 1);
+    OK(ctx, load(&model, ctx, folder, &opts));
+    OK(ctx, s24_session_create(&session, ctx, model, TOKENS));
+    OK(ctx, s24_cache_create(&cache, ctx, session, &room));
+    /* Of each text all but its last four tokens, then one of each at a time. */
+    for (int pass = 0; pass < 5; pass++) {
+        int64_t offsets[] = {0, 0, 0};
+        int32_t ids[TOKENS];
+        float hidden[TOKENS * WIDTH];
+        const s24_batch batch = {.texts = 2, .offsets = offsets, .ids = ids};
+        const s24_extension more = {.batch = &batch};
+        for (int text = 0; text < 2; text++) {
+            const int64_t first = pass ? ends[text + 1] - 5 + pass : ends[text];
+            const int64_t count = pass ? 1 : ends[text + 1] - 4 - first;
+            for (int64_t i = 0; i < count; i++)
+                ids[offsets[text] + i] = (int32_t)((first + i) * 7 % WORDS);
+            offsets[text + 1] = offsets[text] + count;
+        }
+        OK(ctx, s24_session_extend(session, ctx, cache, &more, &(s24_outputs){.hidden = hidden}));
+        for (int text = 0; text < 2; text++) {
+            const int64_t first = pass ? ends[text + 1] - 5 + pass : ends[text];
+            memcpy(got + first * WIDTH, hidden + offsets[text] * WIDTH,
+                   (size_t)((offsets[text + 1] - offsets[text]) * WIDTH) * sizeof *got);
+        }
+    }
+    near(want, got, TOKENS * WIDTH, 1e-5, "token by token");
+    s24_cache_destroy(cache);
+    s24_session_destroy(session);
+    s24_model_destroy(model);
+    s24_ctx_destroy(ctx);
+}
+
 /* ---- calibration ----------------------------------------------------------------------------- */
 
 static void count_warnings(void *user, s24_log_level level, const char *text)
@@ -412,6 +458,7 @@ int main(void)
                                        cmocka_unit_test(experts_of_one_tensor),
                                        cmocka_unit_test(refused_stacks),
                                        cmocka_unit_test(an_expert_without_tokens),
-                                       cmocka_unit_test(who_has_no_experts)};
+                                       cmocka_unit_test(who_has_no_experts),
+                                       cmocka_unit_test(decodes_as_it_passes)};
     return cmocka_run_group_tests(tests, io_folder_setup, io_folder_teardown);
 }

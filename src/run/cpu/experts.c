@@ -3,7 +3,6 @@
 #include "run/cpu/experts.h"
 
 #include <stdatomic.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "run/cpu/experts_route.h"
@@ -85,12 +84,16 @@ int64_t s24i_experts_read_bytes(const s24_session *session, const s24i_block *bl
 
 /* ---- tokens by expert ------------------------------------------------------------------------ */
 
-static int by_rows(const void *left, const void *right)
+/* The largest first, those of as many rows as they come; qsort may allocate. */
+static void sort_parts(s24i_expert_part *parts, int64_t count)
 {
-    const s24i_expert_part *a = left, *b = right;
-    if (a->rows != b->rows) return a->rows < b->rows ? 1 : -1;
-    return a->expert != b->expert ? (a->expert < b->expert ? -1 : 1)
-                                  : (a->first > b->first) - (a->first < b->first);
+    for (int64_t i = 1; i < count; i++) {
+        const s24i_expert_part part = parts[i];
+        int64_t at = i;
+        for (; at > 0 && parts[at - 1].rows < part.rows; at--)
+            parts[at] = parts[at - 1];
+        parts[at] = part;
+    }
 }
 
 /* Rows of results, expert after expert, each one's tokens in order; and parts of them, the largest
@@ -115,7 +118,7 @@ static void gather(s24i_experts *x, const s24i_mixture *m, int64_t tokens)
         for (int64_t first = x->begins[e]; first < x->begins[e + 1]; first += x->part_rows)
             x->parts[x->part_count++] =
                 (s24i_expert_part){e, first, s24i_min(x->part_rows, x->begins[e + 1] - first)};
-    qsort(x->parts, (size_t)x->part_count, sizeof *x->parts, by_rows);
+    sort_parts(x->parts, x->part_count);
 }
 
 /* ---- an expert's products -------------------------------------------------------------------- */
