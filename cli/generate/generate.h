@@ -57,6 +57,10 @@ int generate_text_begin(cli_app *cli, generate_text *text, const generate_prompt
    a NULL, and a NULL in their place is none, here and below. */
 int generate_text_add(cli_app *cli, generate_text *text, const s24_tokenizer *tokenizer, int32_t id,
                       const char *const *stops);
+/* Adds bytes that are no token's. */
+int generate_text_put(cli_app *cli, generate_text *text, const char *bytes, size_t count);
+/* Counts the bytes that can be shown, of all: they can change no more. */
+size_t generate_text_ready(const generate_text *text, const char *const *stops);
 /* Makes the bytes of both[1] as it stands after both[0] (−1: nothing), for a blank may be lost at
    the front of a text; the caller frees *piece, which is NULL for a token without a text. */
 int generate_token_bytes(cli_app *cli, char **piece, size_t *bytes, const s24_tokenizer *tokenizer,

@@ -174,6 +174,15 @@ int generate_text_add(cli_app *cli, generate_text *text, const s24_tokenizer *to
     return code;
 }
 
+int generate_text_put(cli_app *cli, generate_text *text, const char *bytes, size_t count)
+{
+    const int code = make_room(cli, text, count);
+    if (code != CLI_OK) return code;
+    memcpy(text->text + text->bytes, bytes, count);
+    text->bytes += count;
+    return CLI_OK;
+}
+
 void generate_text_free(generate_text *text)
 {
     free(text->ids);
@@ -238,6 +247,11 @@ static const char *shown_end(const generate_text *t, const char *const *stops)
         next_char(&character, &at, end);
     }
     return at;
+}
+
+size_t generate_text_ready(const generate_text *text, const char *const *stops)
+{
+    return text->text ? (size_t)(shown_end(text, stops) - text->text) : 0;
 }
 
 static void print_bytes(generate_text *t, const char *const *stops, int line)

@@ -92,7 +92,9 @@ typedef struct serve_language {
     int64_t slot_count, most_running, running;
     uint64_t clock;
     s24_tokenizer *tokenizer;
-    s24_chat *chat; /* NULL: there is none */
+    s24_chat *chat;       /* NULL: there is none */
+    const char *marks[2]; /* of thoughts, NULL: none; and special tokens that are such, −1: none */
+    int32_t mark_ids[2];
     int32_t ends[SERVE_ENDS];
     int64_t end_count;
 } serve_language;

@@ -15,7 +15,12 @@ static json_t *choice_json(serve_generation *generation, json_t *text, const cha
         return choice;
     }
     json_object_set_new(message, "role", json_string("assistant"));
-    json_object_set_new(message, "content", text);
+    if (json_is_object(text)) {
+        json_object_update(message, text);
+        json_decref(text);
+    } else {
+        json_object_set_new(message, "content", text);
+    }
     json_object_set_new(choice, g->stream ? "delta" : "message", message);
     return choice;
 }
@@ -51,6 +56,5 @@ json_t *serve_generation_json(serve_generation *generation, json_t *text, const 
 void serve_write_completion(serve_request *r)
 {
     serve_generation *g = r->generation;
-    serve_put_json(&r->answer,
-                   serve_generation_json(g, generate_text_json(&g->text, 0), g->text.stopped));
+    serve_put_json(&r->answer, serve_generation_json(g, serve_answer_json(g), g->text.stopped));
 }

@@ -28,7 +28,9 @@ static void add_end(serve_language *l, int32_t end)
 static void open_chat(serve_model *m)
 {
     serve_language *l = &m->language;
-    if (s24_chat_load(&l->chat, m->cli.ctx, m->path, l->tokenizer) == S24_OK)
+    s24_status status = s24_chat_load(&l->chat, m->cli.ctx, m->path, l->tokenizer);
+    s24_chat_thoughts(l->marks, l->mark_ids, l->chat);
+    if (status == S24_OK)
         add_end(l, s24_chat_end(l->chat));
     else
         cli_note(&m->cli, "%s: no chat: %s", m->name, s24_ctx_error(m->cli.ctx));
@@ -143,16 +145,12 @@ static int take(void *user, const s24_new_token *token)
     const int32_t anchor = g->text.anchor;
     const size_t before = g->text.bytes;
     int code = generate_text_add(&g->model->cli, &g->text, tokenizer, token->id, g->stops);
+    if (code == CLI_OK && tokenizer) code = serve_thoughts_add(g, token->id);
     if (code == CLI_OK && g->rated && tokenizer) code = serve_rates_add(g, token, anchor, before);
     serve_slots_add(g->model, g->slot, token->id);
     if (!g->text.stopped) g->text.stopped = ends[token->end];
-    if (g->stream && code == CLI_OK) {
-        json_t *rest = generate_text_rest(&g->text, g->stops);
-        if (json_string_length(rest) > 0)
-            serve_stream_put(g, serve_generation_json(g, rest, NULL));
-        else
-            json_decref(rest);
-    }
+    for (json_t *part; g->stream && code == CLI_OK && (part = serve_part_json(g)) != NULL;)
+        serve_stream_put(g, serve_generation_json(g, part, NULL));
     const int last = code != CLI_OK || g->text.stopped;
     if (last) serve_generation_end(g, code == CLI_OK ? NULL : "the server is out of memory");
     return last;

@@ -12,6 +12,16 @@ enum {
     SERVE_LIKELIEST = 20 /* told with a token */
 };
 
+/* Where an answer stands whose thoughts are told apart. */
+typedef enum serve_phase {
+    SERVE_PLAIN,  /* they are not */
+    SERVE_BEFORE, /* a thought may begin */
+    SERVE_OPENED, /* it has begun, and has no text yet */
+    SERVE_THINKING,
+    SERVE_AFTER, /* it has ended, and the answer has no text yet */
+    SERVE_ANSWERING
+} serve_phase;
+
 typedef struct serve_generation {
     serve_job job;    /* first: the queue knows it by this */
     atomic_int users; /* of request and worker, who still have it */
@@ -24,6 +34,7 @@ typedef struct serve_generation {
     const char *stops[SERVE_STOPS + 1]; /* those that are there, and NULL */
     char *stop_bytes;                   /* which they stand in */
     int chat, stream, says_usage, rated;
+    serve_phase phase;
     char id[48];
     int64_t created;
     generate_text text;
@@ -62,6 +73,16 @@ int serve_set_prompt(serve_request *r, serve_generation *g, const char *key, int
 /* Reads a request of a language model, whose prompt `read` reads; 0: it is refused. */
 void serve_read_generation(serve_request *r, int chat,
                            int (*read)(serve_request *r, serve_generation *g));
+
+/* ---- serve_thoughts.c: what an answer thinks and what it says ------------------------------- */
+
+/* Adds a mark's text if the token is one that has none. */
+int serve_thoughts_add(serve_generation *generation, int32_t id);
+/* Makes what can be told of an answer now: a text, or an object of the message's key and text;
+   NULL: nothing. */
+json_t *serve_part_json(serve_generation *generation);
+/* Makes a whole answer: a text, or an object of the message's keys and texts. */
+json_t *serve_answer_json(serve_generation *generation);
 
 /* ---- serve_rates.c: log probabilities -------------------------------------------------------- */
 

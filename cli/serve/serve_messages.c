@@ -139,6 +139,33 @@ static int add_kwargs(serve_request *r, json_t *out)
 
 /* ---- tokens ---------------------------------------------------------------------------------- */
 
+static int ends_with(const char *text, size_t bytes, const char *mark)
+{
+    const size_t length = strlen(mark);
+    while (bytes > 0 && strchr(" \t\n\r", text[bytes - 1]))
+        bytes--;
+    return bytes >= length && !memcmp(text + bytes - length, mark, length);
+}
+
+/* Whether the answer begins within a thought, or after one, as the prompt has it. */
+static s24_status begin_thoughts(serve_generation *g, s24_ctx *ctx, const s24_text *request)
+{
+    const serve_language *l = &g->model->language;
+    size_t bytes = 0;
+    if (!l->marks[0]) return S24_OK;
+    s24_status status = s24_chat_write_json(NULL, &bytes, l->chat, ctx, request);
+    char *text = status == S24_OK ? malloc(bytes + 1) : NULL;
+    if (status != S24_OK) return status;
+    if (!text) return s24_ctx_fail(ctx, S24_ERROR_MEMORY, "the server is out of memory");
+    status = s24_chat_write_json(text, &bytes, l->chat, ctx, request);
+    if (status == S24_OK)
+        g->phase = ends_with(text, bytes, l->marks[0])   ? SERVE_OPENED
+                   : ends_with(text, bytes, l->marks[1]) ? SERVE_AFTER
+                                                         : SERVE_BEFORE;
+    free(text);
+    return status;
+}
+
 /* Lays messages out. The chat's template was made for one thread, and so is its context here. */
 static int encode(serve_request *r, serve_generation *g, const json_t *input)
 {
@@ -148,7 +175,8 @@ static int encode(serve_request *r, serve_generation *g, const json_t *input)
     char *text = json_dumps(input, JSON_COMPACT);
     if (!text) return no_memory(r);
     const s24_text request = {text, strlen(text)};
-    const s24_status status = s24_chat_encode_json(g->job.ids, &made, chat, s->ctx, &request);
+    s24_status status = s24_chat_encode_json(g->job.ids, &made, chat, s->ctx, &request);
+    if (status == S24_OK) status = begin_thoughts(g, s->ctx, &request);
     free(text);
     if (status == S24_OK) return serve_set_prompt(r, g, "messages", made);
     serve_refuse(r, status == S24_ERROR_MEMORY ? 503 : 422, "messages", "%s",

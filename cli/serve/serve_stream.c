@@ -40,12 +40,13 @@ void serve_stream_end(serve_generation *generation)
 {
     static const char done[] = "data: [DONE]\n\n";
     serve_generation *g = generation;
+    for (json_t *part; !*g->job.error && (part = serve_part_json(g)) != NULL;)
+        serve_stream_put(g, serve_generation_json(g, part, NULL));
     if (*g->job.error)
         serve_stream_put(g, json_pack("{s:{s:s,s:s}}", "error", "message", g->job.error, "type",
                                       "server_error"));
     else
-        serve_stream_put(
-            g, serve_generation_json(g, generate_text_rest(&g->text, g->stops), g->text.stopped));
+        serve_stream_put(g, serve_generation_json(g, json_string(""), g->text.stopped));
     if (!*g->job.error && g->says_usage) serve_stream_put(g, serve_generation_json(g, NULL, NULL));
     pthread_mutex_lock(&g->lock);
     g->ended = 1;

@@ -252,9 +252,10 @@ S24_API s24_status s24_chat_set_thinking(s24_chat *chat, s24_ctx *ctx, int think
 S24_API int s24_chat_reads(const s24_chat *chat, const char *name);
 /* The id with which the template ends an answer, −1: none. */
 S24_API int32_t s24_chat_end(const s24_chat *chat);
-/* The marks before and after what an answer thinks ("<think>", "</think>"), which are the chat's;
-   0: the template knows none, and both are NULL. */
-S24_API int s24_chat_thoughts(const char *marks[2], const s24_chat *chat);
+/* The marks before and after what an answer thinks ("<think>", "</think>"), which are the chat's,
+   and the ids of those that are special tokens, which have no text, −1: it is none; 0: the
+   template knows no marks, and both are NULL. ids may be NULL. */
+S24_API int s24_chat_thoughts(const char *marks[2], int32_t ids[2], const s24_chat *chat);
 /*
  * The tokens of messages, as the template lays them out, up to where the answer begins. Special
  * tokens are the template's alone: what looks like one in a message is text. *count: in, the room

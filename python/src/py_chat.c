@@ -32,7 +32,7 @@ PyObject *pyf_chat_info(PyObject *module, PyObject *args)
     s24_chat *chat;
     const char *marks[2];
     if (!PyArg_ParseTuple(args, "O&", py_chat, &chat)) return NULL;
-    s24_chat_thoughts(marks, chat);
+    s24_chat_thoughts(marks, NULL, chat);
     return Py_BuildValue("(izz)", (int)s24_chat_end(chat), marks[0], marks[1]);
 }
 

@@ -47,8 +47,18 @@ def conversation(message, system="Be kind."):
             ids(message, special=False) + ids(f"{END}\n{GO}assistant\n"))
 
 
-def write(folder, name, template, always=None):
-    """A folder; always: the token that every other one is followed by."""
+def follow(tensors, chain):
+    """Weights with which each token of the chain is followed by the next, all of them different."""
+    def rows(places):
+        return "F32", [258, 64], b"".join(
+            gguf_data.floats([float(places.get(token) == i) for i in range(64)])
+            for token in range(258))
+    tensors["token_embd.weight"] = rows({token: i for i, token in enumerate(chain[:-1])})
+    tensors["output.weight"] = rows({token: i for i, token in enumerate(chain[1:])})
+
+
+def write(folder, name, template, always=None, chain=None):
+    """A folder; always: the token that every other one is followed by; chain: see follow."""
     tokenizer = {"tokenizer.ggml.model": "gpt2", "tokenizer.ggml.pre": "smollm",
                  "tokenizer.ggml.tokens": (STRING, letters() + [GO, END]),
                  "tokenizer.ggml.token_type": (I32, [1] * 256 + [3, 3]),
@@ -56,7 +66,7 @@ def write(folder, name, template, always=None):
     if template:
         tokenizer["tokenizer.chat_template"] = template
     tensors, _ = gguf_data.model("llama", words=258)
-    if always is not None:
+    if always is not None or chain:
         numbers = {"token_embd.weight": 1, "output_norm.weight": 1,
                    "blk.0.attn_output.weight": 0, "blk.0.ffn_down.weight": 0}
         for key, number in numbers.items():
@@ -64,6 +74,8 @@ def write(folder, name, template, always=None):
             tensors[key] = kind, shape, gguf_data.floats([number] * (len(raw) // 4))
         tensors["output.weight"] = "F32", [258, 64], b"".join(
             gguf_data.floats([float(i == always)] * 64) for i in range(258))
+    if chain:
+        follow(tensors, chain)
     keys = gguf_data.keys("llama", tokenizer, context_length=256)
     (folder / f"{name}.gguf").write_bytes(gguf_data.file(keys, tensors))
     done = run("convert", f"{name}.gguf", name, cwd=folder)

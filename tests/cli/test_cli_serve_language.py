@@ -61,6 +61,14 @@ TOOLS = ("{{ tools | tojson }}{% for m in messages %}{{ m.role }}{{ m.content }}
          "tojson if m.tool_calls }}{% endfor %}{{ enable_thinking }}{{ reasoning_effort }}")
 
 
+# Each token is followed by the next one: from the line end of a prompt to the answer's end.
+THINKS = ("{% for m in messages %}{{ m.content.split('</think>')[-1] }}{% endfor %}"
+          "{{ '<|im_end|>' if not add_generation_prompt }}{{ '<think>' if opens }}"
+          "{{ '</think>' if enable_thinking is false }}{{ '\\n' }}")
+OPENED = list(b"\nab </think>\tYes") + [257]
+CLOSED = list(b"\n<think>ab") + [257]
+
+
 class Language(Scratch):
     @staticmethod
     def make(folder):
@@ -69,6 +77,8 @@ class Language(Scratch):
         test_cli_chat.write(folder, "ends", test_cli_chat.TEMPLATE, 257)
         test_cli_chat.write(folder, "plain", None)
         test_cli_chat.write(folder, "tools", TOOLS)
+        test_cli_chat.write(folder, "opened", THINKS, chain=OPENED)
+        test_cli_chat.write(folder, "closed", THINKS, chain=CLOSED)
 
     def serve(self, *arguments):
         return Server(self, *arguments)
@@ -147,6 +157,32 @@ class Language(Scratch):
             asked = greedy(messages=HI, **{key: value})
             status, _, found = server.ask("/v1/chat/completions", asked)
             self.assertEqual((status, found["error"]["param"]), (422, key))
+
+    def test_what_an_answer_thinks_is_told_apart(self):
+        server = self.serve("opened", "closed")
+        opens = {"chat_template_kwargs": {"opens": True}}
+        for model, more, thought, said in (
+                ("opened", opens, "ab", "Yes"),
+                ("opened", {"reasoning_effort": "none"}, None, "ab </think>\tYes"),
+                ("opened", {}, None, "ab </think>\tYes"),
+                ("opened", {**opens, "max_tokens": 2}, "ab", ""),
+                ("opened", {**opens, "max_tokens": 6}, "ab </t", ""),
+                ("opened", {**opens, "stop": "b"}, "a", ""),
+                ("opened", {**opens, "stop": "e"}, "ab", "Y"),
+                ("closed", {}, "ab", ""),
+                ("closed", {"max_tokens": 4}, None, "<thi"),
+                ("closed", {"max_tokens": 7}, None, "")):
+            with self.subTest(model=model, more=more):
+                body = {"model": model, "temperature": 0, "max_tokens": 40,
+                        "messages": [{"role": "user", "content": "x"}], **more}
+                choice = server.good("/v1/chat/completions", body)["choices"][0]
+                self.assertEqual(choice["message"].get("reasoning_content"), thought)
+                self.assertEqual(choice["message"]["content"], said)
+                parts = [e["choices"][0]["delta"] for e in self.events(
+                    server, "/v1/chat/completions", body) if e["choices"]]
+                self.assertEqual("".join(p.get("reasoning_content", "") for p in parts),
+                                 thought or "")
+                self.assertEqual("".join(p.get("content", "") for p in parts), said)
 
     def test_streams_are_the_same_texts(self):
         server = self.serve("chat")

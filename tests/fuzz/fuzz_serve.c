@@ -46,10 +46,9 @@ serve_generation *serve_generation_create(serve_model *model)
     return g;
 }
 
-json_t *generate_text_json(const generate_text *text, int ids)
+json_t *serve_answer_json(serve_generation *generation)
 {
-    (void)text;
-    (void)ids;
+    CHECK(generation->phase == SERVE_PLAIN || generation->chat);
     return json_string("");
 }
 

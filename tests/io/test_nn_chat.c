@@ -162,14 +162,16 @@ static void test_thoughts(void **state)
     static const s24_message thought[] = {USER("a"), ANSWER("<think>\nx</think>y</think>\n\nb\n"),
                                           USER("</think>c")};
     const char *marks[2];
+    int32_t ids[2];
     s24_tokenizer *tokenizer = load(io_path("tokenizer.json"));
     (void)state;
     s24_chat *chat = load_chat(cases[2].template, tokenizer);
     assert_true(s24_chat_reads(chat, "enable_thinking"));
     assert_false(s24_chat_reads(chat, "nothing") || s24_chat_reads(NULL, "enable_thinking"));
-    assert_true(s24_chat_thoughts(marks, chat));
+    assert_true(s24_chat_thoughts(marks, ids, chat));
     assert_string_equal(marks[0], "<think>");
     assert_string_equal(marks[1], "</think>");
+    assert_true(ids[0] == -1 && ids[1] == -1);
     assert_int_equal(s24_chat_set_thinking(chat, ctx, 0), S24_OK);
     assert_string_equal(spell(chat, thought, 3),
                         "{<|im_start|>}user\na{<|im_end|>}\n{<|im_start|>}assistant\nb\n"
@@ -181,7 +183,7 @@ static void test_thoughts(void **state)
     assert_int_equal(s24_chat_set_thinking(chat, NULL, 0), S24_ERROR_ARGUMENT);
     s24_chat_destroy(chat);
     chat = load_chat(cases[0].template, tokenizer);
-    assert_false(s24_chat_thoughts(marks, chat) || marks[0] || marks[1]);
+    assert_false(s24_chat_thoughts(marks, ids, chat) || marks[0] || marks[1]);
     assert_int_equal(s24_chat_set_thinking(chat, ctx, 0), S24_ERROR_UNSUPPORTED);
     assert_sentence(ctx, "no way to answer without thoughts: it reads neither enable_thinking");
     s24_chat_destroy(chat);

@@ -112,11 +112,16 @@ int s24_chat_reads(const s24_chat *chat, const char *name)
     return chat && name && s24i_jinja_reads(chat->usual, name);
 }
 
-int s24_chat_thoughts(const char *marks[2], const s24_chat *chat)
+int s24_chat_thoughts(const char *marks[2], int32_t ids[2], const s24_chat *chat)
 {
     const int known = chat && chat->thoughts[0];
-    if (marks) marks[0] = known ? chat->thoughts[0] : NULL;
-    if (marks) marks[1] = known ? chat->thoughts[1] : NULL;
+    for (int i = 0; i < 2; i++) {
+        const char *mark = known ? chat->thoughts[i] : NULL;
+        const size_t bytes = mark ? strlen(mark) : 0;
+        const s24i_added *added = mark ? s24i_added_find(chat->tokenizer, mark, bytes, 0) : NULL;
+        if (marks) marks[i] = mark;
+        if (ids) ids[i] = added && added->special && added->bytes == bytes ? added->id : -1;
+    }
     return known;
 }
 
