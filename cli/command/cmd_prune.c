@@ -18,7 +18,7 @@ struct prune_options {
     passages_options passages;
     struct train_options examples;
     int64_t reconstruct, seed;
-    int packed, masks_only, permute;
+    int packed, masks_only, permute, resume;
 };
 
 static const char *prune_dtype(int index)
@@ -87,6 +87,10 @@ static const cli_option options[] = {
      "Then train what stays of each half of a block for so many steps to give what the dense "
      "model gives, without labels.",
      NULL},
+    {"resume", 0, CLI_FLAG, offsetof(struct prune_options, resume), NULL, NULL,
+     "Keep each block that is done in OUT.pruning, and go on after those that a run of the same "
+     "options that was stopped has left there.",
+     NULL},
     PASSAGES_OPTIONS(struct prune_options,
                      "Texts the model is run on to learn what its layers see: UTF-8, one passage a "
                      "line. Some methods need it, and a whole model; with the others it only adds "
@@ -113,6 +117,8 @@ static const cli_rule rules[] = {
     {CLI_ONLY_WITH, "normalize=layer", "scope=global", NULL},
     {CLI_ONLY_WITH, "ids", "calibration", NULL},
     {CLI_ONLY_WITH, "refine reconstruct", "calibration images", NULL},
+    {CLI_ONLY_WITH, "resume", "calibration images", NULL},
+    {CLI_NOT_WITH, "resume", "permute masks masks-only low-rank text qa", "is of blocks"},
     {CLI_ONLY_WITH, "low-rank", "packed", NULL},
     {CLI_NOT_WITH, "low-rank", "reconstruct", "are made once"},
     {CLI_NOT_WITH, "reconstruct", "quantize", "trains floats"},
@@ -157,6 +163,19 @@ static void on_layer(void *user, const s24_layer_report *layer)
     if (measured) snprintf(error, sizeof error, "  output error %.4f", layer->output_error);
     cli_note(j->cli, "%s  [%lld, %lld]  kept |w| %.4f%s  %.2f s", layer->name,
              (long long)layer->rows, (long long)layer->cols, layer->kept_l1, error, layer->seconds);
+}
+
+/* OUT.pruning, where --resume keeps blocks. */
+static int name_kept(cli_app *cli, char *to, size_t bytes)
+{
+    const char *out = cli->operands[1];
+    size_t length = strlen(out);
+    while (length > 1 && out[length - 1] == '/')
+        length--;
+    const int written = snprintf(to, bytes, "%.*s.pruning", (int)length, out);
+    if (written < 0 || (size_t)written >= bytes)
+        return cli_fail(cli, CLI_IO, "%s: the name is too long", out);
+    return CLI_OK;
 }
 
 /* Refuses what can be said against the options once the input is known. */
@@ -204,10 +223,19 @@ static int make_layers(job *j)
     return j->layers ? CLI_OK : cli_fail(j->cli, CLI_IO, "out of memory for %zu tensors", tensors);
 }
 
+static int run_prune(cli_app *cli, const s24_checkpoint *in, const s24_model_prune_opts *opts)
+{
+    const s24_status status = s24_model_prune(cli->ctx, in, cli->operands[1], opts);
+    if (status == S24_ERROR_INTERRUPTED && opts->keep)
+        return cli_fail(cli, CLI_INTERRUPTED, "interrupted; --resume goes on from %s", opts->keep);
+    return cli_status(cli, status);
+}
+
 static int prune_with(cli_app *cli, const struct prune_options *o, s24_device *device,
                       const s24_checkpoint *in)
 {
     passages given = {.count = 0};
+    char kept[4200];
     const char *usual = o->masks ? "as their masks say" : "2:4";
     job j = {.cli = cli, .in = in, .pattern = o->pattern ? o->pattern : usual};
     s24_checkpoint *masks = NULL;
@@ -217,16 +245,17 @@ static int prune_with(cli_app *cli, const struct prune_options *o, s24_device *d
     task.exclude = o->exclude;
     task.max_tokens = o->passages.max_tokens;
     if (!s24_criterion_needs_gradients(o->method)) task.images = NULL;
-    int code = prune_gradients(cli, &gradients, &task, o->passages.samples, in);
+    int code = name_kept(cli, kept, sizeof kept);
+    if (code == CLI_OK) code = prune_gradients(cli, &gradients, &task, o->passages.samples, in);
     if (code == CLI_OK) code = passages_read(cli, &given, &o->passages, in);
     if (code == CLI_OK && o->masks)
         code = cli_status(cli, s24_masks_open(&masks, cli->ctx, o->masks));
     if (code == CLI_OK && cli->json) code = make_layers(&j);
-    const int on_weights = !gradients && !o->reconstruct; /* else passes run on the device */
+    const int passes = o->passages.path || o->passages.images || o->reconstruct;
     s24_model_prune_opts opts = {.size = sizeof opts,
                                  .prune = {.size = sizeof opts.prune,
                                            .criterion = o->method,
-                                           .device = on_weights ? device : NULL,
+                                           .device = gradients || passes ? NULL : device,
                                            .refine = o->refine,
                                            .pattern = o->pattern,
                                            .seed = (uint64_t)o->seed},
@@ -251,9 +280,9 @@ static int prune_with(cli_app *cli, const struct prune_options *o, s24_device *d
                                  .masks_only = o->masks_only,
                                  .low_rank = o->low_rank,
                                  .images = given.pixels ? &given.images : NULL,
-                                 .device = o->reconstruct ? device : NULL};
-    if (code == CLI_OK)
-        code = cli_status(cli, s24_model_prune(cli->ctx, in, cli->operands[1], &opts));
+                                 .device = passes ? device : NULL,
+                                 .keep = o->resume ? kept : NULL};
+    if (code == CLI_OK) code = run_prune(cli, in, &opts);
     if (code == CLI_OK) code = report(cli, &j);
     s24_model_gradients_destroy(gradients);
     s24_checkpoint_close(masks);
@@ -315,11 +344,6 @@ static int check_method(cli_app *cli, const struct prune_options *o)
                         "--method %s needs --calibration FILE (UTF-8, one passage a line), or "
                         "--images PATH",
                         o->method);
-    if (s24_criterion_needs_stats(o->method) == 1 && !o->reconstruct && !cli_on_cpu(cli))
-        return cli_fail(cli, CLI_UNSUPPORTED,
-                        "--device %s: --method %s runs on the CPU only; with --reconstruct the "
-                        "device trains what it leaves",
-                        cli->common->device, o->method);
     if (s24_criterion_needs_gradients(o->method) == 1 &&
         !(o->examples.text || o->examples.qa || o->examples.images))
         return cli_fail(cli, CLI_USAGE,

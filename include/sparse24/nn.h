@@ -448,7 +448,7 @@ typedef struct s24_model_prune_opts {
     /* Steps of training for each half of a block (attention; the feed-forward layers) after its
        layers are pruned: the weights that stay learn to give the dense model's states from the
        pruned one's, over the calibration passages, without labels. 0: none. All of the model and
-       its gradients are in memory, on the CPU in f32 or on `device`. Excludes quantize. */
+       its gradients are in memory, here or on `device`. Excludes quantize. */
     int64_t reconstruct;
     /* A file of masks (s24_masks_open): for each layer a tensor of its name and stored shape, u8
        or bool, not zero where a weight stays, or one of its name and ".mask" as MaskLLM's are. It
@@ -477,9 +477,16 @@ typedef struct s24_model_prune_opts {
        `pixels`, in host memory, as s24_session_forward reads them. Excludes max_tokens. NULL:
        none. */
     const s24_batch *images;
-    /* Where reconstruction runs, in bf16 with weights and gradients in f32, as training does; the
-       rest stays on the CPU. Needs reconstruct. NULL: the CPU. */
+    /* Where the passages run, in bf16 with weights in f32, as training does: Gram matrices are of
+       those inputs, with sums in f32. Reconstruction runs there too, and the products in f64 of
+       what prunes and refines; what goes weight by weight, and rounding to integers, stays on the
+       CPU. All of the model is in its memory. Needs passages. NULL: the CPU. */
     s24_device *device;
+    /* A folder in which each block is kept as it is done, made if it is not there: a run with the
+       same options, model and passages goes on after those that it finds, to the same bits, and
+       removes it once the output is there. Needs passages; excludes masks, masks_only, gradients,
+       low_rank and prune.score. A block of another run: EXISTS. NULL: nothing is kept. */
+    const char *keep;
 } s24_model_prune_opts;
 
 /*

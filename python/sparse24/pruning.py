@@ -242,6 +242,7 @@ def prune_model(model: Path, out: Path, criterion: Criterion = "magnitude", *,
                 quantize: str | None = None, masks: Path | None = None, masks_only: bool = False,
                 gradients: typing.Any = None, scope: str = "local", normalize: bool = False,
                 low_rank: str | int | None = None, device: str | None = None,
+                keep: Path | None = None,
                 force: bool = False, max_tokens: int = 0, dampening: float = 0.0, block: int = 0,
                 seed: int = 0, report: Report | None = None,
                 progress: Progress | None = None) -> list[Layer]:
@@ -251,10 +252,12 @@ def prune_model(model: Path, out: Path, criterion: Criterion = "magnitude", *,
     calibrate with, str or token ids, for `wanda`, `sparsegpt` and others; images: of a model of
     images, in their place, [n, channels, side, side], normalised. reconstruct: steps of training
     for each half of a block after its layers are pruned, towards the dense model's states, without
-    labels, on device: "cuda", in bf16, or the CPU. include, exclude: globs over names; by default
-    the linear layers inside the blocks. packed: write the 2:4 weights packed; quantize: and as
-    integers of a scheme. masks: a file of masks, MaskLLM's too, of any form without a pattern, in
-    place of a criterion; masks_only: `out` is such a file and nothing else.
+    labels. device: "cuda" runs the texts in bf16, and the products of what prunes; else the CPU
+    does. keep: a folder in which each block is kept as it is done: a run of the same that was
+    stopped goes on after those, to the same bits, and the folder goes. include, exclude: globs over
+    names; by default the linear layers inside the blocks. packed: write the 2:4 weights packed;
+    quantize: and as integers of a scheme. masks: a file of masks, MaskLLM's too, of any form
+    without a pattern, in place of a criterion; masks_only: `out` is such a file and nothing else.
     gradients: of training.gradients, for criteria that need them. scope="global": the share of a
     pattern unstructured:SHARE is of all layers together, each layer's scores divided by their mean
     with normalize. low_rank: the rank of factors next to each packed weight, or "bytes=SHARE" of
@@ -270,7 +273,8 @@ def prune_model(model: Path, out: Path, criterion: Criterion = "magnitude", *,
     chosen = None if masks is None else _core.masks_open(masks)
     written = (include, exclude, dtype, packed, force, max_tokens, quantize, reconstruct, chosen,
                masks_only, gradients, scope == "global", normalize,
-               None if low_rank is None else str(low_rank), open_device(device))
+               None if low_rank is None else str(low_rank), open_device(device),
+               None if keep is None else os.fspath(keep))
     _core.model_prune(_core.checkpoint_open(model), out, _passages(model, texts, images), on_layer,
                       progress, how, written)
     return layers

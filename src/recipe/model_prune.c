@@ -8,15 +8,14 @@
  * needed. With them the linear layers of the blocks go first, block by block
  * (model_prune_blocks.c).
  */
-#include "recipe/model_prune.h"
 #include "io/checkpoint/checkpoint.h"
+#include "recipe/kept_blocks.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* The tensor becomes what is written of it. */
-static void declare_pruned(const s24i_pruner *pruner, s24_tensor *tensor)
+void s24i_pruner_declare(const s24i_pruner *pruner, s24_tensor *tensor)
 {
     const s24_dense matrix = s24i_pruner_matrix(NULL, tensor);
     const int packs = s24i_pruner_packs(pruner, tensor);
@@ -53,7 +52,7 @@ static s24_status declare(const s24i_pruner *pruner)
             if (!taken) continue;
             tensor = s24i_pruner_mask_tensor(&tensor);
         } else if (taken) {
-            declare_pruned(pruner, &tensor);
+            s24i_pruner_declare(pruner, &tensor);
         } else if (selected) {
             s24_ctx_log(pruner->ctx, S24_LOG_WARNING,
                         "%s: tensor '%s' [%lld, %lld] is passed through: its %s do not come in "
@@ -197,6 +196,21 @@ static s24_status check_passages(const s24i_pruner *pruner)
     return S24_OK;
 }
 
+/* What is kept of a run must be all that its weights hang on. */
+static s24_status check_keep(const s24i_pruner *pruner)
+{
+    const s24_model_prune_opts *o = &pruner->opts;
+    REQUIRE(pruner->ctx, !o->keep || s24i_pruner_passages(pruner) > 0, S24_ERROR_ARGUMENT,
+            "the option keep of pruning needs calibration texts or images");
+    REQUIRE(pruner->ctx,
+            !o->keep || !(o->masks || o->masks_only || o->gradients || o->prune.score ||
+                          o->low_rank || pruner->only_factors),
+            S24_ERROR_ARGUMENT,
+            "the option keep of pruning excludes masks, masks_only, gradients, low_rank and a "
+            "score of the caller's");
+    return S24_OK;
+}
+
 static s24_status read_options(s24i_pruner *pruner, const s24_model_prune_opts *opts)
 {
     s24_model_prune_opts *known = &pruner->opts;
@@ -227,12 +241,13 @@ static s24_status read_options(s24i_pruner *pruner, const s24_model_prune_opts *
     TRY(check_scope(pruner));
     TRY(read_masks(pruner));
     TRY(read_scheme(pruner));
+    TRY(check_keep(pruner));
     REQUIRE(pruner->ctx, known->reconstruct >= 0 && !(known->reconstruct && known->quantize),
             S24_ERROR_ARGUMENT,
             known->quantize ? "the option reconstruct of pruning excludes quantize"
                             : "the option reconstruct of pruning is negative");
-    REQUIRE(pruner->ctx, known->reconstruct || !known->device, S24_ERROR_ARGUMENT,
-            "the option device of pruning a model needs the option reconstruct");
+    REQUIRE(pruner->ctx, !known->device || s24i_pruner_passages(pruner) > 0, S24_ERROR_ARGUMENT,
+            "the option device of pruning a model needs calibration texts or images");
     REQUIRE(pruner->ctx,
             (!known->reconstruct && !known->prune.refine) || s24i_pruner_passages(pruner) > 0,
             S24_ERROR_ARGUMENT, "to %s needs calibration texts or images",
@@ -270,6 +285,7 @@ static s24_status gather_scores(s24i_pruner *pruner, s24i_scope *scope)
     first.writer = NULL;
     first.scope = pruner->scope = scope;
     first.opts.reconstruct = 0;
+    first.opts.keep = NULL;
     TRY(walk(&first));
     const double share = strtod(strrchr(pattern, ':') + 1, NULL);
     s24i_scope_divide(scope, (int64_t)nearbyint(share * (double)blocks));
@@ -293,6 +309,7 @@ s24_status s24_model_prune(s24_ctx *ctx, const s24_checkpoint *in, const char *o
     if (pruner.opts.global) TRY_DONE(gather_scores(&pruner, &scope));
     TRY_DONE(walk(&pruner));
     status = s24_writer_commit(pruner.writer);
+    if (status == S24_OK && pruner.opts.keep) s24i_kept_end(&pruner);
 done:
     s24i_scope_free(&scope, ctx);
     s24_writer_destroy(pruner.writer);
@@ -311,5 +328,6 @@ s24_status s24_model_sensitivity(s24_ctx *ctx, const s24_checkpoint *in,
     REQUIRE(ctx, s24i_pruner_passages(&pruner) > 0, S24_ERROR_ARGUMENT,
             "what layers lose is measured on calibration texts or images; none were given");
     pruner.opts.reconstruct = 0;
+    pruner.opts.keep = NULL;
     return prune_with_model(&pruner);
 }

@@ -74,6 +74,9 @@ s24_status s24i_pruner_layer(const s24i_pruner *pruner, float *w, const s24_tens
    checkpoint will see. */
 s24_status s24i_pruner_write(const s24i_pruner *pruner, float *w, const s24_tensor *tensor);
 
+/* The tensor becomes what is written of it. */
+void s24i_pruner_declare(const s24i_pruner *pruner, s24_tensor *tensor);
+
 /* What a tensor's mask is declared as; and writes it of the pruned w. */
 s24_tensor s24i_pruner_mask_tensor(const s24_tensor *tensor);
 s24_status s24i_pruner_write_mask(const s24i_pruner *pruner, const s24_dense *w,

@@ -20,58 +20,22 @@
  * image is a text whose tokens are its patches.
  */
 #include "io/checkpoint/checkpoint.h"
-#include "recipe/model_prune.h"
+#include "recipe/calibration.h"
 
 #include <string.h>
 
 #include "io/checkpoint/config.h"
-#include "recipe/reconstruct.h"
 #include "run/session.h"
 
 enum { BATCH_TOKENS = 4096, GRAM_BYTES = 1 << 30 };
 
-/* The layers of a block that share an input, which is observed as the first one's, in the order
-   they are pruned. */
-static const struct {
-    s24i_slot slots[3];
-    int count;
-} stages[] = {{{S24I_QUERY, S24I_KEY, S24I_VALUE}, 3},
-              {{S24I_ATTENTION}, 1},
-              {{S24I_INTERMEDIATE, S24I_GATE}, 2},
-              {{S24I_OUTPUT}, 1}};
-enum { STAGES = sizeof stages / sizeof *stages, OUTER_STAGES = 2, NOTHING_OBSERVED = -1 };
-
-/* A stage of a block's own layers (first −1, end 0), or of some of its experts'. */
-typedef struct stage {
-    int kind; /* of stages */
-    int64_t first, end;
-} stage;
-
-typedef struct calibration {
-    const s24i_pruner *pruner;
-    s24_ctx *ctx;
-    s24_model *model;
-    s24_session *session;
-    int64_t max_tokens; /* of a text */
-    int64_t texts;      /* or images, each a text of all positions */
-    int64_t *ends;      /* [texts + 1]: text t is tokens ends[t] … ends[t + 1] */
-    int32_t *ids;       /* of the tokens; NULL: images */
-    int64_t ids_capacity;
-    int64_t most_tokens;                 /* of a batch */
-    int64_t *offsets;                    /* [texts + 1]: of the batch at hand */
-    float *hidden;                       /* [tokens, width] */
-    float *copy;                         /* [most_tokens, width] */
-    int numbers;                         /* of a block's layers */
-    const s24_tensor **tensors;          /* [layers][numbers], NULL: the model has none */
-    const s24_tensor *const *block;      /* those of the block at hand */
-    s24_dense *weights;                  /* [numbers]: and its weights, pruned one after another */
-    int observed;                        /* the slot whose input goes into stats, */
-    stage at;                            /* of these experts */
-    s24_stats **stats;                   /* [1 or experts] */
-    int64_t *seen;                       /* likewise: tokens */
-    s24i_reconstruction *reconstruction; /* or NULL */
-    int64_t done, total;                 /* batches through blocks */
-} calibration;
+const s24i_stage_kind s24i_stage_kinds[S24I_STAGES] = {{{S24I_QUERY, S24I_KEY, S24I_VALUE}, 3},
+                                                       {{S24I_ATTENTION}, 1},
+                                                       {{S24I_INTERMEDIATE, S24I_GATE}, 2},
+                                                       {{S24I_OUTPUT}, 1}};
+enum { NOTHING_OBSERVED = -1 };
+typedef s24i_stage stage;
+typedef s24i_calibration calibration;
 
 /* ---- texts ----------------------------------------------------------------------------------- */
 
@@ -248,7 +212,7 @@ static int mixes(const calibration *c, int64_t block)
    experts, or at once the block's own layers. 0: there is none. */
 static int next_stage(stage *s, const calibration *c, int64_t block)
 {
-    const int of_experts = mixes(c, block) && s->kind >= STAGES - OUTER_STAGES;
+    const int of_experts = mixes(c, block) && s->kind >= S24I_STAGES - S24I_OUTER_STAGES;
     int64_t rows, cols;
     if (!of_experts) {
         const int begins = s->end < 0;
@@ -256,7 +220,8 @@ static int next_stage(stage *s, const calibration *c, int64_t block)
         s->end = 0;
         return begins;
     }
-    s24i_slot_shape(&rows, &cols, &c->model->shape, s24i_slot_of(0, stages[s->kind].slots[0]));
+    s24i_slot_shape(&rows, &cols, &c->model->shape,
+                    s24i_slot_of(0, s24i_stage_kinds[s->kind].slots[0]));
     const int64_t most = s24i_max(1, GRAM_BYTES / (cols * cols * (int64_t)sizeof(double)));
     s->first = s24i_max(s->end, 0);
     s->end = s24i_min(s->first + most, s24i_mixture_all(&c->model->shape.mixture));
@@ -266,8 +231,8 @@ static int next_stage(stage *s, const calibration *c, int64_t block)
 /* Is there a layer that gets pruned among those of an expert of a stage? */
 static int takes_expert(const calibration *c, int64_t block, int kind, int64_t expert)
 {
-    for (int i = 0; i < stages[kind].count; i++) {
-        const int number = (int)s24i_slot_of(expert, stages[kind].slots[i]);
+    for (int i = 0; i < s24i_stage_kinds[kind].count; i++) {
+        const int number = (int)s24i_slot_of(expert, s24i_stage_kinds[kind].slots[i]);
         const s24_tensor *t = c->tensors[block * c->numbers + number];
         if (t && s24i_pruner_takes(c->pruner, t)) return 1;
     }
@@ -281,7 +246,7 @@ static int takes_stage(const calibration *c, int64_t block, const stage *s)
     return 0;
 }
 
-static s24_status load_weights(calibration *c)
+s24_status s24i_calibration_load(calibration *c)
 {
     for (int slot = 0; slot < c->numbers; slot++) {
         const s24_tensor *tensor = c->block[slot];
@@ -326,14 +291,13 @@ static s24_status see_all_alike(const calibration *c, s24i_slot slot, s24_stats 
     return status;
 }
 
-/* An expert's layers of a stage, or the block's own. */
-static s24_status prune_layers(calibration *c, int64_t block, const stage *s, int64_t expert)
+s24_status s24i_calibration_prune(calibration *c, int64_t block, const stage *s, int64_t expert)
 {
-    const s24i_slot first = s24i_slot_of(expert, stages[s->kind].slots[0]);
+    const s24i_slot first = s24i_slot_of(expert, s24i_stage_kinds[s->kind].slots[0]);
     s24_stats *stats = c->stats[expert - s->first];
     if (expert >= 0 && !c->seen[expert - s->first]) TRY(see_all_alike(c, first, stats));
-    for (int i = 0; i < stages[s->kind].count; i++) {
-        const s24i_slot slot = s24i_slot_of(expert, stages[s->kind].slots[i]);
+    for (int i = 0; i < s24i_stage_kinds[s->kind].count; i++) {
+        const s24i_slot slot = s24i_slot_of(expert, s24i_stage_kinds[s->kind].slots[i]);
         const s24_tensor *tensor = c->block[slot];
         float *w = c->weights[slot].data;
         if (tensor && s24i_pruner_takes(c->pruner, tensor))
@@ -346,7 +310,7 @@ static s24_status prune_layers(calibration *c, int64_t block, const stage *s, in
 
 static s24_status prune_stage(calibration *c, int64_t block, const stage *s)
 {
-    const s24i_slot kind = stages[s->kind].slots[0];
+    const s24i_slot kind = s24i_stage_kinds[s->kind].slots[0];
     for (int64_t e = s->first; e < s->end; e++) {
         const s24i_slot slot = s24i_slot_of(e, kind);
         c->seen[e - s->first] = 0;
@@ -355,35 +319,56 @@ static s24_status prune_stage(calibration *c, int64_t block, const stage *s)
     c->at = *s;
     TRY(run_block(c, block, (int)kind));
     for (int64_t e = s->first; e < s->end; e++)
-        if (takes_expert(c, block, s->kind, e)) TRY(prune_layers(c, block, s, e));
+        if (takes_expert(c, block, s->kind, e)) TRY(s24i_calibration_prune(c, block, s, e));
     drop_stats(c);
     return s24i_model_set_block(c->model, c->ctx, block, c->weights);
 }
 
-/* The pruned weights learn, and only then are written. */
-static s24_status reconstruct(calibration *c, int64_t block)
+static s24_status prune_here(calibration *c, int64_t block)
 {
-    unsigned pruned = 0;
-    for (int slot = 0; slot < c->numbers; slot++)
-        if (c->block[slot] && s24i_pruner_takes(c->pruner, c->block[slot])) pruned |= 1u << slot;
-    TRY(s24i_reconstruct_block(c->reconstruction, c->ctx, block, c->hidden, c->weights, pruned));
-    for (int slot = 0; slot < c->numbers; slot++)
-        if (pruned >> slot & 1u)
-            TRY(s24i_pruner_write(c->pruner, c->weights[slot].data, c->block[slot]));
+    TRY(s24i_calibration_load(c));
+    TRY(s24i_model_set_block(c->model, c->ctx, block, c->weights));
+    for (int kind = 0; kind < S24I_STAGES; kind++)
+        for (stage s = {.kind = kind, .end = -1}; next_stage(&s, c, block);)
+            if (takes_stage(c, block, &s)) TRY(prune_stage(c, block, &s));
+    if (!c->reconstruction) return S24_OK;
+    s24i_halves_write(c->halves, c->halves->state, c->hidden);
+    TRY(s24i_reconstruct_aim(c->reconstruction, c->ctx, block));
+    TRY(s24i_calibration_reconstruct(c, block));
     return s24i_model_set_block(c->model, c->ctx, block, c->weights);
+}
+
+static s24_status prune_new(calibration *c, int64_t block)
+{
+    return (c->pruner->opts.device ? s24i_calibration_prune_there : prune_here)(c, block);
+}
+
+/* The same, into a file that keeps it. */
+static s24_status prune_kept(calibration *c, int64_t block)
+{
+    const s24i_pruner *run = c->pruner;
+    s24_status status = s24i_kept_open(&c->pruner, c->kept, block, c->block);
+    if (status == S24_OK) status = prune_new(c, block);
+    c->pruner = run;
+    if (status == S24_OK) status = s24i_kept_close(c->kept, block);
+    s24i_kept_drop(c->kept);
+    return status;
 }
 
 static s24_status prune_block(calibration *c, int64_t block)
 {
+    const int is_there = c->pruner->opts.device != NULL;
+    int found = 0;
     c->block = c->tensors + block * c->numbers;
-    TRY(load_weights(c));
-    TRY(s24i_model_set_block(c->model, c->ctx, block, c->weights));
-    for (int kind = 0; kind < STAGES; kind++)
-        for (stage s = {.kind = kind, .end = -1}; next_stage(&s, c, block);)
-            if (takes_stage(c, block, &s)) TRY(prune_stage(c, block, &s));
-    if (c->reconstruction) TRY(reconstruct(c, block));
-    if (block + 1 < c->model->shape.layers) TRY(run_block(c, block, NOTHING_OBSERVED));
-    s24i_block_clear(&c->model->blocks[block], c->ctx);
+    if (c->kept) {
+        TRY(s24i_calibration_load(c));
+        TRY(s24i_kept_take(&found, c->kept, block, c->block, c->weights));
+    }
+    TRY((found ? s24i_calibration_take : c->kept ? prune_kept : prune_new)(c, block));
+    if (block + 1 < c->model->shape.layers)
+        TRY(is_there ? s24i_calibration_leave_there(c, block)
+                     : run_block(c, block, NOTHING_OBSERVED));
+    if (!is_there) s24i_block_clear(&c->model->blocks[block], c->ctx);
     return S24_OK;
 }
 
@@ -420,7 +405,7 @@ static s24_status prepare(calibration *c)
     }
     c->total = batches * (c->model->shape.layers - 1);
     for (int64_t b = 0; b < c->model->shape.layers; b++)
-        for (int kind = 0; kind < STAGES; kind++)
+        for (int kind = 0; kind < S24I_STAGES; kind++)
             for (stage s = {.kind = kind, .end = -1}; next_stage(&s, c, b);)
                 c->total += batches * takes_stage(c, b, &s);
     const int64_t width = c->model->shape.width;
@@ -440,26 +425,28 @@ static s24_status prepare(calibration *c)
 s24_status s24i_pruner_blocks(const s24i_pruner *pruner, s24_model *model)
 {
     calibration c = {.pruner = pruner, .ctx = pruner->ctx, .model = model};
+    s24i_kept_blocks kept;
     s24_status status;
     c.texts = s24i_pruner_passages(pruner);
     TRY_DONE(prepare(&c));
     TRY_DONE(embed(&c));
-    if (pruner->opts.reconstruct) {
-        const s24i_reconstruct_opts opts = {
-            .dense = pruner->in,
-            .steps = pruner->opts.reconstruct,
-            .texts = c.texts,
+    TRY_DONE(s24i_calibration_prepare_halves(&c));
+    if (pruner->opts.keep) {
+        const s24i_kept_passages passages = {
             .ends = c.ends,
+            .texts = c.texts,
             .ids = c.ids,
             .pixels = pruner->opts.images ? pruner->opts.images->pixels : NULL,
-            .embeddings = c.hidden,
-            .device = pruner->opts.device};
-        TRY_DONE(s24i_reconstruction_create(&c.reconstruction, c.ctx, &opts));
+            .image_elems = s24i_image_elems(&model->shape)};
+        c.kept = &kept;
+        TRY_DONE(s24i_kept_begin(&kept, pruner, &passages, c.numbers));
     }
     for (int64_t b = 0; b < model->shape.layers; b++)
         TRY_DONE(prune_block(&c, b));
 done:
+    if (c.kept) s24i_kept_free(c.kept);
     s24i_reconstruction_destroy(c.reconstruction);
+    s24i_halves_destroy(c.halves);
     drop_stats(&c);
     s24_session_destroy(c.session);
     for (int slot = 0; c.weights && slot < c.numbers; slot++)

@@ -180,6 +180,7 @@ static s24_status prune_weight(s24_prune_report *report, const s24i_pruner *prun
     char pattern[48];
     s24i_masked masked;
     if (pruner->opts.masks) TRY(s24i_pruner_use_mask(&masked, &opts, pruner, tensor));
+    if (stats && !opts.device && !pruner->opts.masks) opts.device = pruner->opts.device;
     if (pruner->opts.gradients) {
         TRY(find_gradients(&gradients, &turned, pruner, tensor));
         opts.gradients = &gradients;

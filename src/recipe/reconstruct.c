@@ -2,8 +2,8 @@
 /*
  * Reconstruction of blocks by the passes of training: its transformer holds the dense model, one
  * block of which is replaced by the pruned one while it learns. The states of both models stand in
- * the memory of the machine that runs it for all tokens, as activations; a step takes a batch of
- * whole texts from them.
+ * the memory of the machine that runs it for all tokens (halves.h); a step takes a batch of whole
+ * texts from them.
  */
 #include "recipe/reconstruct.h"
 
@@ -12,7 +12,9 @@
 
 #include "train/transformer.h"
 
-enum { STEP_TOKENS = 2048, HALVES = 2 };
+enum { HALVES = 2 };
+static const s24i_mode plain_mode;
+static const s24i_pull no_pull;
 static const double RATE = 1e-3, BETA1 = 0.9, BETA2 = 0.999, EPS = 1e-8;
 
 /* The layers of a block, and the slots that each is of, in its rows' order. */
@@ -36,16 +38,11 @@ typedef struct learner {
 
 struct s24i_reconstruction {
     s24_ctx *ctx; /* of create */
-    s24i_reconstruct_opts opts;
-    s24_transformer *t;
-    int64_t tokens, width;
-    int64_t *batches; /* [batch_count + 1]: the first text of each */
-    int64_t batch_count;
-    int64_t *offsets;      /* [texts + 1]: of the batch at hand */
+    s24i_halves *halves;
+    int64_t steps;         /* for each half of a block */
     char *states;          /* the memory of all that follow, each [tokens, width]: */
     char *dense;           /* the dense model's before the block, */
     char *targets[HALVES]; /* and after each half */
-    char *state;           /* the pruned model's before the half at hand */
     learner learners[PARTS];
     uint16_t *bits; /* room for a mask on its way to the machine */
     int64_t steps_done, steps_total;
@@ -55,42 +52,22 @@ void s24i_reconstruction_destroy(s24i_reconstruction *r)
 {
     if (!r) return;
     s24_ctx *ctx = r->ctx;
-    s24i_machine *m = r->t ? &r->t->machine : NULL;
-    for (int i = 0; m && i < PARTS; i++) {
+    s24i_machine *m = &r->halves->t->machine;
+    m->ctx = ctx;
+    for (int i = 0; i < PARTS; i++) {
         m->ops->free(m, r->learners[i].m);
         m->ops->free(m, r->learners[i].mask);
     }
-    if (m) m->ops->free(m, r->states);
+    m->ops->free(m, r->states);
     s24_ctx_free(ctx, r->bits);
-    s24_ctx_free(ctx, r->offsets);
-    s24_ctx_free(ctx, r->batches);
-    s24_transformer_destroy(r->t);
     s24_ctx_free(ctx, r);
-}
-
-/* Whole texts of up to STEP_TOKENS together, at least one. */
-static s24_status cut_batches(s24i_reconstruction *r, s24_ctx *ctx, int64_t *most)
-{
-    const int64_t *ends = r->opts.ends, texts = r->opts.texts;
-    TRY(s24i_alloc_elems(&r->batches, ctx, texts + 1, sizeof *r->batches, "batches"));
-    TRY(s24i_alloc_elems(&r->offsets, ctx, texts + 1, sizeof *r->offsets, "texts"));
-    *most = 0;
-    for (int64_t first = 0, end; first < texts; first = end) {
-        end = first + 1;
-        while (end < texts && ends[end + 1] - ends[first] <= STEP_TOKENS)
-            end++;
-        *most = s24i_max(*most, ends[end] - ends[first]);
-        r->batches[r->batch_count++] = first;
-    }
-    r->batches[r->batch_count] = texts;
-    return S24_OK;
 }
 
 /* Memory of the machine that runs it. */
 static s24_status new_memory(void **out, s24i_reconstruction *r, s24_ctx *ctx, int64_t bytes,
                              const char *what)
 {
-    s24i_machine *m = &r->t->machine;
+    s24i_machine *m = &r->halves->t->machine;
     *out = m->ops->alloc(m, (size_t)bytes);
     REQUIRE(ctx, *out, S24_ERROR_MEMORY, "out of memory for %s: %lld bytes", what,
             (long long)bytes);
@@ -100,7 +77,7 @@ static s24_status new_memory(void **out, s24i_reconstruction *r, s24_ctx *ctx, i
 static int64_t slot_elems(const s24i_reconstruction *r, s24i_slot slot)
 {
     int64_t rows, cols;
-    s24i_slot_shape(&rows, &cols, &r->t->shape, slot);
+    s24i_slot_shape(&rows, &cols, &r->halves->t->shape, slot);
     return rows * cols;
 }
 
@@ -124,131 +101,52 @@ static s24_status make_learners(s24i_reconstruction *r, s24_ctx *ctx)
     return s24i_alloc_elems(&r->bits, ctx, most / 16, sizeof *r->bits, "a mask");
 }
 
-static size_t bytes_of(const s24i_reconstruction *r, int64_t tokens)
-{
-    return (size_t)(tokens * r->width) * r->t->machine.element;
-}
-
 static s24_status fill(s24i_reconstruction *r, s24_ctx *ctx)
 {
-    s24_transformer_opts opts = {
-        .size = sizeof opts, .train = 1, .recompute = 1, .device = r->opts.device};
-    void *states;
-    TRY(cut_batches(r, ctx, &opts.max_tokens));
-    TRY(s24_transformer_load(&r->t, ctx, r->opts.dense, &opts));
-    s24i_machine *m = &r->t->machine;
-    m->ctx = ctx;
-    r->tokens = r->opts.ends[r->opts.texts];
-    r->width = r->t->shape.width;
-    const size_t bytes = (bytes_of(r, r->tokens) + 63) / 64 * 64;
-    TRY(new_memory(&states, r, ctx, 4 * (int64_t)bytes, "the states of the calibration texts"));
-    r->dense = r->states = states;
+    s24i_halves *h = r->halves;
+    const size_t bytes = s24i_halves_bytes(h);
+    TRY(s24i_halves_new_states(&r->states, h, ctx, 3));
+    r->dense = r->states;
     r->targets[0] = r->dense + bytes;
     r->targets[1] = r->targets[0] + bytes;
-    r->state = r->targets[1] + bytes;
-    m->ops->write(m, r->dense, r->opts.embeddings, r->tokens * r->width);
-    r->steps_total = HALVES * r->opts.steps * r->t->shape.layers;
-    TRY(m->status);
+    s24i_halves_write(h, r->dense, h->opts.embeddings);
+    r->steps_total = HALVES * r->steps * h->t->shape.layers;
+    TRY(h->t->machine.status);
     return make_learners(r, ctx);
 }
 
-s24_status s24i_reconstruction_create(s24i_reconstruction **out, s24_ctx *ctx,
-                                      const s24i_reconstruct_opts *opts)
+s24_status s24i_reconstruction_create(s24i_reconstruction **out, s24_ctx *ctx, s24i_halves *halves,
+                                      int64_t steps)
 {
     s24i_reconstruction *r;
     *out = NULL;
     TRY(s24i_zeroed(&r, ctx, sizeof *r));
     r->ctx = ctx;
-    r->opts = *opts;
+    r->halves = halves;
+    r->steps = steps;
     GIVE(out, r, s24i_reconstruction_destroy, fill(r, ctx));
-}
-
-/* ---- a half of a block over a batch ---------------------------------------------------------- */
-
-static s24_status begin_batch(s24i_reconstruction *r, s24_ctx *ctx, int64_t batch, int64_t *at)
-{
-    const int64_t first = r->batches[batch], end = r->batches[batch + 1];
-    const int64_t *ends = r->opts.ends;
-    for (int64_t t = first; t <= end; t++)
-        r->offsets[t - first] = ends[t] - ends[first];
-    const s24_examples examples = {
-        .texts = {.texts = end - first,
-                  .offsets = r->offsets,
-                  .ids = r->opts.ids ? r->opts.ids + ends[first] : NULL},
-        .pixels = r->opts.pixels ? r->opts.pixels + first * s24i_image_elems(&r->t->shape) : NULL};
-    *at = (int64_t)bytes_of(r, ends[first]);
-    return s24i_begin(r->t, ctx, &examples);
-}
-
-/* States are compared where the next layers read them: after the norm where norms follow sums, and
-   at the end of the model. */
-static int is_normed(const s24_transformer *t, int64_t sum)
-{
-    return !s24i_goes_past(t, sum) || sum == 2 * t->shape.layers;
-}
-
-/* The state at sum j is x; its norm is taken. */
-static void set_state(const s24i_reconstruction *r, int64_t j, const char *x)
-{
-    s24_transformer *t = r->t;
-    s24i_machine *m = &t->machine;
-    const size_t bytes = bytes_of(r, t->step.tokens);
-    if (!s24i_goes_past(t, j)) {
-        m->ops->copy(m, s24i_norm_at(t, j), x, bytes);
-        return;
-    }
-    m->ops->copy(m, s24i_sum_at(t, j), x, bytes);
-    const s24i_add_norm job = {.y = s24i_norm_at(t, j),
-                               .s = s24i_sum_at(t, j),
-                               .stats = s24i_stats_at(t, j),
-                               .norm = &t->norms[j],
-                               .rows = t->step.tokens,
-                               .width = t->shape.width};
-    m->ops->add_norm(m, &job);
-}
-
-static const s24i_mode plain_mode;
-static const s24i_pull no_pull;
-
-/* A half over all texts: `to`, which may be `from`, becomes the states after it. */
-static s24_status run_half(s24i_reconstruction *r, s24_ctx *ctx, int64_t sum, const char *from,
-                           char *to)
-{
-    s24_transformer *t = r->t;
-    s24i_machine *m = &t->machine;
-    s24i_block_walk walk = {.t = t, .mode = &plain_mode, .pull = &no_pull};
-    for (int64_t batch = 0, at; batch < r->batch_count; batch++) {
-        TRY(begin_batch(r, ctx, batch, &at));
-        set_state(r, sum, from + at);
-        s24i_half_forward(&walk, sum / 2, (int)(sum % 2));
-        const void *state =
-            is_normed(t, sum + 1) ? s24i_norm_at(t, sum + 1) : s24i_sum_at(t, sum + 1);
-        m->ops->copy(m, to + at, state, bytes_of(r, t->step.tokens));
-        TRY(m->status);
-    }
-    return S24_OK;
 }
 
 /* The gradients of a batch's squared distance from the target. */
 static s24_status gradients(s24i_reconstruction *r, s24_ctx *ctx, int64_t sum, int64_t batch)
 {
-    s24_transformer *t = r->t;
+    s24i_halves *h = r->halves;
+    s24_transformer *t = h->t;
     s24i_machine *m = &t->machine;
     s24i_block_walk walk = {.t = t, .mode = &plain_mode, .pull = &no_pull, .ends = 1};
-    const int normed = is_normed(t, sum + 1);
+    const int normed = s24i_halves_is_normed(t, sum + 1);
     double loss = 0;
     int64_t at;
-    TRY(begin_batch(r, ctx, batch, &at));
-    const size_t bytes = bytes_of(r, t->step.tokens);
-    set_state(r, sum, r->state + at);
+    TRY(s24i_halves_begin(h, ctx, batch, &at));
+    const size_t bytes = (size_t)(t->step.tokens * h->width) * m->element;
+    s24i_halves_set(h, sum, (sum % 2 ? h->middle : h->state) + at);
     s24i_half_forward(&walk, sum / 2, (int)(sum % 2));
     m->ops->clear(m, t->at.sums, sizeof *t->at.sums);
     m->ops->clear(m, t->at.dn, bytes);
     m->ops->clear(m, t->at.ds, bytes);
     m->ops->squared_error(m, &t->at.sums->loss, normed ? t->at.dn : t->at.ds,
-                          normed ? s24i_norm_at(t, sum + 1) : s24i_sum_at(t, sum + 1),
-                          r->targets[sum % 2] + at, 1.0 / (double)t->step.tokens, &t->step,
-                          r->width);
+                          s24i_halves_get(h, sum + 1), r->targets[sum % 2] + at,
+                          1.0 / (double)t->step.tokens, &t->step, h->width);
     s24i_half_back(&walk, sum / 2, (int)(sum % 2));
     m->ops->download(m, &loss, &t->at.sums->loss, sizeof loss);
     TRY(m->status);
@@ -285,7 +183,7 @@ static int next_rows(rows_of *rows)
 /* A slot's pruned weights into the machine, and which of them stay into bits. */
 static void put_slot(s24i_reconstruction *r, const learner *l, const rows_of *rows, const float *w)
 {
-    s24i_machine *m = &r->t->machine;
+    s24i_machine *m = &r->halves->t->machine;
     m->ops->upload(m, l->layer->w + rows->at, w, (size_t)rows->count * sizeof *w);
     for (int64_t i = 0; i < rows->count; i++)
         if (w[i] == 0.0f) r->bits[(rows->at + i) / 16] &= (uint16_t) ~(1u << (rows->at + i) % 16);
@@ -295,11 +193,11 @@ static void put_slot(s24i_reconstruction *r, const learner *l, const rows_of *ro
 static void put_weights(s24i_reconstruction *r, int64_t block, const s24_dense *weights,
                         unsigned pruned)
 {
-    s24i_machine *m = &r->t->machine;
+    s24i_machine *m = &r->halves->t->machine;
     for (int i = 0; i < PARTS; i++) {
         learner *l = &r->learners[i];
         rows_of rows = {.r = r, .part = i};
-        l->layer = part_layer(&r->t->blocks[block], i);
+        l->layer = part_layer(&r->halves->t->blocks[block], i);
         l->learns = 0;
         memset(r->bits, 0xff, (size_t)l->count / 8);
         while (next_rows(&rows)) {
@@ -315,7 +213,7 @@ static void put_weights(s24i_reconstruction *r, int64_t block, const s24_dense *
 
 static void get_weights(s24i_reconstruction *r, const s24_dense *weights)
 {
-    s24i_machine *m = &r->t->machine;
+    s24i_machine *m = &r->halves->t->machine;
     for (int i = 0; i < PARTS; i++) {
         const learner *l = &r->learners[i];
         rows_of rows = {.r = r, .part = i};
@@ -329,7 +227,7 @@ static void get_weights(s24i_reconstruction *r, const s24_dense *weights)
 /* Slots that are not pruned have no gradient, and so no moments, and stay. */
 static void clear_others(s24i_reconstruction *r, int part)
 {
-    s24i_machine *m = &r->t->machine;
+    s24i_machine *m = &r->halves->t->machine;
     const learner *l = &r->learners[part];
     rows_of rows = {.r = r, .part = part};
     while (next_rows(&rows))
@@ -339,7 +237,7 @@ static void clear_others(s24i_reconstruction *r, int part)
 
 static void update(s24i_reconstruction *r, int half, int64_t step)
 {
-    s24_transformer *t = r->t;
+    s24_transformer *t = r->halves->t;
     s24i_machine *m = &t->machine;
     for (int i = 0; i < PARTS; i++) {
         const learner *l = &r->learners[i];
@@ -357,7 +255,7 @@ static void update(s24i_reconstruction *r, int half, int64_t step)
                                  .beta1 = BETA1,
                                  .beta2 = BETA2,
                                  .eps = EPS,
-                                 .rate = RATE * (1.0 - (double)step / (double)r->opts.steps),
+                                 .rate = RATE * (1.0 - (double)step / (double)r->steps),
                                  .step = step + 1,
                                  .first = l->layer->w - t->weights};
         clear_others(r, i);
@@ -367,30 +265,38 @@ static void update(s24i_reconstruction *r, int half, int64_t step)
 
 static s24_status train_half(s24i_reconstruction *r, s24_ctx *ctx, int64_t sum)
 {
-    s24_transformer_clear(r->t, ctx);
-    for (int64_t step = 0; step < r->opts.steps; step++) {
-        TRY(gradients(r, ctx, sum, step % r->batch_count));
+    s24_transformer_clear(r->halves->t, ctx);
+    for (int64_t step = 0; step < r->steps; step++) {
+        TRY(gradients(r, ctx, sum, step % r->halves->batch_count));
         update(r, (int)(sum % 2), step);
         TRY(s24_ctx_progress(ctx, "reconstructing", ++r->steps_done, r->steps_total));
     }
     return S24_OK;
 }
 
-s24_status s24i_reconstruct_block(s24i_reconstruction *r, s24_ctx *ctx, int64_t block,
-                                  const float *hidden, const s24_dense *weights, unsigned pruned)
+s24_status s24i_reconstruct_aim(s24i_reconstruction *r, s24_ctx *ctx, int64_t block)
 {
-    s24i_machine *m = &r->t->machine;
+    TRY(s24i_halves_run(r->halves, ctx, 2 * block, r->dense, r->targets[0]));
+    return s24i_halves_run(r->halves, ctx, 2 * block + 1, r->targets[0], r->targets[1]);
+}
+
+void s24i_reconstruct_pass(s24i_reconstruction *r)
+{
     char *next = r->targets[1];
-    m->ctx = ctx;
-    TRY(run_half(r, ctx, 2 * block, r->dense, r->targets[0]));
-    TRY(run_half(r, ctx, 2 * block + 1, r->targets[0], r->targets[1]));
-    put_weights(r, block, weights, pruned);
-    m->ops->write(m, r->state, hidden, r->tokens * r->width);
-    TRY(train_half(r, ctx, 2 * block));
-    TRY(run_half(r, ctx, 2 * block, r->state, r->state));
-    TRY(train_half(r, ctx, 2 * block + 1));
-    get_weights(r, weights);
     r->targets[1] = r->dense; /* the states after this block are those before the next */
     r->dense = next;
-    return m->status;
+}
+
+s24_status s24i_reconstruct_block(s24i_reconstruction *r, s24_ctx *ctx, int64_t block,
+                                  const s24_dense *weights, unsigned pruned)
+{
+    s24i_halves *h = r->halves;
+    h->t->machine.ctx = ctx;
+    put_weights(r, block, weights, pruned);
+    TRY(train_half(r, ctx, 2 * block));
+    TRY(s24i_halves_run(h, ctx, 2 * block, h->state, h->middle));
+    TRY(train_half(r, ctx, 2 * block + 1));
+    get_weights(r, weights);
+    s24i_reconstruct_pass(r);
+    return h->t->machine.status;
 }

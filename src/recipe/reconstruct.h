@@ -9,32 +9,26 @@
 #ifndef S24_RECIPE_RECONSTRUCT_H
 #define S24_RECIPE_RECONSTRUCT_H
 
-#include "model/model.h"
+#include "recipe/halves.h"
 
 typedef struct s24i_reconstruction s24i_reconstruction;
 
-typedef struct s24i_reconstruct_opts {
-    const s24_checkpoint *dense;
-    int64_t steps; /* for each half of a block */
-    int64_t texts;
-    const int64_t *ends; /* [texts + 1]: text t is ids[ends[t]] … ids[ends[t + 1]] */
-    const int32_t *ids;
-    const float *pixels;     /* in place of ids, of a model of images, one a text */
-    const float *embeddings; /* [tokens, width], of all texts; copied */
-    s24_device *device;      /* that runs it, in bf16; NULL: the CPU, in f32 */
-} s24i_reconstruct_opts;
-
-/* ends, ids and pixels must outlive it. Errors: those of s24_transformer_load, MEMORY. */
-s24_status s24i_reconstruction_create(s24i_reconstruction **out, s24_ctx *ctx,
-                                      const s24i_reconstruct_opts *opts);
+/* Of passes that are made to train, which it uses and must not outlive. Errors: MEMORY. */
+s24_status s24i_reconstruction_create(s24i_reconstruction **out, s24_ctx *ctx, s24i_halves *halves,
+                                      int64_t steps);
 void s24i_reconstruction_destroy(s24i_reconstruction *reconstruction);
 
 /*
- * Blocks come in order. hidden [tokens, width] is the pruned model's state before the block;
- * weights[slot] with data become the trained ones: zeros stay. A slot whose bit in `pruned` is not
- * set has its dense weights, which stay. Errors: NUMERIC (a loss that is not finite), INTERRUPTED.
+ * Blocks come in order, each with both calls. Aim runs the dense model through the block, whose
+ * weights must be in the passes as they were. Then halves->state is the pruned model's state before
+ * the block; weights[slot] with data become the trained ones: zeros stay. A slot whose bit in
+ * `pruned` is not set has its dense weights, which stay. halves->middle is overwritten. Pass stands
+ * for the second call where the block is done already. Errors: NUMERIC (a loss that is not finite),
+ * INTERRUPTED.
  */
+s24_status s24i_reconstruct_aim(s24i_reconstruction *reconstruction, s24_ctx *ctx, int64_t block);
 s24_status s24i_reconstruct_block(s24i_reconstruction *reconstruction, s24_ctx *ctx, int64_t block,
-                                  const float *hidden, const s24_dense *weights, unsigned pruned);
+                                  const s24_dense *weights, unsigned pruned);
+void s24i_reconstruct_pass(s24i_reconstruction *reconstruction);
 
 #endif

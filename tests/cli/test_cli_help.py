@@ -235,8 +235,6 @@ class Usage(Scratch):
              r"--sparse and --dense exclude each other"),
             ("cuda", ["info", "f", "--device", "cuda"], 5, r"--device cuda: .*CPU only"),
             ("second cuda", ["info", "f", "--device", "cuda:1"], 5, r"--device cuda:1: "),
-            ("wanda on cuda", ["prune", "f", "g", "--method", "wanda", "--calibration", "t",
-                               "--device", "cuda"], 5, r"--method wanda runs on the CPU only"),
             ("f32 on cuda", ["bench", "--dtype", "f32", "--device", "cuda"], 5,
              r"--dtype f32: .*--device cuda"),
             ("f16 on the CPU", ["bench", "--dtype", "f16"], 5, r"--dtype f16: .*--device cpu"),

@@ -244,21 +244,94 @@ static void distances(double *out, s24_ctx *ctx, const lm_spec *spec, s24_device
     free(dense);
 }
 
+/* The GPU that is there, or NULL with a line. */
+static s24_device *find_device(s24_ctx *ctx)
+{
+    const char *named = getenv("SPARSE24_CUDA_PLUGIN");
+    const s24_device_opts opts = {.size = sizeof opts, .library = named ? named : S24_CUDA_PLUGIN};
+    s24_device *device;
+    if (s24_device_create(&device, ctx, &opts) == S24_OK) return device;
+    print_message("on the CPU alone: %s\n", s24_ctx_error(ctx));
+    return NULL;
+}
+
+/* The share of weights that two pruned models keep or drop alike. */
+static double agreement(s24_ctx *ctx, const char *const paths[2])
+{
+    s24_checkpoint *both[2];
+    int64_t alike = 0, all = 0;
+    for (int i = 0; i < 2; i++)
+        OK(ctx, s24_checkpoint_open(&both[i], ctx, paths[i]));
+    for (int64_t t = 0; t < s24_checkpoint_count(both[0]); t++) {
+        const s24_tensor *x = s24_checkpoint_tensor(both[0], t);
+        const s24_tensor *y = s24_checkpoint_find(both[1], x->name);
+        const float *a = x->data, *b = y->data;
+        if (!s24_tensor_is_selected(x, NULL, NULL)) continue;
+        all += x->shape[0] * x->shape[1];
+        for (int64_t i = 0; i < x->shape[0] * x->shape[1]; i++)
+            alike += (a[i] == 0.0f) == (b[i] == 0.0f);
+    }
+    for (int i = 0; i < 2; i++)
+        s24_checkpoint_close(both[i]);
+    return (double)alike / (double)all;
+}
+
+static void add_error(void *user, const s24_layer_report *layer)
+{
+    *(double *)user += layer->output_error;
+}
+
+/* As good a choice, and mostly the same: bf16 turns those that are near each other about, and each
+   block sees what the one before it has become. */
+static void a_device_keeps_what_the_cpu_keeps(void **state)
+{
+    static const lm_spec specs[] = {
+        {.llama = 0, .heads = 6}, {.llama = 1, .biased = 1}, LM_KIN, LM_OTHERS};
+    static const char *const criteria[] = {"wanda", "sparsegpt", "alps"};
+    const s24_ctx_opts two = {.size = sizeof two, .threads = 2};
+    char here[600], there[600];
+    s24_ctx *ctx;
+    (void)state;
+    assert_int_equal(s24_ctx_create(&ctx, &two), S24_OK);
+    s24_device *device = find_device(ctx);
+    snprintf(here, sizeof here, "%s", io_path("here"));
+    snprintf(there, sizeof there, "%s", io_path("there"));
+    for (size_t i = 0; device && i < 3 * (sizeof specs / sizeof *specs); i++) {
+        const lm_spec *spec = &specs[i / 3];
+        double errors[2] = {0, 0};
+        s24_checkpoint *checkpoint;
+        s24_model_prune_opts opts = {.size = sizeof opts,
+                                     .prune = {.criterion = criteria[i % 3]},
+                                     .texts = make_texts(),
+                                     .text_count = TEXTS,
+                                     .force = 1,
+                                     .report = add_error,
+                                     .user = &errors[0]};
+        if (spec->untrained) continue;
+        OK(ctx, s24_checkpoint_open(&checkpoint, ctx, folder_of(ctx, spec)));
+        OK(ctx, s24_model_prune(ctx, checkpoint, here, &opts));
+        opts.device = device;
+        opts.user = &errors[1];
+        OK(ctx, s24_model_prune(ctx, checkpoint, there, &opts));
+        s24_checkpoint_close(checkpoint);
+        const double alike = agreement(ctx, (const char *const[]){here, there});
+        if (!(alike > 0.8) || !(fabs(errors[1] - errors[0]) < 0.1 * errors[0]))
+            fail_msg("model %d, %s: %.4f of the weights alike, errors %g and %g there",
+                     (int)(i / 3), criteria[i % 3], alike, errors[0], errors[1]);
+    }
+    s24_device_destroy(device);
+    s24_ctx_destroy(ctx);
+}
+
 static void reconstruction_comes_nearer_to_the_dense_model(void **state)
 {
     static const lm_spec specs[] = {
         {.llama = 0, .heads = 6}, {.llama = 1, .biased = 1}, LM_KIN, LM_OTHERS};
-    const char *named = getenv("SPARSE24_CUDA_PLUGIN");
-    const s24_device_opts opts = {.size = sizeof opts, .library = named ? named : S24_CUDA_PLUGIN};
     const s24_ctx_opts two = {.size = sizeof two, .threads = 2};
-    s24_device *device;
     s24_ctx *ctx;
     (void)state;
     assert_int_equal(s24_ctx_create(&ctx, &two), S24_OK);
-    if (s24_device_create(&device, ctx, &opts) != S24_OK) {
-        print_message("on the CPU alone: %s\n", s24_ctx_error(ctx));
-        device = NULL;
-    }
+    s24_device *device = find_device(ctx);
     for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
         double far[3];
         distances(far, ctx, &specs[i], specs[i].untrained ? NULL : device);
@@ -308,6 +381,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_criterion), cmocka_unit_test(masks_lie_as_their_weights_do),
+        cmocka_unit_test(a_device_keeps_what_the_cpu_keeps),
         cmocka_unit_test(reconstruction_comes_nearer_to_the_dense_model)};
     return cmocka_run_group_tests(tests, io_folder_setup, io_folder_teardown);
 }

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * A model's walk through its blocks while they are pruned: what model_prune_blocks.c and
+ * calibration_there.c, which has the passes that a device runs, share.
+ */
+#ifndef S24_RECIPE_CALIBRATION_H
+#define S24_RECIPE_CALIBRATION_H
+
+#include "recipe/kept_blocks.h"
+#include "recipe/reconstruct.h"
+
+enum { S24I_STAGES = 4, S24I_OUTER_STAGES = 2 };
+
+/* The layers of a block that share an input, which is observed as the first one's, in the order
+   they are pruned. */
+typedef struct s24i_stage_kind {
+    s24i_slot slots[3];
+    int count;
+} s24i_stage_kind;
+extern const s24i_stage_kind s24i_stage_kinds[S24I_STAGES];
+
+/* A stage of a block's own layers (first −1, end 0), or of some of its experts'. */
+typedef struct s24i_stage {
+    int kind; /* of s24i_stage_kinds */
+    int64_t first, end;
+} s24i_stage;
+
+typedef struct s24i_calibration {
+    const s24i_pruner *pruner;
+    s24_ctx *ctx;
+    s24_model *model;
+    s24_session *session;
+    int64_t max_tokens; /* of a text */
+    int64_t texts;      /* or images, each a text of all positions */
+    int64_t *ends;      /* [texts + 1]: text t is tokens ends[t] … ends[t + 1] */
+    int32_t *ids;       /* of the tokens; NULL: images */
+    int64_t ids_capacity;
+    int64_t most_tokens;                 /* of a batch */
+    int64_t *offsets;                    /* [texts + 1]: of the batch at hand */
+    float *hidden;                       /* [tokens, width] */
+    float *copy;                         /* [most_tokens, width] */
+    int numbers;                         /* of a block's layers */
+    const s24_tensor **tensors;          /* [layers][numbers], NULL: the model has none */
+    const s24_tensor *const *block;      /* those of the block at hand */
+    s24_dense *weights;                  /* [numbers]: and its weights, pruned one after another */
+    int observed;                        /* the slot whose input goes into stats, */
+    s24i_stage at;                       /* of these experts */
+    s24_stats **stats;                   /* [1 or experts] */
+    int64_t *seen;                       /* likewise: tokens */
+    s24i_halves *halves;                 /* where a device calibrates, or the CPU reconstructs */
+    s24i_reconstruction *reconstruction; /* or NULL */
+    s24i_kept_blocks *kept;              /* or NULL */
+    int64_t done, total;                 /* batches through blocks */
+} s24i_calibration;
+
+/* The weights of the block at hand as the checkpoint has them. */
+s24_status s24i_calibration_load(s24i_calibration *c);
+/* An expert's layers of a stage, or with −1 the block's own, by its statistics. */
+s24_status s24i_calibration_prune(s24i_calibration *c, int64_t block, const s24i_stage *s,
+                                  int64_t expert);
+
+/* Makes halves and reconstruction, where opts ask for them. */
+s24_status s24i_calibration_prepare_halves(s24i_calibration *c);
+/* The pruned weights of the block at hand learn, and only then are written. */
+s24_status s24i_calibration_reconstruct(s24i_calibration *c, int64_t block);
+/* Prunes a block whose passes a device runs, up to halves->middle; and the same of one that an
+   earlier run has done, whose weights are there. */
+s24_status s24i_calibration_prune_there(s24i_calibration *c, int64_t block);
+s24_status s24i_calibration_take(s24i_calibration *c, int64_t block);
+/* All texts there from before the block's second half to the next block. */
+s24_status s24i_calibration_leave_there(s24i_calibration *c, int64_t block);
+
+#endif

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The walk through blocks where a device runs the passages, and what reconstruction and a run that
+ * goes on share with it. A model that is trained has no mixtures, so a block's slots are bits.
+ */
+#include "recipe/calibration.h"
+
+#include "io/checkpoint/checkpoint.h"
+
+/* The bits of the block's slots of a stage, or with S24I_STAGES of all, that get pruned. */
+static unsigned taken_slots(const s24i_calibration *c, int kind)
+{
+    unsigned taken = 0;
+    for (int k = 0; k < S24I_STAGES; k++)
+        for (int i = 0; i < s24i_stage_kinds[k].count && (kind == S24I_STAGES || k == kind); i++) {
+            const s24i_slot slot = s24i_stage_kinds[k].slots[i];
+            if (c->block[slot] && s24i_pruner_takes(c->pruner, c->block[slot])) taken |= 1u << slot;
+        }
+    return taken;
+}
+
+s24_status s24i_calibration_prepare_halves(s24i_calibration *c)
+{
+    const s24_model_prune_opts *o = &c->pruner->opts;
+    if (!o->device && !o->reconstruct) return S24_OK;
+    const s24i_halves_opts opts = {.model = c->pruner->in,
+                                   .texts = c->texts,
+                                   .ends = c->ends,
+                                   .ids = c->ids,
+                                   .pixels = o->images ? o->images->pixels : NULL,
+                                   .embeddings = c->hidden,
+                                   .device = o->device,
+                                   .train = o->reconstruct > 0};
+    TRY(s24i_halves_create(&c->halves, c->ctx, &opts));
+    if (o->reconstruct)
+        TRY(s24i_reconstruction_create(&c->reconstruction, c->ctx, c->halves, o->reconstruct));
+    if (!o->device) return S24_OK;
+    int64_t passes = (o->reconstruct ? 6 : 2) * c->model->shape.layers - 1;
+    for (int64_t b = 0; b < c->model->shape.layers; b++) {
+        c->block = c->tensors + b * c->numbers;
+        for (int kind = 0; kind < S24I_STAGES; kind++)
+            passes += taken_slots(c, kind) != 0;
+    }
+    c->halves->total = c->halves->batch_count * passes;
+    return S24_OK;
+}
+
+s24_status s24i_calibration_reconstruct(s24i_calibration *c, int64_t block)
+{
+    const unsigned pruned = taken_slots(c, S24I_STAGES);
+    TRY(s24i_reconstruct_block(c->reconstruction, c->ctx, block, c->weights, pruned));
+    for (int slot = 0; slot < S24I_ALL_SLOTS; slot++)
+        if (pruned >> slot & 1u)
+            TRY(s24i_pruner_write(c->pruner, c->weights[slot].data, c->block[slot]));
+    return S24_OK;
+}
+
+static s24_status prune_stage(s24i_calibration *c, int64_t block, int kind, const char *state)
+{
+    const s24i_stage stage = {.kind = kind, .first = -1};
+    const s24i_slot first = s24i_stage_kinds[kind].slots[0];
+    const unsigned taken = taken_slots(c, kind);
+    if (!taken) return S24_OK;
+    TRY(s24_stats_create(&c->stats[0], c->ctx, c->weights[first].cols));
+    TRY(s24i_name_tensor(c->ctx,
+                         s24i_halves_gram(c->halves, c->ctx, c->stats[0], block, first, state),
+                         c->block[first]));
+    TRY(s24i_calibration_prune(c, block, &stage, -1));
+    s24_stats_destroy(c->stats[0]);
+    c->stats[0] = NULL;
+    return c->pruner->tried ? S24_OK : s24i_halves_put(c->halves, c->ctx, block, c->weights, taken);
+}
+
+/* They run what a reader will see of the weights. */
+s24_status s24i_calibration_prune_there(s24i_calibration *c, int64_t block)
+{
+    s24i_halves *h = c->halves;
+    TRY(s24i_calibration_load(c));
+    if (c->reconstruction) TRY(s24i_reconstruct_aim(c->reconstruction, c->ctx, block));
+    for (int kind = 0; kind < S24I_STAGES; kind++) {
+        const int outer = kind >= S24I_STAGES - S24I_OUTER_STAGES;
+        if (kind == S24I_STAGES - S24I_OUTER_STAGES)
+            TRY(s24i_halves_run(h, c->ctx, 2 * block, h->state, h->middle));
+        TRY(prune_stage(c, block, kind, outer ? h->middle : h->state));
+    }
+    if (!c->reconstruction) return S24_OK;
+    TRY(s24i_calibration_reconstruct(c, block));
+    TRY(s24i_halves_put(h, c->ctx, block, c->weights, taken_slots(c, S24I_STAGES)));
+    return s24i_halves_run(h, c->ctx, 2 * block, h->state, h->middle);
+}
+
+s24_status s24i_calibration_take(s24i_calibration *c, int64_t block)
+{
+    s24i_halves *h = c->halves;
+    if (c->reconstruction) {
+        TRY(s24i_reconstruct_aim(c->reconstruction, c->ctx, block));
+        s24i_reconstruct_pass(c->reconstruction);
+    }
+    if (!c->pruner->opts.device) return s24i_model_set_block(c->model, c->ctx, block, c->weights);
+    TRY(s24i_halves_put(h, c->ctx, block, c->weights, taken_slots(c, S24I_STAGES)));
+    return s24i_halves_run(h, c->ctx, 2 * block, h->state, h->middle);
+}
+
+s24_status s24i_calibration_leave_there(s24i_calibration *c, int64_t block)
+{
+    s24i_halves *h = c->halves;
+    return s24i_halves_run(h, c->ctx, 2 * block + 1, h->middle, h->state);
+}
