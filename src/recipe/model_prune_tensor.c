@@ -336,3 +336,23 @@ s24_status s24i_pruner_layer(const s24i_pruner *pruner, float *w, const s24_tens
 {
     return s24i_name_tensor(pruner->ctx, prune_layer(pruner, w, tensor, stats), tensor);
 }
+
+void s24i_pruner_declare(const s24i_pruner *pruner, s24_tensor *tensor)
+{
+    const s24_dense matrix = s24i_pruner_matrix(NULL, tensor);
+    const int packs = s24i_pruner_packs(pruner, tensor);
+    const int64_t rank = packs ? s24i_pruner_rank(pruner, matrix.rows, matrix.cols) : 0;
+    tensor->dtype = s24i_pruner_dtype(pruner, tensor);
+    tensor->packed = !packs ? 0 : pruner->lift ? S24_PACKED_LIFTED : 1;
+    tensor->factors = (s24_factors){rank, tensor->dtype, NULL, NULL};
+    if (rank) tensor->packed = pruner->only_factors ? S24_PACKED_FACTORS : S24_PACKED_LOW_RANK;
+    tensor->lift = pruner->lift;
+    tensor->shape[s24i_lies_turned(tensor)] = matrix.rows;
+    tensor->shape[!s24i_lies_turned(tensor)] = matrix.cols;
+    tensor->bits = packs ? pruner->bits : 0;
+    if (tensor->bits) tensor->dtype = S24_I8;
+    tensor->group = pruner->group  ? pruner->group
+                    : pruner->lift ? s24_lifted_cols(matrix.cols, pruner->lift)
+                                   : matrix.cols;
+    tensor->layout = NULL;
+}

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What a walk through the blocks does with a block's layers, wherever the passes run: reads their
+   weights and prunes a stage of them. */
+#include "io/checkpoint/checkpoint.h"
+#include "recipe/calibration.h"
+
+#include <string.h>
+
+const s24i_stage_kind s24i_stage_kinds[S24I_STAGES] = {{{S24I_QUERY, S24I_KEY, S24I_VALUE}, 3},
+                                                       {{S24I_ATTENTION}, 1},
+                                                       {{S24I_INTERMEDIATE, S24I_GATE}, 2},
+                                                       {{S24I_OUTPUT}, 1}};
+
+s24_status s24i_calibration_load(s24i_calibration *c)
+{
+    const int shared = c->model->architecture->shared;
+    for (int slot = 0; slot < c->numbers; slot++) {
+        const s24_tensor *tensor = c->block[slot];
+        s24_dense *w = &c->weights[slot];
+        if (!tensor && shared) continue; /* they are the first block's, as that left them */
+        s24_ctx_free(c->ctx, w->data);
+        w->data = NULL;
+        if (!tensor) continue;
+        s24i_slot_shape(&w->rows, &w->cols, &c->model->shape, (s24i_slot)slot);
+        TRY(s24i_alloc_elems(&w->data, c->ctx, w->rows * w->cols, sizeof(float), "a weight"));
+        TRY(s24i_name_tensor(c->ctx, s24i_pruner_load(c->pruner, w->data, tensor), tensor));
+    }
+    return S24_OK;
+}
+
+/* Of an expert that no token took. */
+static s24_status see_all_alike(const s24i_calibration *c, s24i_slot slot, s24_stats *stats)
+{
+    enum { ROWS = 256 };
+    const int64_t k = c->weights[slot].cols;
+    float *rows;
+    s24_status status = S24_OK;
+    s24_ctx_log(c->ctx, S24_LOG_WARNING,
+                "no calibration token takes the expert of '%s': magnitude decides what stays",
+                s24i_show(c->block[slot]->name).text);
+    TRY(s24i_alloc_elems(&rows, c->ctx, ROWS * k, sizeof *rows, "an expert's inputs"));
+    for (int64_t first = 0; first < k && status == S24_OK; first += ROWS) {
+        const s24_dense x = {rows, S24_F32, s24i_min(ROWS, k - first), k, 0};
+        memset(rows, 0, (size_t)(x.rows * k) * sizeof *rows);
+        for (int64_t r = 0; r < x.rows; r++)
+            rows[r * k + first + r] = 1.0f;
+        status = s24_stats_add(stats, c->ctx, &x);
+    }
+    s24_ctx_free(c->ctx, rows);
+    return status;
+}
+
+s24_status s24i_calibration_prune(s24i_calibration *c, int64_t block, const s24i_stage *s,
+                                  int64_t expert)
+{
+    const s24i_slot first = s24i_slot_of(expert, s24i_stage_kinds[s->kind].slots[0]);
+    s24_stats *stats = c->stats[expert - s->first];
+    if (expert >= 0 && !c->seen[expert - s->first]) TRY(see_all_alike(c, first, stats));
+    for (int i = 0; i < s24i_stage_kinds[s->kind].count; i++) {
+        const s24i_slot slot = s24i_slot_of(expert, s24i_stage_kinds[s->kind].slots[i]);
+        const s24_tensor *tensor = c->block[slot];
+        float *w = c->weights[slot].data;
+        if (tensor && s24i_pruner_takes(c->pruner, tensor))
+            TRY(c->pruner->tried ? s24i_pruner_try(c->pruner, w, tensor, stats,
+                                                   block * c->numbers + (int64_t)first)
+                                 : s24i_pruner_layer(c->pruner, w, tensor, stats));
+    }
+    return S24_OK;
+}
