@@ -59,6 +59,16 @@ def listing(folder):
             for p in sorted(pathlib.Path(folder).rglob("*"))}
 
 
+GOLDEN = pathlib.Path(os.environ.get("SPARSE24_GOLDEN") or SOURCE.parent / "shared/golden")
+
+
+def copy_golden(name, to):
+    """A folder of the golden vectors; where they are not, what asks for it is skipped."""
+    if not (GOLDEN / name).is_dir():
+        raise unittest.SkipTest(f"no {GOLDEN / name}")
+    shutil.copytree(GOLDEN / name, to)
+
+
 class Scratch(unittest.TestCase):
     @staticmethod
     def make(folder):

@@ -3,16 +3,12 @@
 known to the C tests."""
 import json
 import math
-import os
-import pathlib
 import shutil
 import struct
 import unittest
 
-from cli_case import Scratch, one_object, run
+from cli_case import Scratch, copy_golden, one_object, run
 
-GOLDEN = pathlib.Path(os.environ.get("SPARSE24_GOLDEN") or
-                      pathlib.Path(os.environ["S24_SOURCE"]).parent / "shared/golden")
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "alpha", "beta", "gamma", "delta", "##s", "."]
 LINES = ["alpha beta", "gamma deltas.", "", "beta beta beta gamma", "delta"]
 
@@ -46,10 +42,8 @@ def drop_pooler(folder):
 class Classes(Scratch):
     @staticmethod
     def make(folder):
-        if not (GOLDEN / "encoders").is_dir():
-            raise unittest.SkipTest(f"no {GOLDEN}/encoders")
         for name in ("bert-reranker", "bert-classes"):
-            shutil.copytree(GOLDEN / "encoders" / name, folder / name)
+            copy_golden(f"encoders/{name}", folder / name)
             tokenizer(folder / name)
         change(folder / "bert-classes",
                id2label={"0": "joy", "1": "fear", "2": "rage", "3": "calm", "4": "none"})

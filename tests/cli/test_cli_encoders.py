@@ -2,16 +2,11 @@
 """Every text encoder of models.def goes through the commands: pruned with calibration, packed,
 checked, run dense, 2:4 and in integers, timed, refined and trained."""
 import json
-import os
-import pathlib
 import random
-import shutil
 import unittest
 
-from cli_case import Scratch
+from cli_case import Scratch, copy_golden
 
-GOLDEN = pathlib.Path(os.environ.get("SPARSE24_GOLDEN") or
-                      pathlib.Path(os.environ["S24_SOURCE"]).parent / "shared/golden")
 MODELS = {"roberta": 18, "xlm-roberta": 18, "distilbert": 18, "electra": 18, "mpnet": 18,
           "modernbert": 12, "nomic_bert": 15}
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "the", "river", "runs", "to", "sea", "slow"]
@@ -22,7 +17,7 @@ class Encoders(Scratch):
     def make(folder):
         order = random.Random(7)
         for name in MODELS:
-            shutil.copytree(GOLDEN / "encoders" / name, folder / name)
+            copy_golden(f"encoders/{name}", folder / name)
             (folder / name / "vocab.txt").write_text("\n".join(WORDS) + "\n")
         (folder / "ids.txt").write_text("".join(
             " ".join(str(order.randrange(5, 300)) for _ in range(order.randrange(8, 60))) + "\n"

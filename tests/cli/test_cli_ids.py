@@ -7,14 +7,14 @@ import shutil
 import struct
 import unittest
 
-from cli_case import SOURCE, Scratch, run
+from cli_case import GOLDEN, Scratch, copy_golden, run
 import test_cli_eval
 import tiny_bert
 from cli_data import floats, read
 from test_cli_train_sets import randomise
 
 LETTERS = test_cli_eval.LETTERS
-GOLDEN = SOURCE / "../shared/golden/language"
+LANGUAGE = GOLDEN / "language"
 WORDS = tiny_bert.vocabulary()
 # What is no id of a vocabulary of `limit` words, and how it is named.
 BAD = [("-1", "-1"), ("+1", r"\+1"), ("1.5", r"1\.5"), ("x", "x"), ("1,2", "1,2"), ("0x1", "0x1"),
@@ -86,7 +86,7 @@ class Language(Scratch):
 
     def test_golden_perplexities(self):
         for name in ("gpt2", "llama2", "llama31", "mistral", "qwen2", "qwen3"):
-            folder = GOLDEN / name
+            folder = LANGUAGE / name
             if not folder.exists():
                 self.skipTest(f"{folder} is not here")
             tensors, _ = read(folder / "io.safetensors")
@@ -135,11 +135,9 @@ class Embed(Scratch):
 
     def test_a_language_model_as_an_embedder(self):
         """With modules.json Qwen 3 gives the last token's vector, 2:4 too."""
-        if not (GOLDEN / "qwen3").exists():
-            self.skipTest(f"{GOLDEN / 'qwen3'} is not here")
         kinds = ("Transformer", ""), ("Pooling", "1_Pooling"), ("Normalize", "2_Normalize")
         folder = self.folder / "qwen3"
-        shutil.copytree(GOLDEN / "qwen3", folder)
+        copy_golden("language/qwen3", folder)
         (folder / "1_Pooling").mkdir()
         (folder / "1_Pooling/config.json").write_text('{"pooling_mode_lasttoken": true}')
         (folder / "modules.json").write_text(json.dumps(
@@ -160,7 +158,7 @@ class Embed(Scratch):
             if model == "qwen3":
                 self.good("prune", "qwen3", "packed", "--packed", "--method", "wanda",
                           "--calibration", "lines", "--ids")
-        self.refusals([("bare", ["embed", str(GOLDEN / "qwen3"), "--input", "ids", "--ids",
+        self.refusals([("bare", ["embed", str(LANGUAGE / "qwen3"), "--input", "ids", "--ids",
                                  "--output", "out.npy"], 5,
                         "says that the model continues a text")])
 

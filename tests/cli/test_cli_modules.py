@@ -4,16 +4,11 @@ until 5.3 and writes it since, and --pooling and --dimensions: against vectors t
 the states of tokens."""
 import json
 import math
-import os
-import pathlib
-import shutil
 import struct
 import unittest
 
-from cli_case import Scratch, run
+from cli_case import Scratch, copy_golden, run
 
-GOLDEN = pathlib.Path(os.environ.get("SPARSE24_GOLDEN") or
-                      pathlib.Path(os.environ["S24_SOURCE"]).parent / "shared/golden")
 WIDTH, TEXTS = 64, ["5 9 17 40 3", "7", "250 12 12 8"]
 
 
@@ -56,7 +51,7 @@ NEW_TYPES = {"Transformer": "sentence_transformers.base.modules.transformer.Tran
 class Modules(Scratch):
     @staticmethod
     def make(folder):
-        shutil.copytree(GOLDEN / "encoders" / "roberta", folder / "model")
+        copy_golden("encoders/roberta", folder / "model")
         (folder / "texts.txt").write_text("\n".join(TEXTS) + "\n")
 
     def new_modules(self, pooling, *more, **configs):
@@ -290,7 +285,7 @@ class Modules(Scratch):
             self.modules("cls_token", "Dense", dense={**dense, **change})
             self.fails(5, sentence, *arguments)
         self.modules("cls_token", "LSTM")
-        self.fails(5, "models.LSTM' is not supported; sentence_transformers' Transformer, Pooling",
+        self.fails(5, "models.LSTM' is not supported; sentence_transformers' Transformer, CLIPModel",
                    *arguments)
         (self.folder / "model/modules.json").write_text(json.dumps(
             [{"path": "", "type": NEW_TYPES["Transformer"]}]))

@@ -2,18 +2,14 @@
 """convert --to onnx: a graph that gives the vectors of embed, run here by its nodes; weights with
 their zeros; the model's other files; what is refused."""
 import json
-import os
-import pathlib
 import shutil
 import unittest
 
-from cli_case import Scratch
+from cli_case import GOLDEN, Scratch, copy_golden
 import cli_data
 import onnx_data
 import tiny_bert
 
-GOLDEN = pathlib.Path(os.environ.get("SPARSE24_GOLDEN") or
-                      pathlib.Path(os.environ["S24_SOURCE"]).parent / "shared/golden")
 MODELS = ("roberta", "distilbert", "electra", "mpnet")
 TEXTS = [[5, 9, 17, 40, 3], [7, 12], [52, 12, 12, 8]]
 WIDTH, BOUND = 64, 1e-5
@@ -43,10 +39,10 @@ class Onnx(Scratch):
     @staticmethod
     def make(folder):
         for name in MODELS:
-            shutil.copytree(GOLDEN / "encoders" / name, folder / name)
+            copy_golden(f"encoders/{name}", folder / name)
             pool(folder / name, "mean_tokens", "Normalize")
-        shutil.copytree(GOLDEN / "encoders/modernbert", folder / "modernbert")
-        shutil.copytree(GOLDEN / "models/vit", folder / "vit")
+        copy_golden("encoders/modernbert", folder / "modernbert")
+        copy_golden("models/vit", folder / "vit")
         tiny_bert.write(folder / "tiny")
         (folder / "ids.txt").write_text("".join(" ".join(map(str, t)) + "\n" for t in TEXTS))
 

@@ -1,16 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """prune --permute: every model gives what it gave, and 2:4 keeps more of it."""
 import array
-import os
-import pathlib
 import random
 import shutil
 import unittest
 
-from cli_case import Scratch
+from cli_case import Scratch, copy_golden
 
-GOLDEN = pathlib.Path(os.environ.get("SPARSE24_GOLDEN") or
-                      pathlib.Path(os.environ["S24_SOURCE"]).parent / "shared/golden")
 ENCODERS = ["distilbert", "electra", "modernbert", "mpnet", "nomic_bert", "roberta", "xlm-roberta"]
 LANGUAGE = ["gpt2", "llama2", "mistral", "qwen2", "qwen3"]
 
@@ -25,7 +21,7 @@ class Permute(Scratch):
         order = random.Random(7)
         for kind, names in ("encoders", ENCODERS), ("language", LANGUAGE):
             for name in names:
-                shutil.copytree(GOLDEN / kind / name, folder / name)
+                copy_golden(f"{kind}/{name}", folder / name)
         (folder / "ids.txt").write_text("".join(
             " ".join(str(order.randrange(5, 90)) for _ in range(12)) + "\n" for _ in range(6)))
 
