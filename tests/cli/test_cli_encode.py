@@ -305,8 +305,10 @@ class Search(Scratch):
 
     def test_refusals(self):
         self.refusals([
-            ("no query", ["search", "model", "--documents", "texts"], 2, r"--documents .*--query"),
-            ("no documents", ["search", "model", "--query", "x"], 2, r"--documents .*--query"),
+            ("no query", ["search", "model", "--documents", "texts"], 2,
+             r"search needs --query TEXT"),
+            ("no documents", ["search", "model", "--query", "x"], 2,
+             r"search needs --documents FILE or --images FOLDER"),
             ("missing", ["search", "model", "--documents", "missing", "--query", "x"], 3,
              r"missing.*No such"),
             ("f16", ["search", "model", "--documents", "texts", "--query", "x", "--dtype", "f16"],

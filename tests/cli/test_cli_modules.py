@@ -285,8 +285,8 @@ class Modules(Scratch):
             self.modules("cls_token", "Dense", dense={**dense, **change})
             self.fails(5, sentence, *arguments)
         self.modules("cls_token", "LSTM")
-        self.fails(5, "models.LSTM' is not supported; sentence_transformers' Transformer, CLIPModel",
-                   *arguments)
+        self.fails(5, "models.LSTM' is not supported; sentence_transformers' Transformer, "
+                   "CLIPModel, Pooling", *arguments)
         (self.folder / "model/modules.json").write_text(json.dumps(
             [{"path": "", "type": NEW_TYPES["Transformer"]}]))
         self.fails(5, "modules.json: no module is Pooling", *arguments)
