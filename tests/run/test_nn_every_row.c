@@ -114,7 +114,20 @@ static void write_config(const s24i_architecture *a, const size *n, const char *
 typedef struct taker {
     lm_writer *writer;
     const s24i_architecture *arch;
+    int64_t head_width;
 } taker;
+
+/* Scores that no root of a head's width divides come of queries that are so much narrower, as T5
+   draws them: else they blow up whatever is rounded. */
+static void narrow_queries(const taker *t, const char *pattern)
+{
+    const mini_tensor *last = &t->writer->tensors[t->writer->count - 1];
+    const char *queries = t->arch->slots[S24I_QUERY];
+    float *w = (float *)(uintptr_t)last->data;
+    if (t->arch->usual_score_factor != 1.0f || !queries || strcmp(pattern, queries) != 0) return;
+    for (int64_t i = 0; i < (int64_t)(last->bytes / sizeof *w); i++)
+        w[i] /= sqrtf((float)t->head_width);
+}
 
 static s24_status take(void *user, const s24i_wanted *w, const s24_tensor *tensor)
 {
@@ -129,6 +142,7 @@ static s24_status take(void *user, const s24i_wanted *w, const s24_tensor *tenso
     for (int i = 0; i < t->writer->count; i++)
         if (strcmp(t->writer->names[i], name) == 0) return S24_OK; /* one norm of two halves */
     lm_add(t->writer, name, w->transposed ? w->cols : w->rows, w->transposed ? w->rows : w->cols);
+    narrow_queries(t, w->pattern);
     return S24_OK;
 }
 
@@ -140,11 +154,12 @@ static void write_tensors(s24_ctx *ctx, const s24i_architecture *a, const char *
     s24_checkpoint *checkpoint;
     s24i_shape shape;
     lm_writer *w = calloc(1, sizeof *w);
-    taker t = {w, a};
+    taker t = {.writer = w, .arch = a};
     w->state = 11;
     snprintf(path, sizeof path, "%s/model.safetensors", folder);
     io_write_tensors(path, nothing, NULL, 0);
     OK(ctx, s24i_shape_read(&shape, ctx, a, folder));
+    t.head_width = shape.head_width;
     OK(ctx, s24_checkpoint_open(&checkpoint, ctx, folder));
     const s24i_walk walk = {.ctx = ctx,
                             .checkpoint = checkpoint,
@@ -244,11 +259,12 @@ typedef struct subject {
     s24_dtype dtype;
     int64_t image_tokens;
     int threads, dense, images;
+    const char *level; /* of the CPU; NULL: this one's */
 } subject;
 
 static void run_orders(states *out, const subject *s, const order *orders, int count)
 {
-    s24_ctx *ctx = new_ctx(NULL, s->threads);
+    s24_ctx *ctx = new_ctx(s->level, s->threads);
     const s24_model_opts opts = {.size = sizeof opts,
                                  .dtype = s->dtype,
                                  .dense = s->dense,
@@ -306,9 +322,8 @@ static int64_t tokens_of_image(const char *folder, const s24i_architecture *a)
     return shape.image ? shape.positions : 0;
 }
 
-/* Of the largest state: a mistake is far beyond what rounding does, which T5's scores, divided by
-   nothing, blow up. */
-static const double NEAR_F32 = 1e-5, NEAR_BF16 = 8e-2, NEAR_I8 = 1e-1;
+/* Of the largest state: a mistake is far beyond what rounding does. */
+static const double NEAR_F32 = 1e-5, NEAR_BF16 = 5e-2, NEAR_I8 = 8e-2;
 
 /* From here on tokens take all experts: two whose scores are near another may change places by the
    rounding of narrow numbers, and a state then is another one. */
@@ -319,10 +334,10 @@ static void use_all_experts(const char *folder, const s24i_architecture *a, cons
     if (a->mixture) write_config(a, n, "5", path);
 }
 
-static void check_row(const s24i_architecture *a, const size *n, int images)
+static void check_row(const s24i_architecture *a, const size *n, const char *level, int images)
 {
     s24_ctx *ctx = new_ctx(NULL, 1);
-    subject s = {.folder = write_folder(a, n), .threads = 1, .images = images};
+    subject s = {.folder = write_folder(a, n), .threads = 1, .level = level, .images = images};
     s.image_tokens = tokens_of_image(s.folder, a);
     s.dtype = S24_F32;
     check_batches(&s, NEAR_F32, a->model_type);
@@ -340,13 +355,15 @@ static void check_row(const s24i_architecture *a, const size *n, int images)
 
 static void every_row(void **state)
 {
+    static const char *const less[] = {"avx512", "avx2", "baseline"};
     (void)state;
     for (int i = 0; s24i_architecture_at(i); i++) {
         if (WATCHED && i % 4) continue;
         for (size_t n = 0; n < sizeof sizes / sizeof *sizes; n++)
-            check_row(s24i_architecture_at(i), &sizes[n], 0);
+            check_row(s24i_architecture_at(i), &sizes[n], NULL, 0);
+        check_row(s24i_architecture_at(i), &sizes[0], less[i % 3], 0);
         if (s24i_architecture_at(i)->images)
-            check_row(s24i_architecture_at(i)->images, &sizes[0], 1);
+            check_row(s24i_architecture_at(i)->images, &sizes[0], NULL, 1);
     }
 }
 

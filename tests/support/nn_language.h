@@ -55,7 +55,7 @@ static inline void lm_add(lm_writer *w, const char *name, int64_t rows, int64_t 
 {
     const int64_t count = rows * (cols ? cols : 1);
     float *values = malloc((size_t)count * sizeof *values);
-    const int is_norm = strstr(name, "norm") != NULL || strstr(name, "ln_") != NULL;
+    const int is_norm = !cols && (strstr(name, "norm") || strstr(name, "ln_"));
     for (int64_t i = 0; i < count; i++) {
         const float x = (float)((int64_t)(test_random(&w->state) % 2001) - 1000) / 1000.0f;
         values[i] = (cols ? 0.25f : 0.5f) * x + (is_norm && strstr(name, "weight") ? 1.0f : 0.0f);

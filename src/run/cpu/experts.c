@@ -14,10 +14,11 @@ enum { ROUTED = 1024 };
 
 /* ---- create and destroy ---------------------------------------------------------------------- */
 
-/* bf16 where every product of experts takes it. */
-static s24_dtype choose_between(const s24_model *model)
+/* bf16 where every product of experts takes it, and what is between them can be made so. */
+static s24_dtype choose_between(const s24_session *session)
 {
-    if (model->dtype == S24_F32) return S24_F32;
+    const s24_model *model = session->model;
+    if (model->dtype == S24_F32 || !session->vec->narrow) return S24_F32;
     for (int64_t b = 0; b < model->shape.layers; b++)
         for (int i = S24I_PRODUCTS; i < s24i_block_products(&model->blocks[b]); i++)
             if (!s24i_linear_takes_bf16(s24i_block_product(&model->blocks[b], i))) return S24_F32;
@@ -32,7 +33,7 @@ static s24_status fill(s24i_experts *x, s24_ctx *ctx, const s24_session *session
     x->each = m->used + (m->shared_width > 0);
     x->part_rows = s24i_min(session->max_tokens, CHUNK_ROWS);
     x->widest = s24i_max(m->width, m->shared_width);
-    x->between = choose_between(session->model);
+    x->between = choose_between(session);
     const int64_t results = x->tokens * x->each, lanes = session->threads;
     const int64_t parts = m->experts + 1 + results / CHUNK_ROWS;
     TRY(s24i_alloc_elems(&x->normed, ctx, session->max_tokens * shape->width, sizeof(float),
