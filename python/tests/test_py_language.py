@@ -78,7 +78,7 @@ class Conversations(Place):
         self.assertEqual(chat.render("a", add_generation_prompt=False), f"{GO}user\na{END}\n")
         self.assertTrue(chat.reads("add_generation_prompt"))
         self.assertFalse(chat.reads("enable_thinking"))
-        with self.assertRaisesRegex(ValueError, "line 1: content is not defined"):
+        with self.assertRaisesRegex(ValueError, "line 2: content is not defined"):
             chat.encode([{"role": "user"}])
         with self.assertRaises(ValueError):
             chat.encode([("user",)])
