@@ -25,7 +25,7 @@ static s24i_jnode *pair(s24i_jparser *p)
     return node;
 }
 
-/* A list or dict behind its first bracket. */
+/* A list or dict after its first bracket. */
 static s24i_jnode *bracketed(s24i_jparser *p, s24i_jnode_type type, const char *close)
 {
     s24i_jnode *node = s24i_jnode_new(p, type);
@@ -168,7 +168,7 @@ static s24i_jnode *primary(s24i_jparser *p, int fields)
 
 /* ---- what follows a value -------------------------------------------------------------------- */
 
-/* Arguments behind their bracket. */
+/* Arguments after their bracket. */
 static s24i_jnode *arguments(s24i_jparser *p)
 {
     s24i_jnode *list = NULL, **end = &list;
@@ -218,7 +218,7 @@ static s24i_jnode *call(s24i_jparser *p, s24i_jnode *called)
     return node;
 }
 
-/* An item or a slice, behind its bracket. */
+/* An item or a slice, after its bracket. */
 static s24i_jnode *subscript(s24i_jparser *p, s24i_jnode *of)
 {
     s24i_jnode *node = s24i_jnode_new(p, S24I_JN_ITEM);

@@ -90,7 +90,7 @@ static s24i_jnode *read_set(s24i_jparser *p)
     return node;
 }
 
-/* Parameters of a macro, behind its name. */
+/* Parameters of a macro, after its name. */
 static s24i_jnode *parameters(s24i_jparser *p)
 {
     s24i_jnode *list = NULL, **end = &list;
@@ -198,7 +198,7 @@ static s24i_jnode *read_continue(s24i_jparser *p)
     return read_jump(p, S24I_JN_CONTINUE);
 }
 
-/* A tag behind {%. */
+/* A tag after {%. */
 static s24i_jnode *statement(s24i_jparser *p)
 {
     static const struct {

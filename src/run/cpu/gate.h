@@ -18,7 +18,7 @@ typedef struct s24i_gate {
 void s24i_gate_run(s24_ctx *ctx, const s24i_gate *gate, int64_t rows);
 void s24i_widen_bf16(float *to, const uint16_t *from, int64_t n);
 
-/* So many elements behind data. */
+/* So many elements after data. */
 static inline void *s24i_after(void *data, s24_dtype dtype, int64_t elems)
 {
     return (char *)data + (size_t)elems * s24_dtype_bytes(dtype);
