@@ -4,7 +4,7 @@
  * RoBERTa's, and ESM-2, which reads proteins: positions turn its queries and keys, and a text's
  * embeddings grow with the share of its tokens that are masked.
  */
-#include "model/model.h"
+#include "model/arch/bert_names.h"
 
 static const char *const off[] = {"is_decoder", "add_cross_attention", NULL};
 static const char *const esm_off[] = {"is_decoder", "add_cross_attention", "is_folding_model",
@@ -12,24 +12,7 @@ static const char *const esm_off[] = {"is_decoder", "add_cross_attention", "is_f
 
 // clang-format off
 #define PRE_BERT                                                                                   \
-    .key_vocabulary = "vocab_size",                                                                \
-    .key_positions = "max_position_embeddings",                                                    \
-    .key_width = "hidden_size",                                                                    \
-    .key_layers = "num_hidden_layers",                                                             \
-    .key_heads = "num_attention_heads",                                                            \
-    .key_intermediate = "intermediate_size",                                                       \
-    .key_activation = "hidden_act",                                                                \
-    .key_eps = "layer_norm_eps",                                                                   \
-    .key_dropout = "hidden_dropout_prob",                                                          \
-    .key_attention_dropout = "attention_probs_dropout_prob",                                       \
-    .key_position_type = "position_embedding_type",                                                \
-    .words = "embeddings.word_embeddings.weight",                                                  \
-    .slots = {[S24I_QUERY] = "encoder.layer.%d.attention.self.query",                              \
-              [S24I_KEY] = "encoder.layer.%d.attention.self.key",                                  \
-              [S24I_VALUE] = "encoder.layer.%d.attention.self.value",                              \
-              [S24I_ATTENTION] = "encoder.layer.%d.attention.output.dense",                        \
-              [S24I_INTERMEDIATE] = "encoder.layer.%d.intermediate.dense",                         \
-              [S24I_OUTPUT] = "encoder.layer.%d.output.dense"},                                    \
+    BERT_NAMES,                                                                                    \
     .qa_head = "qa_outputs",                                                                       \
     .pre_norm = 1,                                                                                 \
     .state_normed = 1,                                                                             \
