@@ -529,6 +529,40 @@ def olmo3(draw):
                                     attention_bias=draw.flag()), transformers.Olmo3ForCausalLM
 
 
+def ministral3(draw):
+    sizes = decoder(draw)
+    sizes["rope_parameters"] = {
+        "rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0,
+        "original_max_position_embeddings": 90, "llama_4_scaling_beta": 0.1}
+    return transformers.Ministral3Config(**sizes, sliding_window=draw.choice([None, 17])), \
+        transformers.Ministral3ForCausalLM
+
+
+def cwm(draw):
+    sizes = decoder(draw)
+    return transformers.CwmConfig(**sizes, **windows(draw, sizes)), transformers.CwmForCausalLM
+
+
+def exaone4(draw):
+    sizes = headed_by_width(draw)
+    return transformers.Exaone4Config(
+        **sizes, sliding_window=draw.choice([None, 5, 40]),
+        sliding_window_pattern=draw.choice([2, 4])), transformers.Exaone4ForCausalLM
+
+
+def vaultgemma(draw):
+    return transformers.VaultGemmaConfig(**gemma_since_2(draw)), transformers.VaultGemmaForCausalLM
+
+
+def hunyuan(draw):
+    sizes = decoder(draw)
+    if draw.flag():
+        sizes["rope_parameters"] = {"rope_type": "dynamic", "rope_theta": 10000.0, "alpha": 1000.0,
+                                    "factor": 1.0}
+    return transformers.HunYuanDenseV1Config(**sizes, attention_bias=draw.flag(), pad_token_id=0), \
+        transformers.HunYuanDenseV1ForCausalLM
+
+
 def helium(draw):
     return transformers.HeliumConfig(
         **headed_by_width(draw), pad_token_id=0, attention_bias=draw.flag(),
@@ -701,6 +735,61 @@ def dots1(draw):
         transformers.Dots1ForCausalLM
 
 
+def minimax_m2(draw):
+    sizes = partial(draw, decoder(draw))
+    return transformers.MiniMaxM2Config(
+        **experts(draw, sizes, "num_local_experts", "num_experts_per_tok")), \
+        transformers.MiniMaxM2ForCausalLM
+
+
+def sighted(texts):
+    """A model of images and texts, of whose texts the row draws the configuration."""
+    vision = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 1,
+              "num_attention_heads": 2, "image_size": 32, "patch_size": 8}
+    wholes = {"gemma3_text": ("Gemma3Config", "Gemma3ForConditionalGeneration"),
+              "mistral": ("Mistral3Config", "Mistral3ForConditionalGeneration"),
+              "llama": ("LlavaConfig", "LlavaForConditionalGeneration"),
+              "qwen2": ("InternVLConfig", "InternVLForConditionalGeneration"),
+              "cohere2": ("AyaVisionConfig", "AyaVisionForConditionalGeneration")}
+
+    def draw_sighted(draw):
+        inner = texts(draw)[0]
+        inner.use_bidirectional_attention = False
+        # transformers forgets these in models of images; ours carry them out
+        inner.final_logit_softcapping = None
+        inner.logit_scale = 1.0
+        config, kind = wholes[inner.model_type]
+        if inner.model_type in ("mistral", "llama"):
+            vision["model_type"] = "pixtral" if inner.model_type == "mistral" else \
+                "clip_vision_model"
+        sizes = {"text_config": inner.to_dict(), "tie_word_embeddings": inner.tie_word_embeddings}
+        made = getattr(transformers, config)(
+            **sizes, vision_config={**vision, "projection_dim": 32})
+        made.initializer_range = inner.initializer_range
+        return made, getattr(transformers, kind)
+    draw_sighted.__name__ = texts.__name__ + "_sighted"
+    return draw_sighted
+
+
+def qwen_sighted(kind):
+    """Qwen's models of images and texts, whose positions have three parts."""
+    def draw_qwen(draw):
+        sizes = decoder(draw) if kind == "Qwen3VL" else headed_by_width(draw)
+        head = sizes.get("head_dim", sizes["hidden_size"] // sizes["num_attention_heads"])
+        thirds = [head // 2 - 2 * (head // 6), head // 6, head // 6]
+        sizes["rope_parameters"] = {"rope_type": "default", "rope_theta": 10000.0,
+                                    "mrope_section": thirds}
+        tied = sizes["tie_word_embeddings"]
+        vision = {"depth": 1, "hidden_size": 32, "embed_dim": 32, "num_heads": 2,
+                  "intermediate_size": 32, "out_hidden_size": sizes["hidden_size"],
+                  "deepstack_visual_indexes": [0]}
+        config = getattr(transformers, kind + "Config")(
+            text_config=sizes, vision_config=vision, tie_word_embeddings=tied)
+        return config, getattr(transformers, kind + "ForConditionalGeneration")
+    draw_qwen.__name__ = kind
+    return draw_qwen
+
+
 def classes(row, head):
     """The row's configurations with a head that classifies texts or tokens, in place of its own."""
     def draw_classes(draw):
@@ -720,10 +809,12 @@ ROWS = [bert, roberta, xlm_roberta, camembert, electra, distilbert, mpnet, moder
         data2vec_text, ernie, luke, splinter, rembert, roformer, bert_generation, megatron_bert,
         xlm_roberta_xl, roberta_prelayernorm, esm, eurobert, opt, ministral,
         phi3, seed_oss, arcee, starcoder2, smollm3, gemma, gemma2, gemma3, granite, olmo2, phi,
-        olmo3, helium, ernie4_5, nemotron,
+        olmo3, helium, ernie4_5, nemotron, ministral3, cwm, exaone4, vaultgemma, hunyuan,
         stablelm, gpt_neox, glm, glm4, cohere, cohere2,
         mixtral, qwen2_moe, qwen3_moe, olmoe, flex_olmo, granitemoe, granitemoeshared,
-        ernie4_5_moe, glm4_moe, dots1,
+        ernie4_5_moe, glm4_moe, dots1, minimax_m2,
+        *(sighted(row) for row in (gemma3, mistral, llama, qwen2, cohere2)),
+        *(qwen_sighted(kind) for kind in ("Qwen2VL", "Qwen2_5_VL", "Qwen3VL")),
         *(classes(row, head) for row, head in (
             (llama, "LlamaForSequenceClassification"), (qwen2, "Qwen2ForSequenceClassification"),
             (qwen3, "Qwen3ForTokenClassification"), (gpt2, "GPT2ForSequenceClassification"),
@@ -822,7 +913,8 @@ def texts_for(config, positions, draw):
                 for _ in range(draw.integer(1, 4))]
     longest = min(positions, 260)
     lengths = [draw.integer(1, longest) for _ in range(draw.integer(1, 4))] + [longest]
-    return [[draw.integer(3, config.vocab_size - 1) for _ in range(n)] for n in lengths]
+    vocabulary = config.get_text_config().vocab_size
+    return [[draw.integer(3, vocabulary - 1) for _ in range(n)] for n in lengths]
 
 
 def stack_experts(folder):

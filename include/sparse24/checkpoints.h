@@ -70,7 +70,8 @@ typedef struct s24_tensor {
     /* Of S24_PACKED_LOW_RANK and S24_PACKED_FACTORS: left [n, rank] and right [rank, k]. */
     s24_factors factors;
     /* 1: the weight of a linear layer of a block, stored [n, k], as the row of the model type says;
-       0: no row says so. */
+       0: no row says so. −1: it is none, in a model with towers of images or sounds, of which the
+       part for texts is run. */
     int linear;
 } s24_tensor;
 
@@ -156,7 +157,8 @@ S24_API s24_status s24_checkpoint_verify(s24_verified *out, s24_ctx *ctx,
  * separated by commas (* ? [a-z] [!a-z]; * matches dots too). exclude wins; NULL: nothing is
  * excluded. include NULL: the weights of the linear layers inside the blocks ("layer.N.",
  * "layers.N.", "h.N.", "block.N.", "blocks.N."), never embeddings, norms, heads, poolers, routers,
- * and c_attn, c_fc and c_proj only where they are transposed or `linear`. A tensor that is not a
+ * and c_attn, c_fc and c_proj only where they are transposed or `linear`; of a model with several
+ * towers (`linear` −1) those of the tower of texts. A tensor that is not a
  * matrix of f32 f16 bf16 i8 e4m3 e5m2 is never selected.
  */
 S24_API int s24_tensor_is_selected(const s24_tensor *tensor, const char *include,

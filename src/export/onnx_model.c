@@ -13,6 +13,7 @@
 #include "io/checkpoint/checkpoint.h"
 #include "model/distances.h"
 #include "model/steps.h"
+#include "model/tower.h"
 #include "model/walk.h"
 
 /* What all blocks read. */
@@ -259,7 +260,7 @@ static s24_status find_row(s24i_onnx_model *m)
     const char *type, *folder = s24_checkpoint_folder(m->checkpoint);
     const char *scheme = s24_checkpoint_scheme(m->checkpoint);
     TRY(s24i_model_type(&type, m->ctx, m->checkpoint));
-    m->arch = s24i_architecture_find(type);
+    m->arch = s24i_architecture_of(m->checkpoint);
     REQUIRE(m->ctx, m->arch && !m->arch->key_image && !m->arch->causal, S24_ERROR_UNSUPPORTED,
             "%s/config.json: model_type '%s' is no encoder of texts that is known, which alone "
             "becomes ONNX",

@@ -71,6 +71,7 @@ typedef struct s24i_architecture {
     const struct s24i_architecture *images;
     const char *key_tower;
     const char *usual_config; /* an object of JSON: what is not said */
+    const char *usual_inside; /* likewise, in the text_config of a model with other towers */
     const char *key_ratio;    /* in place of key_intermediate: intermediate by width */
     /* What layers give is multiplied by before it is added. */
     const char *attention_scale, *output_scale;
@@ -85,7 +86,7 @@ typedef struct s24i_architecture {
     const char *embedding_norm, *attention_norm, *output_norm, *final_norm;
     /* Of what attention and the output layer give, before it is added to the residual. */
     const char *after_attention_norm, *after_output_norm;
-    const char *query_norm, *key_norm; /* of every head, before positions turn it */
+    const char *query_norm, *key_norm; /* of every head, before positions turn it or after */
     const char *qa_head, *lm_head, *class_head;
     s24i_text_head text_head; /* last NULL: none is known */
     /* Of attention over a grid: tables of relative positions of a block, keys of a window's side
@@ -128,7 +129,8 @@ typedef struct s24i_architecture {
     /* Of windows: block b has one unless b + 1 is a multiple. */
     const char *key_pattern;
     int64_t usual_pattern;
-    float usual_turned; /* the share of a head that positions turn; 0: 1 */
+    int64_t usual_every; /* without key_pattern: all but the first of so many; 0: all */
+    float usual_turned;  /* the share of a head that positions turn; 0: 1 */
     /* The row of models whose key_variant is true, or, "key=value", that value. */
     const char *key_variant;
     const struct s24i_architecture *variant;
@@ -159,17 +161,20 @@ typedef struct s24i_architecture {
     int side_by_side;    /* both halves of a block read its input */
     int adjacent;        /* positions turn neighbours against each other, not halves of a head */
     int wide_norms;      /* query_norm and key_norm are of all heads together */
+    int norms_turned;    /* they norm what positions have turned */
     int gate_last;       /* of joint gate and intermediate the gate is the second half */
     int always_projects; /* to blocks as wide as embeddings too */
     int shared;          /* all blocks have the same tensors */
     int slopes;       /* scores fall by the tokens' distance, each head's by a slope of its own */
     int head_by_head; /* rows of the joint layer: query, key and value of a head, then the next's */
-    int windows_turned; /* positions turn blocks with a window alone */
+    int windows_turned; /* positions turn blocks with a window alone, */
+    int all_turned;     /* but all where none has one */
     int gate_is_silu;   /* whatever key_activation says */
     int more_unplaced;  /* more_tokens have no positions */
     int bare_patches;   /* the patches' layer may have no bias */
     int interpolates;   /* positions become those of the size that images come in */
     int antialiases;    /* likewise, and of fewer patches each is of all that lie there */
+    int has_towers;     /* besides that of texts, which is said without a text_config */
 } s24i_architecture;
 
 /* Do scores change by the distance of two tokens, head by head? */

@@ -6,6 +6,7 @@
 
 #include "io/checkpoint/config.h"
 #include "model/model.h"
+#include "model/tower.h"
 
 #define S24I_MODEL(symbol) extern const s24i_architecture s24i_##symbol;
 #include "model/models.def"
@@ -47,7 +48,10 @@ s24_status s24i_architecture_vary(const s24i_architecture **row, s24_ctx *ctx, c
     if (images && (*row)->images) *row = (*row)->images;
     if (!(*row)->key_variant) return S24_OK;
     TRY(s24i_config_load(&config, ctx, folder, "config.json", S24I_REQUIRED));
-    const s24_status status = read_variant(&varies, &config, (*row)->key_variant);
+    s24i_config part, usual;
+    s24_status status = s24i_tower_config(&part, &usual, &config, *row);
+    if (status == S24_OK) status = read_variant(&varies, &part, (*row)->key_variant);
+    s24i_config_free(&usual);
     s24i_config_free(&config);
     if (varies) *row = (*row)->variant;
     return status;
@@ -166,6 +170,7 @@ int s24i_slot_find(int64_t *block, s24i_slot *slot, const s24i_architecture *arc
 {
     const size_t prefix = strlen(arch->prefix);
     int64_t numbers[2];
+    name += s24i_tower_names(name);
     if (strncmp(name, arch->prefix, prefix) == 0) name += prefix;
     int found = find_pattern(numbers, arch->slots, name);
     if (found >= 0) {

@@ -3,6 +3,7 @@
 #include "io/image/image_form.h"
 #include "model/apart.h"
 #include "model/text_config.h"
+#include "model/tower.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -310,12 +311,8 @@ static s24_status read_size(s24i_shape *shape, s24_ctx *ctx, const s24i_architec
 static s24_status read_part(s24i_shape *shape, const s24i_config *whole,
                             const s24i_architecture *arch)
 {
-    s24i_config config = *whole, usual = {.json = NULL};
-    if (arch->key_tower) TRY(s24i_config_child(&config, whole, arch->key_tower, S24I_REQUIRED));
-    if (!arch->usual_config) return read_shape(shape, &config, arch);
-    TRY(s24i_config_parse(&usual, whole->ctx, "what a model type leaves out", arch->usual_config,
-                          strlen(arch->usual_config)));
-    config.usual = usual.json;
+    s24i_config config, usual;
+    TRY(s24i_tower_config(&config, &usual, whole, arch));
     const s24_status status = read_shape(shape, &config, arch);
     s24i_config_free(&usual);
     return status;
@@ -344,7 +341,13 @@ s24_status s24i_next_token_read(int *has, s24_ctx *ctx, const s24i_architecture 
         return S24_OK;
     TRY(s24i_config_load(&config, ctx, s24_checkpoint_folder(checkpoint), "config.json",
                          S24I_REQUIRED));
-    const s24_status status = s24i_config_bool(has, &config, "tie_word_embeddings", S24I_OPTIONAL);
+    s24i_config part, usual;
+    s24_status status = s24i_tower_config(&part, &usual, &config, architecture);
+    if (status == S24_OK)
+        status = s24i_config_bool(has, &part, "tie_word_embeddings", S24I_OPTIONAL);
+    if (status == S24_OK)
+        status = s24i_config_bool(has, &config, "tie_word_embeddings", S24I_OPTIONAL);
+    s24i_config_free(&usual);
     s24i_config_free(&config);
     return status;
 }
@@ -400,7 +403,7 @@ static s24_status check_heads(s24_ctx *ctx, const s24_checkpoint *checkpoint,
         }
     }
     const char *type = s24_checkpoint_model_type(checkpoint);
-    const s24i_architecture *arch = type ? s24i_architecture_find(type) : NULL;
+    const s24i_architecture *arch = s24i_architecture_of(checkpoint);
     if (!arch || !arch->causal || arch->key_end) return S24_OK;
     snprintf(evidence, sizeof evidence, "model_type in config.json, '%s',", type);
     return refuse_head(ctx, folder, evidence, &heads[sizeof heads / sizeof *heads - 1]);

@@ -7,6 +7,7 @@
 
 #include "io/checkpoint/checkpoint.h"
 #include "model/model.h"
+#include "model/tower.h"
 #include "sparse24/language.h"
 
 void s24i_tensor_name(char name[S24I_NAME_BYTES], const char *pattern, int64_t block,
@@ -26,12 +27,15 @@ const s24_tensor *s24i_tensor_find(char name[S24I_NAME_BYTES], const s24_checkpo
                                    int64_t block, const char *suffix)
 {
     char bare[S24I_NAME_BYTES];
+    const char *first = checkpoint->text_names;
     s24i_tensor_name(bare, pattern, block, suffix);
-    snprintf(name, S24I_NAME_BYTES, "%s", bare);
-    const s24_tensor *tensor = s24_checkpoint_find(checkpoint, name);
-    if (tensor) return tensor;
-    snprintf(name, S24I_NAME_BYTES, "%.32s%.120s", arch->prefix, bare);
-    return s24_checkpoint_find(checkpoint, name);
+    for (int i = 0; i < (first && *first ? 4 : 2); i++) {
+        snprintf(name, S24I_NAME_BYTES, "%.24s%.24s%.110s", i < 2 ? "" : first,
+                 i % 2 ? arch->prefix : "", bare);
+        const s24_tensor *tensor = s24_checkpoint_find(checkpoint, name);
+        if (tensor) return tensor;
+    }
+    return NULL;
 }
 
 /* [rows, cols], or [rows] when cols is 0. */
@@ -229,8 +233,7 @@ s24_status s24i_tensor_widen(s24_ctx *ctx, float *to, const s24_tensor *tensor)
 const s24_tensor *s24_language_head(const s24_checkpoint *checkpoint)
 {
     char name[S24I_NAME_BYTES];
-    const char *type = checkpoint ? s24_checkpoint_model_type(checkpoint) : NULL;
-    const s24i_architecture *arch = type ? s24i_architecture_find(type) : NULL;
+    const s24i_architecture *arch = s24i_architecture_of(checkpoint);
     if (!arch || !arch->lm_head) return NULL;
     const s24_tensor *own = s24i_tensor_find(name, checkpoint, arch, arch->lm_head, 0, ".weight");
     return own ? own : s24i_tensor_find(name, checkpoint, arch, arch->words, 0, "");

@@ -18,6 +18,7 @@ typedef enum s24i_part {
     S24I_PART_HEAD_BY_HEAD, /* a head's query, key and value stand side by side */
     S24I_PART_TWO_TURNS,    /* blocks with a window that causal ones have turn by other angles */
     S24I_PART_GATE_LAST,    /* a joint gate stands after what it multiplies */
+    S24I_PART_NORMS_TURNED, /* norms of queries and keys follow positions */
     S24I_PART_SLOPES,       /* scores fall by distance, each head's by its slope */
     S24I_PART_SHARED,       /* all blocks have the same tensors */
     S24I_PART_IMAGES,       /* an image has other tokens than a class token and patches */

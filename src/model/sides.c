@@ -11,6 +11,7 @@
 
 #include "io/checkpoint/checkpoint.h"
 #include "model/stacked.h"
+#include "model/tower.h"
 
 /* The part of a name behind its next dot, NULL at the end. */
 static const char *behind_dot(const char *name)
@@ -111,11 +112,11 @@ static void find_sides(s24_checkpoint *checkpoint, const s24i_architecture *arch
 /* What the row of the model type says of a checkpoint's tensors. */
 static s24_status read_row(s24_checkpoint **out)
 {
-    const char *type = (*out)->model_type;
-    const s24i_architecture *arch = type ? s24i_architecture_find(type) : NULL;
+    const s24i_architecture *arch = s24i_architecture_of(*out);
     const s24_status status = s24i_split_stacked(*out, arch);
     if (status == S24_OK) {
         find_sides(*out, arch);
+        s24i_towers_find(*out, arch);
         return S24_OK;
     }
     s24_checkpoint_close(*out);

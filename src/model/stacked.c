@@ -9,13 +9,14 @@
 #include <string.h>
 
 #include "model/stacked.h"
+#include "model/tower.h"
 
 /* A tensor that is split: into how many parts for each expert, of which slots. */
 typedef struct stack {
     int64_t block, experts;
     int parts;
     s24i_slot slots[2];
-    int prefixed;
+    int before; /* bytes of its name before the row's part of it */
 } stack;
 
 static int find_stack(stack *s, const s24i_architecture *arch, const s24_tensor *tensor)
@@ -24,8 +25,10 @@ static int find_stack(stack *s, const s24i_architecture *arch, const s24_tensor 
     const size_t prefix = strlen(arch->prefix);
     int64_t numbers[2] = {0, 0};
     if (tensor->rank != 3 || tensor->packed) return 0;
-    s->prefixed = strncmp(tensor->name, arch->prefix, prefix) == 0;
-    const char *name = tensor->name + (s->prefixed ? prefix : 0);
+    size_t before = s24i_tower_names(tensor->name);
+    if (strncmp(tensor->name + before, arch->prefix, prefix) == 0) before += prefix;
+    const char *name = tensor->name + before;
+    s->before = (int)before;
     for (int slot = 0; slot < S24I_ALL_SLOTS; slot++) {
         if (!row->stacked[slot] || !s24i_name_matches(numbers, name, row->stacked[slot], ""))
             continue;
@@ -62,7 +65,7 @@ static void split(s24_tensor *to, char (*names)[S24I_STACKED_NAME], const stack 
         char pattern[S24I_NAME_BYTES], bare[S24I_NAME_BYTES];
         s24i_expert_pattern(pattern, arch->mixture->slots[s->slots[i % s->parts]], i / s->parts);
         s24i_tensor_name(bare, pattern, s->block, ".weight");
-        snprintf(names[i], sizeof names[i], "%s%s", s->prefixed ? arch->prefix : "", bare);
+        snprintf(names[i], sizeof names[i], "%.*s%s", s->before, tensor->name, bare);
         to[i] = *tensor;
         to[i].name = names[i];
         to[i].rank = 2;

@@ -68,8 +68,9 @@ s24i_steps s24i_steps_of(const s24i_architecture *a)
     const s24i_step_place input = a->pre_norm ? S24I_AT_NORMED : S24I_AT_SUMS;
     if (a->pre_norm) put_norm(&steps, S24I_ATTENTION_NORM, input);
     put_product(&steps, S24I_QUERY, input, S24I_AT_QKV);
-    if (a->query_norm) put_in_place(&steps, S24I_STEP_HEAD_NORM, S24I_AT_QKV);
+    if (a->query_norm && !a->norms_turned) put_in_place(&steps, S24I_STEP_HEAD_NORM, S24I_AT_QKV);
     if (a->rotary) put_in_place(&steps, S24I_STEP_ROTATE, S24I_AT_QKV);
+    if (a->norms_turned) put_in_place(&steps, S24I_STEP_HEAD_NORM, S24I_AT_QKV);
     steps.attend = steps.count;
     put(&steps, (s24i_block_step){.kind = attends(a), .from = S24I_AT_QKV, .to = S24I_AT_CONTEXT});
     if (a->side_by_side) {

@@ -28,6 +28,14 @@ static s24_status read_default(s24i_rope *rope, const s24i_config *config)
     return S24_OK;
 }
 
+/* Hunyuan's alpha makes the base wider; else it differs from default beyond the model's positions
+   alone. */
+static s24_status read_dynamic(s24i_rope *rope, const s24i_config *config)
+{
+    rope->factor = 0.0f;
+    return read_float(&rope->alpha, config, "alpha", S24I_OPTIONAL, 1e6);
+}
+
 static s24_status read_linear(s24i_rope *rope, const s24i_config *config)
 {
     return read_float(&rope->factor, config, "factor", S24I_REQUIRED, 1e6);
@@ -67,7 +75,7 @@ static double yarn_louder(double factor, double times)
 /* Factor and original length may be left out: fill_yarn knows the positions. */
 static s24_status read_yarn(s24i_rope *rope, const s24i_config *config)
 {
-    double one = 0, all = 0;
+    double one = 0, all = 0, grows = 0;
     int truncate = 1;
     rope->by_pairs = 1;
     rope->low = 1.0f, rope->high = 32.0f;
@@ -80,6 +88,8 @@ static s24_status read_yarn(s24i_rope *rope, const s24i_config *config)
     TRY(s24i_config_double(&all, config, "mscale_all_dim", S24I_OPTIONAL, 0, 1e6));
     TRY(s24i_config_bool(&truncate, config, "truncate", S24I_OPTIONAL));
     rope->between = !truncate;
+    TRY(s24i_config_double(&grows, config, "llama_4_scaling_beta", S24I_OPTIONAL, 0, 1e6));
+    rope->bounded = grows > 0;
     if (one > 0 && all > 0)
         rope->louder = (float)(yarn_louder(rope->factor, one) / yarn_louder(rope->factor, all));
     return read_float(&rope->louder, config, "attention_factor", S24I_OPTIONAL, 1e6);
@@ -91,6 +101,14 @@ static void fill_yarn(s24i_rope *rope, int64_t positions)
     if (rope->original == 0.0f) rope->original = (float)positions;
     if (rope->factor == 0.0f) rope->factor = (float)positions / rope->original;
     if (rope->louder == 0.0f) rope->louder = (float)yarn_louder(rope->factor, 1);
+}
+
+/* Beyond the original length Mistral 3's scores grow: such texts are not taken. */
+static void bound_positions(s24i_shape *shape)
+{
+    const s24i_rope *rope = &shape->rope;
+    if (rope->bounded && (float)shape->positions > rope->original)
+        shape->positions = (int64_t)rope->original;
 }
 
 /* Divisors for texts of up to the original length; fill_long keeps the model to these. */
@@ -139,6 +157,8 @@ static s24_status fill_long(s24i_shape *shape, const s24i_config *config)
 
 static void fill_ntk(s24i_rope *rope, int64_t d)
 {
+    if (rope->alpha > 0.0f) rope->theta *= powf(rope->alpha, (float)d / (float)(d - 2));
+    rope->alpha = 0.0f;
     if (!rope->by_base) return;
     rope->theta *= rope->factor;
     rope->factor = powf(rope->factor, 2.0f / (float)d);
@@ -152,6 +172,7 @@ static s24_status read_share(s24i_shape *shape, const s24i_config *config)
     TRY(s24i_config_double(&share, config, "partial_rotary_factor|rotary_pct|rotary_emb_fraction",
                            S24I_OPTIONAL, 0, 1));
     shape->turned = (int64_t)(head * share + 1e-6);
+    TRY(s24i_config_int(&shape->turned, config, "rotary_dim", S24I_OPTIONAL, 2, shape->head_width));
     REQUIRE(config->ctx, shape->turned > 0 && shape->turned % 2 == 0, S24_ERROR_UNSUPPORTED,
             "%s: positions turn %lld of a head's %lld elements; an even number of 2 at least was "
             "expected",
@@ -166,8 +187,9 @@ static s24_status read_scaling(s24i_rope *out, s24i_shape *shape, const s24i_con
         const char *name;
         s24_status (*read)(s24i_rope *rope, const s24i_config *config);
     } types[] = {{"default", read_default},
-                 /* differs beyond the model's positions alone */
-                 {"dynamic", read_default},
+                 /* of texts, whose three positions are one */
+                 {"mrope", read_default},
+                 {"dynamic", read_dynamic},
                  {"linear", read_linear},
                  {"ntk", read_ntk},
                  {"llama3", read_llama3},
@@ -258,6 +280,7 @@ s24_status s24i_rope_read(s24i_shape *shape, const s24i_config *config,
     fill_ntk(&shape->rope, s24i_turned(shape));
     fill_yarn(&shape->rope, shape->positions);
     fill_yarn(&shape->near_rope, shape->positions);
+    bound_positions(shape);
     return fill_long(shape, config);
 }
 
@@ -317,23 +340,34 @@ static s24_status read_width(s24i_shape *shape, const s24i_config *config,
                : S24_OK;
 }
 
+/* A pattern in letters, of which the last alone is G, for a block that sees all: LLLG. */
+static int read_letters(int64_t *pattern, const s24i_config *config, const char *key)
+{
+    const char *letters = s24i_json_string(s24i_json_get(config->json, key));
+    const size_t length = letters ? strspn(letters, "L") : 0;
+    if (!letters || strcmp(letters + length, "G") != 0) return 0;
+    *pattern = (int64_t)length + 1;
+    return 1;
+}
+
 /* Which blocks have one where no list says so: all from one on, all but every so many, or all but
    the first of so many. */
 static s24_status read_order(s24i_shape *shape, const s24i_config *config,
                              const s24i_architecture *arch)
 {
     enum { USUAL_FIRST = 28, USUAL_EVERY = 3, MOST = 1 << 24 };
-    int64_t first = arch->key_sliding_first ? USUAL_FIRST : 0, every = USUAL_EVERY;
+    int64_t first = arch->key_sliding_first ? USUAL_FIRST : 0;
+    int64_t every = arch->usual_every ? arch->usual_every : USUAL_EVERY;
     int64_t pattern = arch->usual_pattern;
+    const int skips = arch->key_near_every || arch->usual_every;
     if (arch->key_sliding_first)
         TRY(s24i_config_int(&first, config, arch->key_sliding_first, S24I_OPTIONAL, 0, MOST));
     if (arch->key_near_every)
         TRY(s24i_config_int(&every, config, arch->key_near_every, S24I_OPTIONAL, 1, MOST));
-    if (arch->key_pattern)
+    if (arch->key_pattern && !read_letters(&pattern, config, arch->key_pattern))
         TRY(s24i_config_int(&pattern, config, arch->key_pattern, S24I_OPTIONAL, 1, MOST));
     for (int64_t b = first; has_windows(shape) && b < shape->layers; b++)
-        if (pattern ? (b + 1) % pattern : !arch->key_near_every || b % every)
-            set_block(shape->windowed, b);
+        if (pattern ? (b + 1) % pattern : !skips || b % every) set_block(shape->windowed, b);
     return S24_OK;
 }
 
@@ -347,7 +381,8 @@ s24_status s24i_windows_read(s24i_shape *shape, const s24i_config *config,
             (long long)shape->layers, MOST_BLOCKS);
     TRY(read_order(shape, config, arch));
     TRY(read_types(shape, config));
-    for (int i = 0; arch->windows_turned && i < 4; i++)
+    const int turns = has_windows(shape) || !arch->all_turned;
+    for (int i = 0; arch->windows_turned && turns && i < 4; i++)
         shape->unturned[i] = ~shape->windowed[i];
     if (shape->sliding >= shape->positions) shape->sliding = 0;
     return S24_OK;

@@ -9,6 +9,7 @@
  * (model_prune_blocks.c).
  */
 #include "io/checkpoint/checkpoint.h"
+#include "model/tower.h"
 #include "recipe/kept_blocks.h"
 
 #include <math.h>
@@ -244,7 +245,9 @@ static s24_status read_options(s24i_pruner *pruner, const s24_model_prune_opts *
 
 static s24_status walk(const s24i_pruner *pruner)
 {
-    return s24i_pruner_passages(pruner) > 0 ? prune_with_model(pruner) : write_others(pruner, NULL);
+    if (s24i_pruner_passages(pruner) > 0) return prune_with_model(pruner);
+    s24i_towers_log(pruner->ctx, pruner->in);
+    return write_others(pruner, NULL);
 }
 
 /* The first walk of a global scope, which writes and reports nothing. */

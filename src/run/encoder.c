@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-#include "io/checkpoint/config.h"
+#include "model/tower.h"
 
 #define SENTENCE_CONFIG "sentence_bert_config.json"
 enum {
@@ -26,7 +26,7 @@ static s24_status check_model(s24_ctx *ctx, const s24_checkpoint *checkpoint, co
     REQUIRE(ctx, s24_checkpoint_folder(checkpoint), S24_ERROR_ARGUMENT,
             "%s is a file; an encoder needs its folder, with the tokenizer", path);
     const char *type = s24_checkpoint_model_type(checkpoint);
-    const s24i_architecture *arch = type ? s24i_architecture_find(type) : NULL;
+    const s24i_architecture *arch = s24i_architecture_of(checkpoint);
     if (!arch) return S24_OK;
     REQUIRE(ctx, images || !arch->key_image, S24_ERROR_UNSUPPORTED,
             "%s: a model of type '%s' reads images, and texts were given", path, type);

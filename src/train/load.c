@@ -9,6 +9,7 @@
 #include "io/checkpoint/checkpoint.h"
 #include "io/convert/quantization.h"
 #include "model/parts.h"
+#include "model/tower.h"
 #include "train/draw.h"
 
 enum { PLACES_A_BLOCK = 20, PLACES_ELSE = 16, ALIGN = 16 };
@@ -429,10 +430,8 @@ static s24_status find_architecture(s24_transformer *t, s24_ctx *ctx,
     const char *folder = s24_checkpoint_folder(checkpoint);
     const char *type;
     TRY(s24i_model_type(&type, ctx, checkpoint));
-    t->arch = s24i_architecture_find(type);
-    REQUIRE(ctx, t->arch, S24_ERROR_UNSUPPORTED,
-            "%s/config.json: model_type '%s' is not supported; %s are", folder,
-            s24i_show(type).text, s24i_architecture_names(trains).text);
+    t->arch = s24i_architecture_of(checkpoint);
+    if (!t->arch) return s24i_architecture_unknown(ctx, checkpoint, trains);
     TRY(s24i_architecture_vary(&t->arch, ctx, folder, 0));
     t->steps = s24i_steps_of(t->arch);
     TRY(s24i_quantization_require_none(ctx, checkpoint));

@@ -114,6 +114,16 @@ static void yarn(void **state)
     const s24i_shape dynamic =
         shape_of("llama", "{\"rope_scaling\": {\"type\": \"dynamic\", \"factor\": 2}}");
     assert_true(dynamic.rope.factor == 0.0f && dynamic.rope.theta == 10000.0f);
+    /* Hunyuan's base, wider by alpha^(d/(d−2)). */
+    const s24i_shape alpha =
+        shape_of("hunyuan_v1_dense", "{\"rope_scaling\": {\"type\": \"dynamic\", \"alpha\": 50}}");
+    assert_true(fabsf(alpha.rope.theta - 10000 * powf(50, 16.0f / 14)) < 1.0f);
+    /* Where scores grow beyond the original length, texts end there. */
+    const s24i_shape bounded =
+        shape_of("ministral3", "{\"rope_parameters\": {\"rope_type\": \"yarn\", \"factor\": 2, "
+                               "\"original_max_position_embeddings\": 32, "
+                               "\"llama_4_scaling_beta\": 0.1}}");
+    assert_int_equal(bounded.positions, 32);
 }
 
 static void turned_blocks(void **state)
@@ -123,6 +133,8 @@ static void turned_blocks(void **state)
         int of[LAYERS];
     } cases[] = {{"llama", "{\"no_rope_layers\": [0, 0, 0, 0]}", {1, 1, 1, 1}},
                  {"smollm3", "{}", {1, 1, 1, 0}},
+                 {"exaone4", "{\"sliding_window\": 16}", {1, 1, 1, 0}},
+                 {"exaone4", "{\"sliding_window\": null}", {1, 1, 1, 1}},
                  {"smollm3", "{\"no_rope_layer_interval\": 2}", {1, 0, 1, 0}},
                  {"smollm3", "{\"no_rope_layers\": [0, 1, 1, 0]}", {0, 1, 1, 0}}};
     (void)state;
@@ -163,6 +175,11 @@ static void windows(void **state)
         {"llama", "{\"sliding_window\": 16}", {0, 0, 0, 0}},
         {"mistral", "{\"sliding_window\": 16}", {16, 16, 16, 16}},
         {"mistral", "{\"sliding_window\": null}", {0, 0, 0, 0}},
+        {"cwm", "{\"sliding_window\": 16}", {0, 16, 16, 16}},
+        {"exaone4",
+         "{\"sliding_window\": 16, \"sliding_window_pattern\": \"LLG\"}",
+         {16, 16, 0, 16}},
+        {"exaone4", "{\"sliding_window\": 16, \"sliding_window_pattern\": 2}", {16, 0, 16, 0}},
         {"mistral", "{\"sliding_window\": 128}", {0, 0, 0, 0}}, /* no text is longer */
         {"phi3", "{}", {0, 0, 0, 0}},
         {"starcoder2", "{\"sliding_window\": 16}", {16, 16, 16, 16}},
@@ -238,8 +255,8 @@ static void refusals(void **state)
     static const struct {
         const char *model_type, *text, *sentence;
     } cases[] = {
-        {"qwen2", "{\"rope_parameters\": {\"rope_type\": \"mrope\"}}",
-         "config.json: rope_type is 'mrope'; only default, dynamic, linear, llama3, ntk, yarn and "
+        {"qwen2", "{\"rope_parameters\": {\"rope_type\": \"xpos\"}}",
+         "config.json: rope_type is 'xpos'; only default, dynamic, linear, llama3, ntk, yarn and "
          "longrope are supported"},
         {"phi3", "{\"rope_scaling\": {\"type\": \"longrope\"}}", "\"short_factor\" is missing"},
         {"phi3", "{\"rope_scaling\": {\"type\": \"longrope\", \"short_factor\": [1, 2, 0]}}",
@@ -272,6 +289,9 @@ static void refusals(void **state)
          "layer_types has 2 elements; one for each of 4 blocks was expected"},
         {"qwen3", "{\"layer_types\": [\"full_attention\", \"chunked_attention\"]}",
          "element 1 of layer_types is 'chunked_attention'; only full_attention and"},
+        {"exaone4", "{\"sliding_window_pattern\": \"LGL\"}",
+         "\"sliding_window_pattern\" is not an integer"},
+        {"llama", "{\"rotary_dim\": 18}", "\"rotary_dim\" is 18, expected 2 to 16"},
         {"qwen3", "{\"layer_types\": [7]}", "element 0 of layer_types is 'no string'"},
         {"phi3", "{\"layer_types\": [\"sliding_attention\"]}",
          "block 0 of layer_types is sliding_attention, but there is no window"},

@@ -175,6 +175,13 @@ static s24_status read_quant_method(s24_checkpoint *checkpoint, const s24i_json 
     return s24i_copy_string(&checkpoint->quant_method, checkpoint->ctx, method ? method : "");
 }
 
+/* The model_type of an object of config.json, which need not be one. */
+static s24_status copy_type(char **out, s24_ctx *ctx, const s24i_json *object)
+{
+    const char *type = s24i_json_string(s24i_json_get(object, "model_type"));
+    return type ? s24i_copy_string(out, ctx, type) : S24_OK;
+}
+
 static s24_status read_model_type(s24_checkpoint *checkpoint)
 {
     const char *model_type = NULL;
@@ -184,6 +191,9 @@ static s24_status read_model_type(s24_checkpoint *checkpoint)
     s24_status status = s24i_config_string(&model_type, &config, "model_type", S24I_OPTIONAL);
     if (status == S24_OK && model_type)
         status = s24i_copy_string(&checkpoint->model_type, checkpoint->ctx, model_type);
+    if (status == S24_OK)
+        status = copy_type(&checkpoint->text_type, checkpoint->ctx,
+                           s24i_json_get(config.json, S24I_TEXT_CONFIG));
     if (status == S24_OK) status = read_quant_method(checkpoint, config.json);
     s24i_config_free(&config);
     return status;
@@ -344,6 +354,7 @@ void s24_checkpoint_close(s24_checkpoint *checkpoint)
     s24_ctx_free(ctx, checkpoint->split_names);
     s24_ctx_free(ctx, checkpoint->folder);
     s24_ctx_free(ctx, checkpoint->model_type);
+    s24_ctx_free(ctx, checkpoint->text_type);
     s24_ctx_free(ctx, checkpoint->quant_method);
     s24_ctx_free(ctx, checkpoint);
 }

@@ -27,8 +27,12 @@ typedef enum s24i_takes {
 
 struct s24_checkpoint {
     s24_ctx *ctx;
-    char *folder;       /* NULL: a single file */
-    char *model_type;   /* NULL: none known */
+    char *folder;     /* NULL: a single file */
+    char *model_type; /* NULL: none known */
+    char *text_type;  /* that text_config of config.json says, or NULL */
+    /* Of a model with towers besides that of texts: what stands before the names of texts' tensors,
+       or "" (model/part.h); NULL: it has none. */
+    const char *text_names;
     char *quant_method; /* that config.json says, "" where it says none; NULL: not quantised */
     int has_index;      /* the shards come from model.safetensors.index.json */
     s24i_takes takes;
@@ -61,6 +65,9 @@ enum { S24I_MAX_SHARDS = 4096 };
    say (model/sides.c). */
 s24_status s24i_checkpoint_open(s24_checkpoint **out, s24_ctx *ctx, const char *path,
                                 s24i_takes takes);
+
+/* What config.json of a model with several towers calls that of its texts. */
+#define S24I_TEXT_CONFIG "text_config"
 
 #define S24I_SINGLE_FILE "model.safetensors"
 #define S24I_INDEX_FILE  "model.safetensors.index.json"

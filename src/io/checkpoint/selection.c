@@ -139,5 +139,6 @@ int s24_tensor_is_selected(const s24_tensor *tensor, const char *include, const 
     if (!tensor || tensor->rank != 2 || !s24_dtype_can_be_two_four(tensor->dtype)) return 0;
     if (exclude && any_glob_matches(exclude, tensor->name)) return 0;
     if (include) return any_glob_matches(include, tensor->name);
-    return is_linear_of_block(tensor->name, tensor->transposed == 1 || tensor->linear);
+    return tensor->linear >= 0 &&
+           is_linear_of_block(tensor->name, tensor->transposed == 1 || tensor->linear);
 }

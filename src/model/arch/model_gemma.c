@@ -29,33 +29,45 @@
     .key_score_root = "query_pre_attn_scalar",                                                     \
     .usual_score_root = 256.0f,                                                                    \
     .key_logits_cap = "final_logit_softcapping",                                                   \
-    .key_pattern = "sliding_window_pattern|_sliding_window_pattern",                               \
+    .key_pattern = "sliding_window_pattern|_sliding_window_pattern"
+
+#define NORMS_AFTER                                                                                \
     .after_attention_norm = "layers.%d.post_attention_layernorm",                                  \
     .after_output_norm = "layers.%d.post_feedforward_layernorm"
 
 #define GEMMA_3                                                                                    \
     GEMMA_SINCE_2,                                                                                 \
+    NORMS_AFTER,                                                                                   \
     HEAD_NORMS,                                                                                    \
     .usual_theta = 1e6f,                                                                           \
     .key_near_theta = "rope_local_base_freq",                                                      \
     .usual_sliding = 4096,                                                                         \
     .usual_pattern = 6
+
+#define GEMMA_2                                                                                    \
+    GEMMA_SINCE_2,                                                                                 \
+    CONTINUES_TEXT,                                                                                \
+    .key_scores_cap = "attn_logit_softcapping",                                                    \
+    .usual_scores_cap = 50.0f,                                                                     \
+    .usual_logits_cap = 30.0f,                                                                     \
+    .key_sliding = "sliding_window",                                                               \
+    .usual_sliding = 4096,                                                                         \
+    .usual_pattern = 2
+
+#define GEMMA_3_USUAL                                                                              \
+    "{\"vocab_size\": 262208, \"hidden_size\": 2304, \"intermediate_size\": 9216, "                \
+    "\"num_hidden_layers\": 26, \"num_attention_heads\": 8, "                                      \
+    "\"num_key_value_heads\": 4, \"head_dim\": 256, \"max_position_embeddings\": 131072}"
 // clang-format on
 
 static const char *const off[] = {"use_bidirectional_attention", NULL};
 
 const s24i_architecture s24i_gemma = {.model_type = "gemma", GEMMA, CONTINUES_TEXT, .off = off};
 
-const s24i_architecture s24i_gemma2 = {.model_type = "gemma2",
-                                       GEMMA_SINCE_2,
-                                       CONTINUES_TEXT,
-                                       .key_scores_cap = "attn_logit_softcapping",
-                                       .usual_scores_cap = 50.0f,
-                                       .usual_logits_cap = 30.0f,
-                                       .key_sliding = "sliding_window",
-                                       .usual_sliding = 4096,
-                                       .usual_pattern = 2,
-                                       .off = off};
+const s24i_architecture s24i_gemma2 = {.model_type = "gemma2", GEMMA_2, NORMS_AFTER, .off = off};
+
+/* The norms of what a layer gives are those that it has not. */
+const s24i_architecture s24i_vaultgemma = {.model_type = "vaultgemma", GEMMA_2};
 
 static const s24i_architecture gemma3_embedder = {
     .model_type = "gemma3_text", GEMMA_3, .key_near = "sliding_window"};
@@ -64,5 +76,6 @@ const s24i_architecture s24i_gemma3_text = {.model_type = "gemma3_text",
                                             GEMMA_3,
                                             CONTINUES_TEXT,
                                             .key_sliding = "sliding_window",
+                                            .usual_inside = GEMMA_3_USUAL,
                                             .key_variant = "use_bidirectional_attention",
                                             .variant = &gemma3_embedder};

@@ -1,19 +1,56 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Llama's names, as transformers' LlamaForCausalLM writes them, and those that took them over:
-   Mistral and Ministral attend to a window, Qwen 2 and Seed-OSS have biases (which are read where a
-   checkpoint has them), Qwen 3 normalises the queries and keys of each head, Phi 3 joins layers
-   that read the same, Arcee and Starcoder 2 have no gate, norms of the latter take the mean, some
-   blocks of SmolLM 3 are not turned by positions, which turn neighbours in Helium and ERNIE 4.5,
-   and EuroBERT's tokens attend to later ones too. */
+   Mistral, Ministral and CWM attend to a window, Qwen 2 and Seed-OSS have biases (which are read
+   where a checkpoint has them), Qwen 3 normalises the queries and keys of each head, Phi 3 joins
+   layers that read the same, Arcee and Starcoder 2 have no gate, norms of the latter take the
+   mean, some blocks of SmolLM 3 are not turned by positions, which turn neighbours in Helium and
+   ERNIE 4.5, Hunyuan normalises queries and keys after these have turned them, and EuroBERT's
+   tokens attend to later ones too. */
 #include "model/arch/llama_names.h"
 
-const s24i_architecture s24i_llama = {.model_type = "llama", LLAMA_SHAPED};
+const s24i_architecture s24i_llama = {
+    .model_type = "llama",
+    LLAMA_SHAPED,
+    .usual_inside = "{\"vocab_size\": 32000, \"hidden_size\": 4096, \"intermediate_size\": 11008, "
+                    "\"num_hidden_layers\": 32, \"num_attention_heads\": 32, "
+                    "\"hidden_act\": \"silu\", \"max_position_embeddings\": 2048}"};
 
-const s24i_architecture s24i_mistral = {.model_type = "mistral", LLAMA_SHAPED, WINDOW};
+const s24i_architecture s24i_mistral = {
+    .model_type = "mistral",
+    LLAMA_SHAPED,
+    WINDOW,
+    .usual_inside = "{\"vocab_size\": 32000, \"hidden_size\": 4096, \"intermediate_size\": 14336, "
+                    "\"num_hidden_layers\": 32, \"num_attention_heads\": 32, "
+                    "\"num_key_value_heads\": 8, \"hidden_act\": \"silu\", "
+                    "\"max_position_embeddings\": 131072}"};
+
+const s24i_architecture s24i_ministral3 = {.model_type = "ministral3", LLAMA_SHAPED, WINDOW};
+
+const s24i_architecture s24i_cwm = {.model_type = "cwm",
+                                    LLAMA_SHAPED,
+                                    .usual_theta = 1e6f,
+                                    .key_sliding = "sliding_window",
+                                    .usual_sliding = 8192,
+                                    .usual_every = 4};
 
 const s24i_architecture s24i_ministral = {.model_type = "ministral", LLAMA_SHAPED, WINDOW};
 
 const s24i_architecture s24i_qwen2 = {.model_type = "qwen2", LLAMA_SHAPED, QWEN_WINDOW};
+
+/* Qwen's models of images and texts: in a folder of old the keys of the texts are config.json's
+   own. Of texts the three positions of a token are one. */
+#define QWEN_TEXTS LLAMA_SHAPED, QWEN_WINDOW
+
+const s24i_architecture s24i_qwen2_vl = {.model_type = "qwen2_vl", QWEN_TEXTS, .has_towers = 1};
+
+const s24i_architecture s24i_qwen2_5_vl = {.model_type = "qwen2_5_vl", QWEN_TEXTS, .has_towers = 1};
+
+const s24i_architecture s24i_qwen2_vl_text = {.model_type = "qwen2_vl_text", QWEN_TEXTS};
+
+const s24i_architecture s24i_qwen2_5_vl_text = {.model_type = "qwen2_5_vl_text", QWEN_TEXTS};
+
+const s24i_architecture s24i_qwen3_vl_text = {
+    .model_type = "qwen3_vl_text", LLAMA_SHAPED, HEAD_NORMS, .usual_theta = 5e6f};
 
 const s24i_architecture s24i_qwen3 = {.model_type = "qwen3",
                                       LLAMA_SHAPED,
@@ -65,6 +102,12 @@ const s24i_architecture s24i_starcoder2 = {
 
 const s24i_architecture s24i_helium = {
     .model_type = "helium", LLAMA_SHAPED, .usual_theta = 100000.0f, .adjacent = 1};
+
+const s24i_architecture s24i_hunyuan = {.model_type = "hunyuan_v1_dense",
+                                        LLAMA_SHAPED,
+                                        .query_norm = "layers.%d.self_attn.query_layernorm",
+                                        .key_norm = "layers.%d.self_attn.key_layernorm",
+                                        .norms_turned = 1};
 
 const s24i_architecture s24i_ernie4_5 = {
     .model_type = "ernie4_5", LLAMA_SHAPED, .usual_theta = 500000.0f, .adjacent = 1};

@@ -1,21 +1,38 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Mixtures of experts as Mistral's Mixtral names them, and IBM's Granite, whose experts are one
-   tensor of three dimensions, gate and intermediate joined, and may stand next to a shared one. */
+   tensor of three dimensions, gate and intermediate joined, and may stand next to a shared one.
+   MiniMax M2 has Mixtral's names, scores by a sigmoid that is corrected, and norms of all heads
+   together. */
 #include "model/arch/llama_names.h"
 
-static const s24i_mixture_row mixtral = {
-    .key_experts = "num_local_experts",
-    .key_used = "num_experts_per_tok",
-    .usual_normalised = 1,
-    .router = "layers.%d.block_sparse_moe.gate",
-    .slots = {[S24I_INTERMEDIATE] = "layers.%d.block_sparse_moe.experts.%d.w3",
-              [S24I_OUTPUT] = "layers.%d.block_sparse_moe.experts.%d.w2",
-              [S24I_GATE] = "layers.%d.block_sparse_moe.experts.%d.w1"},
-    .stacked = {[S24I_INTERMEDIATE] = "layers.%d.block_sparse_moe.experts.gate_up_proj",
-                [S24I_OUTPUT] = "layers.%d.block_sparse_moe.experts.down_proj"}};
+// clang-format off
+#define MIXTRAL_EXPERTS                                                                            \
+    .key_experts = "num_local_experts",                                                            \
+    .key_used = "num_experts_per_tok",                                                             \
+    .usual_normalised = 1,                                                                         \
+    .router = "layers.%d.block_sparse_moe.gate",                                                   \
+    .slots = {[S24I_INTERMEDIATE] = "layers.%d.block_sparse_moe.experts.%d.w3",                    \
+              [S24I_OUTPUT] = "layers.%d.block_sparse_moe.experts.%d.w2",                          \
+              [S24I_GATE] = "layers.%d.block_sparse_moe.experts.%d.w1"},                           \
+    .stacked = {[S24I_INTERMEDIATE] = "layers.%d.block_sparse_moe.experts.gate_up_proj",           \
+                [S24I_OUTPUT] = "layers.%d.block_sparse_moe.experts.down_proj"}
+// clang-format on
+
+static const s24i_mixture_row mixtral = {MIXTRAL_EXPERTS};
 
 const s24i_architecture s24i_mixtral = {
     .model_type = "mixtral", LLAMA_SHAPED, .key_sliding = "sliding_window", .mixture = &mixtral};
+
+static const s24i_mixture_row minimax = {
+    MIXTRAL_EXPERTS, .correction = "layers.%d.block_sparse_moe.e_score_correction_bias",
+    .sigmoid = 1};
+
+const s24i_architecture s24i_minimax_m2 = {.model_type = "minimax_m2",
+                                           LLAMA_SHAPED,
+                                           HEAD_NORMS,
+                                           .usual_theta = 5e6f,
+                                           .wide_norms = 1,
+                                           .mixture = &minimax};
 
 // clang-format off
 #define GRANITE_MIXTURE                                                                            \

@@ -42,7 +42,11 @@ s24_status s24_end_ids(int32_t *ids, int64_t *count, s24_ctx *ctx, const s24_che
     for (int i = 0; i < 2 && !*count; i++) {
         s24i_config config;
         TRY(s24i_config_load(&config, ctx, folder, files[i], S24I_OPTIONAL));
-        const s24_status status = read_ids(ids, room, count, &config);
+        s24_status status = read_ids(ids, room, count, &config);
+        s24i_config texts;
+        if (status == S24_OK && !*count)
+            status = s24i_config_child(&texts, &config, "text_config", S24I_OPTIONAL);
+        if (status == S24_OK && !*count) status = read_ids(ids, room, count, &texts);
         s24i_config_free(&config);
         if (status != S24_OK) return status;
     }

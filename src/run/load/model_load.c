@@ -9,6 +9,7 @@
 #include "dense/dense.h"
 #include "io/checkpoint/checkpoint.h"
 #include "io/convert/quantization.h"
+#include "model/tower.h"
 #include "run/gpu/gpu_model.h"
 #include "run/load/choice.h"
 #include "run/load/loader.h"
@@ -273,10 +274,9 @@ static s24_status prepare(s24i_loader *l)
     const char *folder = s24_checkpoint_folder(l->checkpoint);
     const char *type;
     TRY(s24i_model_type(&type, l->ctx, l->checkpoint));
-    l->arch = s24i_architecture_find(type);
-    REQUIRE(l->ctx, l->arch, S24_ERROR_UNSUPPORTED,
-            "%s/config.json: model_type '%s' is not supported; %s are", folder,
-            s24i_show(type).text, s24i_architecture_names(any).text);
+    l->arch = s24i_architecture_of(l->checkpoint);
+    if (!l->arch) return s24i_architecture_unknown(l->ctx, l->checkpoint, any);
+    s24i_towers_log(l->ctx, l->checkpoint);
     TRY(s24i_quantization_require_none(l->ctx, l->checkpoint));
     TRY(s24i_architecture_vary(&l->arch, l->ctx, folder, l->opts.images));
     TRY(s24i_shape_read(&l->shape, l->ctx, l->arch, folder));
