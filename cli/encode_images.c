@@ -53,10 +53,10 @@ int encode_images(cli_app *cli, s24_encoder *encoder, const char *path, s24_imag
                   embedded *out)
 {
     s24_model_info info;
-    s24_normalisation normalisation;
+    const s24_image_form form = s24_encoder_image_form(encoder);
     s24_model_describe(&info, s24_encoder_model(encoder));
     const cli_image_model reads = {info.model_type, info.image, info.channels, 0, 1};
-    int code = cli_images_read(cli, images, &normalisation, cli->operands[0], path);
+    int code = cli_status(cli, s24_images_read_as(images, cli->ctx, path, &form));
     if (code == CLI_OK) code = cli_images_fit(cli, *images, &reads);
-    return code == CLI_OK ? embed_all(cli, encoder, *images, &normalisation, out) : code;
+    return code == CLI_OK ? embed_all(cli, encoder, *images, &form.normalisation, out) : code;
 }

@@ -307,7 +307,8 @@ typedef struct s24_encoder_opts {
        1 where the folder says Normalize. 0: all. */
     int64_t dimensions;
     /* 1: for s24_encoder_embed_pixels: the model reads images (as s24_model_opts.images says of a
-       folder with two), and no tokenizer is read. Excludes head and ids. */
+       folder with two), and no tokenizer is read. Excludes head and ids. −1: so where the folder's
+       model reads nothing else, as s24_model_info.image tells, which is 0 for one of texts. */
     int images;
 } s24_encoder_opts;
 
@@ -366,9 +367,9 @@ S24_API s24_status s24_encoder_embed_ids(float *embeddings, int64_t *tokens, s24
                                          s24_ctx *ctx, const s24_batch *ids);
 
 /* Embeddings [count, width] of images [count, channels, side, side], normalised, as
-   s24_session_forward reads them (s24_image_form of task.h says how to make them), of an encoder
-   that was opened with the option `images`: in one space with the texts' where the model's folder
-   has both (CLIP). Errors: ARGUMENT (an encoder of texts), those of a pass. */
+   s24_session_forward reads them (s24_encoder_image_form of task.h says how to make them), of an
+   encoder that was opened with the option `images`: in one space with the texts' where the model's
+   folder has both (CLIP). Errors: ARGUMENT (an encoder of texts), those of a pass. */
 S24_API s24_status s24_encoder_embed_pixels(float *embeddings, s24_encoder *encoder, s24_ctx *ctx,
                                             const float *pixels, int64_t count);
 

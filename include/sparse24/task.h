@@ -245,11 +245,23 @@ typedef struct s24_image_form {
    0.5 and 0.5. Errors: FORMAT, UNSUPPORTED (what makes no squares, another filter or
    rescale_factor), MEMORY. */
 S24_API s24_status s24_image_form_read(s24_image_form *out, s24_ctx *ctx, const char *folder);
+/* That of the model of an encoder that was opened with the option `images`. */
+S24_API s24_image_form s24_encoder_image_form(const s24_encoder *encoder);
 /* s24_images_read of files of any size, each made so; bytes are Pillow's. A folder may have its
    JPEG files in it, which are one class, and path may be one of them. form NULL, or one whose side
    is 0: all must have one size. */
 S24_API s24_status s24_images_read_as(s24_images **out, s24_ctx *ctx, const char *path,
                                       const s24_image_form *form);
+/* An image in memory, or in a file. */
+typedef struct s24_rgb {
+    const char *path;     /* of a JPEG file, and then nothing else is read; NULL: */
+    const uint8_t *bytes; /* [height, width, 3] without gaps, 0 to 255 */
+    int64_t height, width;
+} s24_rgb;
+/* These images as one class, each made so; pixels and paths are read once. Errors as
+   s24_images_read_as, and ARGUMENT. */
+S24_API s24_status s24_images_make(s24_images **out, s24_ctx *ctx, const s24_rgb *images,
+                                   int64_t count, const s24_image_form *form);
 /* From the folder's preprocessor_config.json; 0.5 and 0.5 where there is none. Errors: FORMAT,
    UNSUPPORTED (another rescale_factor), MEMORY. */
 S24_API s24_status s24_normalisation_read(s24_normalisation *out, s24_ctx *ctx, const char *folder);

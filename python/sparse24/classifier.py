@@ -33,7 +33,7 @@ class Classifier:
         options = (dtype, dense, sparse, None, None, all_sparse, None, None, None, verify, None,
                    None)
         self._handle = _core.encoder_open(folder, options, None, max_tokens, batch_tokens, False,
-                                          True, None, 0, progress)
+                                          True, 0, None, 0, progress)
         self._threads, self._lock = _core.session_threads(), threading.Lock()
         self.labels: list[str]       #: the classes' names
         self.of_tokens: bool         #: classes are of tokens: `tag`

@@ -12,6 +12,7 @@ import numpy as np
 from . import _core
 from .checkpoint import Checkpoint
 from .encoder import Progress
+from .images import Image, ImageForm
 from .ranks import Comm
 from .tokenizer import Tokenizer
 
@@ -109,14 +110,22 @@ class Model:
         self.forward_into(offsets, ids, flat_types, arrays)
         return arrays
 
-    def forward_images(self, pixels: np.ndarray, *, outputs: typing.Sequence[str] = ("logits",)
-                       ) -> dict[str, np.ndarray]:
-        """A pass over images [n, channels, side, side] of f32, normalised: a dict of f32 arrays.
+    @functools.cached_property
+    def image_form(self) -> ImageForm:
+        """How the model wants images, by the folder's preprocessor_config.json."""
+        return ImageForm(_core.image_form(self.folder), self.info)
+
+    def forward_images(self, pixels: np.ndarray | typing.Sequence[Image], *,
+                       outputs: typing.Sequence[str] = ("logits",)) -> dict[str, np.ndarray]:
+        """A pass over images [n, channels, side, side] of f32, normalised, or a list of images as
+        Encoder.encode takes them: a dict of f32 arrays.
 
         outputs: "logits" [n, classes], "hidden" [n, positions, width], "embeddings" [n, width], as
         the model pools, of length 1. Raises ValueError (pixels that are no whole images; a model of
         texts), TypeError.
         """
+        if isinstance(pixels, (list, tuple)):
+            pixels = self.image_form.pixels(pixels)
         count = len(pixels)
         shapes = {"hidden": (count, self.info["positions"], self.info["width"]),
                   "logits": (count, self.info["classes"]),

@@ -10,9 +10,9 @@ PyObject *pyf_encoder_open(PyObject *module, PyObject *args)
     long long max_tokens, batch_tokens, dimensions;
     s24_encoder_opts opts = {.size = sizeof opts};
     s24_encoder *encoder = NULL;
-    if (!PyArg_ParseTuple(args, "O&O!zLLppzLO", PyUnicode_FSConverter, &folder, &PyTuple_Type,
+    if (!PyArg_ParseTuple(args, "O&O!zLLppizLO", PyUnicode_FSConverter, &folder, &PyTuple_Type,
                           &options, &opts.prompt, &max_tokens, &batch_tokens, &opts.ids, &opts.head,
-                          &opts.pooling, &dimensions, &progress) ||
+                          &opts.images, &opts.pooling, &dimensions, &progress) ||
         !py_model_options(&opts.model, &owner, options))
         return NULL;
     opts.max_tokens = max_tokens;
@@ -66,6 +66,30 @@ PyObject *pyf_encoder_embed_ids(PyObject *module, PyObject *args)
     if (!py_end(&c, s24_encoder_embed_ids(out.dense.data, &tokens, encoder, c.ctx, &batch)))
         return NULL;
     return PyLong_FromLongLong(tokens);
+}
+
+PyObject *pyf_encoder_embed_pixels(PyObject *module, PyObject *args)
+{
+    OPERAND out = {.name = "out", .writable = 1}, pixels = {.name = "pixels"};
+    py_call c = {.module = module};
+    s24_encoder *encoder;
+    s24_model_info info;
+    int threads;
+    if (!PyArg_ParseTuple(args, "O&iO&O&", py_encoder, &encoder, &threads, py_operand_take, &out,
+                          py_operand_take, &pixels))
+        return NULL;
+    s24_model_describe(&info, s24_encoder_model(encoder));
+    const int64_t width = s24_encoder_width(encoder);
+    const int64_t count = out.dense.rows * out.dense.cols / width;
+    if (!py_operand_expect(&out, S24_F32, count * width) ||
+        !py_operand_expect(&pixels, S24_F32, count * info.channels * info.image * info.image) ||
+        !py_begin(&c))
+        return NULL;
+    py_call_threads(&c, threads);
+    if (!py_end(&c,
+                s24_encoder_embed_pixels(out.dense.data, encoder, c.ctx, pixels.dense.data, count)))
+        return NULL;
+    Py_RETURN_NONE;
 }
 
 PyObject *pyf_encoder_head(PyObject *module, PyObject *args)

@@ -30,7 +30,7 @@ PyObject *py_model_dict(const s24_model *model)
     s24_model_info i;
     s24_model_describe(&i, model);
     return Py_BuildValue(
-        "{sssLsLsLsLsLsLsLsOsLsLsLsOsssLsLsLsL}", "model_type", i.model_type, "vocabulary",
+        "{sssLsLsLsLsLsLsLsOsLsLsLsOsssLsLsLsLsL}", "model_type", i.model_type, "vocabulary",
         (long long)i.vocabulary, "positions", (long long)i.positions, "types", (long long)i.types,
         "width", (long long)i.width, "layers", (long long)i.layers, "heads", (long long)i.heads,
         "kv_heads", (long long)s24_model_kv_heads(model), "classifies_tokens",
@@ -38,7 +38,8 @@ PyObject *py_model_dict(const s24_model *model)
         (long long)i.intermediate, "linear_layers", (long long)i.linear_layers, "sparse_layers",
         (long long)i.sparse_layers, "has_qa_head", i.has_qa_head ? Py_True : Py_False, "dtype",
         s24_dtype_name(i.dtype), "weight_bytes", (long long)i.weight_bytes, "dense_copies",
-        (long long)i.dense_copies, "image", (long long)i.image, "classes", (long long)i.classes);
+        (long long)i.dense_copies, "image", (long long)i.image, "channels", (long long)i.channels,
+        "classes", (long long)i.classes);
 }
 
 PyObject *pyf_model_load(PyObject *module, PyObject *args)

@@ -1,7 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """compile_encoder over random models of transformers: each head gives what transformers' gives, or
 is refused by its name. Skips where there is none."""
+import pathlib
+import shutil
+import tempfile
 import unittest
+
+import numpy as np
 
 try:
     import torch
@@ -11,6 +16,7 @@ except ImportError as missing:
 
 import sparse24
 import sparse24.torch as st
+from py_support import tiny_bert
 
 SIZES = {"vocab_size": 96, "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
          "intermediate_size": 128, "max_position_embeddings": 48, "pad_token_id": 0}
@@ -183,6 +189,35 @@ class Heads(Case):
             native, _ = self.served(made("ViT", kind, **side), {"pixel_values": pixels}, fields)
             with self.assertRaisesRegex(ValueError, "interpolate_pos_encoding"):
                 native(pixels, interpolate_pos_encoding=True)
+
+    def test_texts_and_images_in_one_space(self):
+        sizes = {key: value for key, value in SIZES.items() if key != "vocab_size"}
+        with tempfile.TemporaryDirectory() as place:
+            words = pathlib.Path(tiny_bert.write(place + "/words"))
+            folder = pathlib.Path(place) / "clip"
+            model = transformers.CLIPModel(transformers.CLIPConfig(
+                text_config={**sizes, "vocab_size": len(tiny_bert.vocabulary()),
+                             "bos_token_id": 2, "eos_token_id": 3},
+                vision_config={**sizes, "image_size": 32, "patch_size": 8},
+                projection_dim=32)).eval()
+            model.save_pretrained(folder)
+            for name in ("vocab.txt", "tokenizer_config.json"):
+                shutil.copyfile(words / name, folder / name)
+            image = np.random.default_rng(1).integers(0, 256, (32, 32, 3), np.uint8)
+            encoder = sparse24.Encoder(folder)
+            got = encoder.encode(["a file", image, "a thread"])
+            pixels = torch.from_numpy((image / 255.0 - 0.5) / 0.5).float().permute(2, 0, 1)
+            pixels = pixels.contiguous()[None]
+            expected = model.get_image_features(pixel_values=pixels)
+            expected = getattr(expected, "pooler_output", expected)
+            self.near(torch.from_numpy(got[1:2]), torch.nn.functional.normalize(expected))
+            np.testing.assert_array_equal(encoder.encode(["a file", "a thread"]), got[::2])
+            np.testing.assert_array_equal(encoder.share().encode(image), got[1])
+            np.testing.assert_allclose(encoder.encode_pixels(pixels.numpy())[0], got[1], atol=1e-5)
+            with self.assertRaisesRegex(ValueError, "encoder of texts"):
+                sparse24.Encoder(folder, images=False).encode(image)
+            alone = sparse24.Encoder(folder, images=True)
+            np.testing.assert_array_equal(alone.encode([image])[0], got[1])
 
     def test_refusals(self):
         for name, head in (("Bert", "ForPreTraining"), ("Electra", "ForPreTraining"),

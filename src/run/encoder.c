@@ -75,13 +75,24 @@ static s24_status set_modules(s24_encoder *e, s24_ctx *ctx, const char *folder,
     return S24_OK;
 }
 
+/* Does the model read images and nothing else? */
+static int reads_images(const s24_checkpoint *checkpoint)
+{
+    const char *type = s24_checkpoint_model_type(checkpoint);
+    const s24i_architecture *arch = type ? s24i_architecture_find(type) : NULL;
+    return arch && arch->key_image;
+}
+
 /* place: where the transformer lies, the folder or one in it. */
 static s24_status load_model(s24_encoder *encoder, s24_ctx *ctx, const char *folder,
-                             const char *place, const s24_encoder_opts *opts)
+                             const char *place, s24_encoder_opts *opts)
 {
     s24_checkpoint *checkpoint;
     const int head = encoder->head, is_said = head || opts->pooling || strcmp(folder, place) != 0;
     TRY(s24_checkpoint_open(&checkpoint, ctx, place));
+    if (opts->images < 0) opts->images = reads_images(checkpoint);
+    opts->model.images |= opts->images;
+    encoder->images = opts->images;
     s24_status status = check_model(ctx, checkpoint, folder, is_said, opts->images);
     if (status == S24_OK)
         status = (head ? s24_model_load : s24i_model_load_headless)(&encoder->model, ctx,
@@ -292,7 +303,7 @@ static s24_status new_encoder(s24_encoder **out, s24_ctx *ctx)
 }
 
 static s24_status load_parts(s24_encoder *encoder, s24_ctx *ctx, const char *folder,
-                             const char *place, const s24_encoder_opts *opts)
+                             const char *place, s24_encoder_opts *opts)
 {
     TRY(load_model(encoder, ctx, folder, place, opts));
     if (opts->head) TRY(s24i_encoder_read_labels(encoder, ctx, place));
@@ -301,11 +312,12 @@ static s24_status load_parts(s24_encoder *encoder, s24_ctx *ctx, const char *fol
         TRY(s24_tokenizer_load(&encoder->tokenizer, ctx, place));
         TRY(s24i_prompts_read(&encoder->prompts, ctx, folder));
     }
+    if (opts->images) TRY(s24_image_form_read(&encoder->form, ctx, place));
     return read_limits(encoder, ctx, place, opts->max_tokens);
 }
 
 static s24_status open_encoder(s24_encoder *encoder, s24_ctx *ctx, const char *folder,
-                               const s24_encoder_opts *opts)
+                               s24_encoder_opts *opts)
 {
     char *place;
     REQUIRE(ctx, !opts->head || !opts->ids, S24_ERROR_ARGUMENT,
@@ -315,7 +327,6 @@ static s24_status open_encoder(s24_encoder *encoder, s24_ctx *ctx, const char *f
     REQUIRE(ctx, !opts->images || (!opts->head && !opts->ids), S24_ERROR_ARGUMENT,
             "the option images of an encoder excludes head and ids");
     encoder->head = opts->head;
-    encoder->images = opts->images;
     TRY(s24i_transformer_folder(&place, ctx, folder));
     const s24_status status = load_parts(encoder, ctx, folder, place, opts);
     s24_ctx_free(ctx, place);
@@ -334,7 +345,6 @@ s24_status s24_encoder_open(s24_encoder **out, s24_ctx *ctx, const char *folder,
     REQUIRE(ctx, folder, S24_ERROR_ARGUMENT, "folder is NULL");
     TRY(s24i_opts_read(ctx, &known, sizeof known, opts, "s24_encoder_opts"));
     if (!known.model.size) known.model.size = sizeof known.model;
-    if (known.images) known.model.images = 1;
     TRY(new_encoder(&encoder, ctx));
     GIVE(out, encoder, s24_encoder_close, open_encoder(encoder, ctx, folder, &known));
 }
@@ -357,6 +367,7 @@ s24_status s24_encoder_share(s24_encoder **out, s24_ctx *ctx, const s24_encoder 
     encoder->columns = from->columns;
     encoder->head = from->head;
     encoder->images = from->images;
+    encoder->form = from->form;
     encoder->labels = from->labels;
     encoder->modules = from->modules;
     encoder->multi_label = from->multi_label;

@@ -7,6 +7,7 @@
 #include "run/modules.h"
 #include "run/prompts.h"
 #include "run/session.h"
+#include "sparse24/task.h"
 
 enum { S24I_LANES = 2 /* on a device; the CPU has one */ };
 
@@ -34,6 +35,7 @@ struct s24_encoder {
     int64_t columns; /* of what it gives for a text: width, or the head's classes */
     int head;        /* it gives logits */
     int images;      /* it reads images */
+    s24_image_form form;
     char **labels;   /* [classes]; of an encoder that shares another's */
     int multi_label; /* a text may have several classes */
     int is_plain;    /* a reranker's score is what the head gives */

@@ -202,6 +202,11 @@ static s24_status embed_images(float *embeddings, s24_encoder *e, s24_ctx *ctx, 
     return collect(e, lane, ctx, embeddings);
 }
 
+s24_image_form s24_encoder_image_form(const s24_encoder *encoder)
+{
+    return encoder ? encoder->form : (s24_image_form){0};
+}
+
 s24_status s24_encoder_embed_pixels(float *embeddings, s24_encoder *encoder, s24_ctx *ctx,
                                     const float *pixels, int64_t count)
 {
@@ -236,8 +241,8 @@ s24_status s24_encoder_embed(float *embeddings, int64_t *tokens, s24_encoder *en
                           : "texts is NULL");
     REQUIRE(ctx, !encoder->head, S24_ERROR_ARGUMENT,
             "the encoder was opened with the option head, and gives no embeddings");
-    REQUIRE(ctx, encoder->tokenizer, S24_ERROR_ARGUMENT,
-            "texts were given to an encoder of token ids, which has no tokenizer");
+    REQUIRE(ctx, encoder->tokenizer, S24_ERROR_ARGUMENT, "texts were given to an encoder of %s",
+            encoder->images ? "images" : "token ids, which has no tokenizer");
     TRY(check_texts(encoder, ctx, texts, count));
     const window all = {.encoder = encoder, .texts = texts, .count = count, .results = embeddings};
     return s24i_encoder_run(tokens, &all, ctx);
@@ -256,6 +261,8 @@ s24_status s24_encoder_embed_ids(float *embeddings, int64_t *tokens, s24_encoder
             : ids->texts < 0 ? "ids.texts is negative"
             : !embeddings    ? "embeddings is NULL"
                              : "ids has no offsets or no ids");
+    REQUIRE(ctx, !encoder->images, S24_ERROR_ARGUMENT,
+            "token ids were given to an encoder of images");
     if (ids->texts) TRY(check_ids(encoder, ctx, ids));
     const window all = {.encoder = encoder, .ids = ids, .count = ids->texts, .results = embeddings};
     return s24i_encoder_run(tokens, &all, ctx);

@@ -19,6 +19,12 @@ struct s24_images {
 /* Room for the images that info describes. MEMORY. */
 s24_status s24i_images_room(s24_images *images);
 
+/* Of image `index`: the path of its JPEG file, or NULL and its pixels in *whole. */
+typedef const char *s24i_image_source(const void *from, int64_t index, s24_rgb *whole);
+/* Reads all images of a set that has its info, its form and room, by all threads. Errors as
+   s24_images_read. */
+s24_status s24i_images_fill(s24_images *images, s24i_image_source *source, const void *from);
+
 /* Fill a zeroed set (ctx is set). Errors as s24_images_read. */
 s24_status s24i_images_read_folder(s24_images *images, const char *path);
 s24_status s24i_images_read_idx(s24_images *images, const char *path);
@@ -27,6 +33,7 @@ s24_status s24i_images_read_idx(s24_images *images, const char *path);
 int s24i_is_jpeg(const char *name);
 /* Height and width of a JPEG file. FORMAT, UNSUPPORTED. */
 s24_status s24i_jpeg_size(int64_t size[2], s24_ctx *ctx, const char *path, const s24i_map *file);
+s24_status s24i_jpeg_file_size(int64_t size[2], s24_ctx *ctx, const char *path);
 /* Its pixels [3, height, width], of a file of this size. */
 s24_status s24i_jpeg_read(uint8_t *pixels, const int64_t size[2], s24_ctx *ctx, const char *path,
                           const s24i_map *file);

@@ -81,78 +81,12 @@ static s24_status list_folder(list *l, const char *folder, int folders)
     return status;
 }
 
-typedef struct job {
-    s24_images *images;
-    const list *files;
-    int64_t first;        /* file of the piece that is being read */
-    s24_status *statuses; /* [pieces' files] */
-    const int64_t *size;
-} job;
+enum { CHANNELS = 3 };
 
-enum { CHANNELS = 3, PIECE = 1024 /* files between two signs of progress */ };
-
-/* An image of any size, in the form that was asked for. */
-static s24_status read_any(uint8_t *pixels, const s24_image_form *form, s24_ctx *ctx,
-                           const char *path, const s24i_map *map)
+static const char *file_of(const void *from, int64_t index, s24_rgb *whole)
 {
-    int64_t size[2];
-    uint8_t *whole;
-    TRY(s24i_jpeg_size(size, ctx, path, map));
-    TRY(s24i_alloc_elems(&whole, ctx, CHANNELS * size[0] * size[1], 1, "an image"));
-    s24_status status = s24i_jpeg_read(whole, size, ctx, path, map);
-    if (status == S24_OK) status = s24i_image_put(pixels, ctx, form, whole, size);
-    s24_ctx_free(ctx, whole);
-    return status;
-}
-
-static s24_status read_one(const job *j, s24_ctx *ctx, int64_t file)
-{
-    s24i_map map;
-    const char *path = j->files->names[file];
-    TRY(s24i_map_open(&map, ctx, path));
-    uint8_t *pixels = j->images->bytes + file * CHANNELS * j->size[0] * j->size[1];
-    const s24_status status = j->images->form.side
-                                  ? read_any(pixels, &j->images->form, ctx, path, &map)
-                                  : s24i_jpeg_read(pixels, j->size, ctx, path, &map);
-    s24i_map_close(&map);
-    return status;
-}
-
-/* A context says one sentence at a time: a failed file is read once more for its own. */
-static void read_range(void *arg, int64_t begin, int64_t end, int thread)
-{
-    const job *j = arg;
-    (void)thread;
-    s24_ctx *own;
-    const s24_ctx_opts opts = {.size = sizeof opts, .threads = 1};
-    const s24_status status = s24_ctx_create(&own, &opts);
-    for (int64_t i = begin; i < end; i++)
-        j->statuses[i] = status == S24_OK ? read_one(j, own, j->first + i) : status;
-    if (status == S24_OK) s24_ctx_destroy(own);
-}
-
-static s24_status read_all(s24_images *images, const list *files, const int64_t size[2])
-{
-    s24_status statuses[PIECE];
-    job j = {images, files, 0, statuses, size};
-    for (; j.first < files->count; j.first += PIECE) {
-        const int64_t left = files->count - j.first, count = left < PIECE ? left : PIECE;
-        s24_ctx_parallel_for(images->ctx, count, read_range, &j);
-        for (int64_t i = 0; i < count; i++)
-            if (statuses[i] != S24_OK) TRY(read_one(&j, images->ctx, j.first + i));
-        TRY(s24_ctx_progress(images->ctx, "images", j.first + count, files->count));
-    }
-    return S24_OK;
-}
-
-/* The first file's size is what all must have. */
-static s24_status first_size(int64_t size[2], s24_ctx *ctx, const char *path)
-{
-    s24i_map map;
-    TRY(s24i_map_open(&map, ctx, path));
-    const s24_status status = s24i_jpeg_size(size, ctx, path, &map);
-    s24i_map_close(&map);
-    return status;
+    (void)whole;
+    return ((const list *)from)->names[index];
 }
 
 /* Files without classes: those of the folder, or the one. */
@@ -192,15 +126,15 @@ static s24_status fill(s24_images *images, const char *path, const list *classes
     REQUIRE(images->ctx, files->count > 0, S24_ERROR_FORMAT,
             "%s: a folder of JPEG files for each class is expected in it, and there is none%s",
             path, images->form.side ? ", nor has it JPEG files" : "");
-    if (!images->form.side) TRY(first_size(size, images->ctx, files->names[0]));
-    images->info = (s24_images_info){files->count, 3, size[0], size[1], 0};
+    if (!images->form.side) TRY(s24i_jpeg_file_size(size, images->ctx, files->names[0]));
+    images->info = (s24_images_info){files->count, CHANNELS, size[0], size[1], 0};
     TRY(s24i_images_room(images));
     memset(images->labels, 0, (size_t)files->count * sizeof *images->labels);
     for (int64_t c = 0; c < classes->count; c++)
         for (int64_t i = c ? ends[c - 1] : 0; i < ends[c]; i++)
             images->labels[i] = (int32_t)c;
     TRY(name_classes(images, classes));
-    TRY(read_all(images, files, size));
+    TRY(s24i_images_fill(images, file_of, files));
     images->files = files->names; /* of which the list lets go */
     *files = (list){.ctx = images->ctx};
     return S24_OK;

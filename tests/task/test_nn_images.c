@@ -251,6 +251,93 @@ static void test_normalisation(void **state)
     }
 }
 
+/* ---- images in memory ------------------------------------------------------------------------ */
+
+/* [height, width, 3], of which each byte is another one. */
+static void fill_rgb(uint8_t *bytes, int64_t height, int64_t width)
+{
+    for (int64_t i = 0; i < height * width * 3; i++)
+        bytes[i] = (uint8_t)(i * 7 + 3);
+}
+
+static void test_make(void **state)
+{
+    uint8_t wide[5 * 6 * 3], small[4 * 4 * 3], planes[3 * 5 * 6], want[3 * 4 * 4];
+    const s24_image_form form = {.resizes = 1, .height = 4, .width = 4, .resample = 3, .side = 4};
+    const s24_rgb given[2] = {{NULL, wide, 5, 6}, {NULL, small, 4, 4}};
+    const int64_t size[2] = {5, 6};
+    s24_images_info info;
+    s24_images *images;
+    (void)state;
+    fill_rgb(wide, 5, 6);
+    fill_rgb(small, 4, 4);
+    assert_int_equal(s24_images_make(&images, ctx, given, 2, &form), S24_OK);
+    s24_images_describe(&info, images);
+    assert_true(info.count == 2 && info.channels == 3 && info.height == 4 && info.width == 4);
+    assert_true(info.classes == 1 && s24_images_label(images, 1) == 0);
+    assert_null(s24_images_file(images, 0));
+    for (int i = 0; i < 5 * 6; i++)
+        for (int c = 0; c < 3; c++)
+            planes[c * 5 * 6 + i] = wide[i * 3 + c];
+    assert_int_equal(s24i_image_put(want, ctx, &form, planes, size), S24_OK);
+    assert_memory_equal(s24_images_bytes(images, 0), want, sizeof want);
+    assert_int_equal(s24_images_bytes(images, 1)[2 * 16 + 5], small[5 * 3 + 2]);
+    s24_images_destroy(images);
+    assert_int_equal(s24_images_make(&images, ctx, given + 1, 1, NULL), S24_OK);
+    assert_int_equal(s24_images_bytes(images, 0)[16], small[1]);
+    s24_images_destroy(images);
+    assert_int_equal(s24_images_make(&images, ctx, NULL, 0, &form), S24_OK);
+    s24_images_destroy(images);
+}
+
+static void test_make_refused(void **state)
+{
+    uint8_t bytes[5 * 6 * 3] = {0};
+    const struct {
+        s24_rgb images[2];
+        s24_status status;
+        const char *part;
+    } cases[] = {
+        {{{NULL, bytes, 5, 6}, {NULL, bytes, 6, 5}},
+         S24_ERROR_FORMAT,
+         "an image of 5 x 6 pixels among others of 6 x 5"},
+        {{{NULL, bytes, 5, 6}, {NULL, NULL, 5, 6}},
+         S24_ERROR_ARGUMENT,
+         "image 1 has 6 x 5 pixels; a path, or at least one pixel is expected"},
+        {{{NULL, bytes, 5, 6}, {NULL, bytes, 0, 6}}, S24_ERROR_ARGUMENT, "image 1 has 6 x 0"},
+        {{{NULL, bytes, 1 << 20, 1 << 20}, {0}}, S24_ERROR_ARGUMENT, "more than are read"},
+        {{{NULL, bytes, 5, 6}, {"nowhere.jpg", NULL, 0, 0}}, S24_ERROR_IO, "nowhere.jpg"},
+        {{{"nowhere.jpg", NULL, 0, 0}, {NULL, bytes, 5, 6}}, S24_ERROR_IO, "nowhere.jpg"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        s24_images *images = (void *)&images;
+        assert_int_equal(s24_images_make(&images, ctx, cases[i].images, 2, NULL), cases[i].status);
+        assert_null(images);
+        assert_sentence(ctx, cases[i].part);
+    }
+    s24_images *images;
+    assert_int_equal(s24_images_make(&images, ctx, NULL, 1, NULL), S24_ERROR_ARGUMENT);
+    assert_int_equal(s24_images_make(NULL, ctx, NULL, 0, NULL), S24_ERROR_ARGUMENT);
+}
+
+static s24_status make_one(s24_ctx *failing_ctx)
+{
+    static uint8_t bytes[5 * 6 * 3];
+    const s24_rgb one = {NULL, bytes, 5, 6};
+    const s24_image_form form = {.resizes = 1, .height = 4, .width = 4, .resample = 3, .side = 4};
+    s24_images *images = NULL;
+    const s24_status status = s24_images_make(&images, failing_ctx, &one, 1, &form);
+    s24_images_destroy(images);
+    return status;
+}
+
+static void test_make_memory(void **state)
+{
+    (void)state;
+    assert_true(count_failures(make_one) >= 3);
+}
+
 /* ---- forms ----------------------------------------------------------------------------------- */
 
 /* Bytes as Pillow 11.3 makes them of the same image. */
@@ -342,6 +429,9 @@ int main(void)
         cmocka_unit_test(test_folder_refused),
         cmocka_unit_test(test_memory),
 #endif
+        cmocka_unit_test(test_make),
+        cmocka_unit_test(test_make_refused),
+        cmocka_unit_test(test_make_memory),
         cmocka_unit_test(test_normalisation),
         cmocka_unit_test(test_form),
         cmocka_unit_test(test_form_read),
