@@ -68,8 +68,13 @@ static void linear_edges(void **state)
             check_sample(row, &crowd, 12);
         /* Weights from afar, of rows that take row blocks together only then. */
         sample far = {.n = 1013, .k = 4160, .alpha = 1, .threads = 1, .at_end = 1};
-        for (far.m = 13; row && row->core && row->dtype == S24_F32 && far.m <= 16; far.m += 3)
+        for (far.m = 13; row && row->core && row->dtype == S24_F32 && far.m <= 28; far.m += 3)
             check_sample(row, &far, 13);
+        /* A last k block with each number of groups, of one pass and of several. */
+        sample tails = {.n = 33, .alpha = 1, .threads = 1, .at_end = 1, .bias = 1};
+        for (tails.k = 4; row && !brief && tails.k <= 416; tails.k += tails.k == 64 ? 292 : 4)
+            for (tails.m = 50; tails.m <= 116; tails.m += 33)
+                check_sample(row, &tails, (uint64_t)tails.k);
         sample wide = {.m = 20, .n = 1300, .k = 68, .alpha = 1, .threads = 1, .at_end = 1};
         if (row && !brief) check_sample(row, &wide, 8);
         /* Several panels that visit the row blocks together, more than once. */

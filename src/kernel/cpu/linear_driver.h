@@ -21,11 +21,13 @@
  *   OWN_LAYOUT        1: there is no LAYOUT, weight_bytes() and weight_pack() are the row's, and
  *                     widen() is told the place: widen(block, &tile, job, row block, k block)
  *   HAS_LANES         1: few tokens go another way: LANES_M, IS_FEW(m) (all groups' tokens unless
- *                     it is defined), few_rows(), which says how many row blocks it did at once,
- *                     few_t, few_as_they_are(), gather_few()
+ *                     it is defined), IS_FEW_NEAR(m) (the same where weights are near, or more),
+ *                     few_rows(), which says how many row blocks it did at once, few_t,
+ *                     few_as_they_are(), gather_few()
  *   FEW_FORMS         forms in which gather_few() lays them down, 1 if not defined
  *   FEW_GROUPS        groups of LANES_M tokens that go that way after each other, 1 if not defined.
  *                     Either is more than 1 only where LANES_M tokens are one vector
+ *   FEW_REST          of more tokens so many that fill no vector go that way, 0 if not defined
  */
 #ifndef S24_KERNEL_CPU_LINEAR_DRIVER_H
 #define S24_KERNEL_CPU_LINEAR_DRIVER_H
@@ -41,6 +43,10 @@
 #endif
 #ifndef FEW_GROUPS
 #define FEW_GROUPS 1
+#endif
+
+#ifndef FEW_REST
+#define FEW_REST 0
 #endif
 
 #ifndef KBLOCK
@@ -189,6 +195,7 @@ static void run_panel(const run *r, int64_t panel, int cold, const uint8_t *pack
         const int64_t first = pass * step;
         tile t = {.first = pass == 0, .cold = cold};
         t.blocks = blocks - first < step ? blocks - first : step;
+        t.groups = first + t.blocks < blocks ? GROUPS : rows16_last_groups(job->k);
         t.x = packed + first * KBLOCK(c);
         for (int64_t b = b0, strip = b0; b < b1; b++) {
 #if !OWN_LAYOUT
@@ -326,82 +333,8 @@ static void run_own_rows(void *arg, int64_t begin, int64_t end, int thread)
         run_panel(r, 0, 1, packed, b, b + CHUNK < end ? b + CHUNK : end, sums_of(r, thread));
 }
 
-/* ---- few tokens, rows in the lanes ----------------------------------------------------------- */
-
 #if HAS_LANES
-#ifndef IS_FEW
-#define IS_FEW(m) ((m) <= FEW_GROUPS * LANES_M)
-#endif
-
-enum { TURN_BLOCKS = 3 }; /* row blocks that all groups visit before the next ones */
-
-/* The tokens of a job in groups of LANES_M at most, each a job of its own. */
-typedef struct few_groups {
-    int64_t count;
-    s24i_linear_job job[FEW_GROUPS];
-    const few_t *x[FEW_GROUPS];
-    int64_t stride[FEW_GROUPS];
-} few_groups;
-
-static void split_tokens(few_groups *groups, const run *r, int thread)
-{
-    const s24i_linear_job *all = r->job;
-    const s24_dtype x = all->x_dtype, y = all->y_dtype;
-    groups->count = (all->m + LANES_M - 1) / LANES_M;
-    for (int64_t g = 0; g < groups->count; g++) {
-        const int64_t m = all->m * g / groups->count;
-        s24i_linear_job *job = &groups->job[g];
-        *job = *all;
-        job->m = all->m * (g + 1) / groups->count - m;
-        job->x = element_of(all->x, x, m * all->x_stride_m);
-        job->y = element_to(all->y, y, m * all->y_stride_m);
-        if (all->gate) job->gate = element_of(all->gate, y, m * all->gate_stride_m);
-        if (all->residual) job->residual = element_of(all->residual, y, m * all->residual_stride_m);
-        groups->x[g] = job->x;
-        groups->stride[g] = job->x_stride_m;
-        if (few_as_they_are(job)) continue;
-        groups->x[g] =
-            (const few_t *)(void *)(r->x + (thread * r->p.vectors * FEW_FORMS + g * FEW_FORMS) *
-                                               r->k_blocks * PANEL);
-        groups->stride[g] = r->k_blocks * COLUMNS;
-    }
-}
-
-static void gather_all(const few_groups *groups)
-{
-    for (int64_t g = 0; g < groups->count; g++)
-        if (groups->x[g] != groups->job[g].x)
-            gather_few((few_t *)groups->x[g], groups->stride[g], &groups->job[g]);
-}
-
-/* Up to COPIES threads each gather the tokens for themselves, which takes less than fetching them
-   from another core's cache. A packed vector's tokens take no more room than it in each form.
-   Weights that come from far are near for all groups but the first. */
-static void lanes_range(void *arg, int64_t begin, int64_t end, int thread)
-{
-    const run *r = arg;
-    const int copies = r->job->parallel.threads <= COPIES;
-    few_groups groups;
-    split_tokens(&groups, r, copies ? thread : 0);
-    if (copies && begin < end) gather_all(&groups);
-    for (int64_t b = begin, stop; b < end; b = stop) {
-        stop = groups.count > 1 && end - b > TURN_BLOCKS ? b + TURN_BLOCKS : end;
-        for (int64_t g = 0; g < groups.count; g++)
-            for (int64_t i = b; i < stop;)
-                i += few_rows(&groups.job[g], groups.x[g], groups.stride[g], i, stop);
-    }
-}
-
-static void run_lanes(const run *r)
-{
-    const s24i_parallel *parallel = &r->job->parallel;
-    if (parallel->threads > COPIES) {
-        few_groups groups;
-        split_tokens(&groups, r, 0);
-        gather_all(&groups);
-    }
-    parallel->run(parallel->pool, rows16_blocks(r->job->n), lanes_range, (void *)r);
-}
+#include "kernel/cpu/linear_lanes.h"
 #endif
 
 /* ---- the row's entries ----------------------------------------------------------------------- */
@@ -439,17 +372,18 @@ static size_t work_bytes(int64_t m, int64_t n, int64_t k, int threads)
            PANEL_SLACK + (size_t)threads * CHUNK * ROWS * MAX_C * LANE * sizeof(float);
 }
 
-static void run_job(const s24i_linear_job *job)
+static run run_of(const s24i_linear_job *job)
+{
+    return (run){.job = job,
+                 .p = panels_of(job->m, job->parallel.threads),
+                 .x = job->work,
+                 .k_blocks = rows16_k_blocks(job->k)};
+}
+
+static void run_panels(const s24i_linear_job *job)
 {
     const s24i_parallel *parallel = &job->parallel;
-    run r = {.job = job, .k_blocks = rows16_k_blocks(job->k), .x = job->work};
-    r.p = panels_of(job->m, parallel->threads);
-#if HAS_LANES
-    if (IS_FEW(job->m)) {
-        run_lanes(&r);
-        return;
-    }
-#endif
+    run r = run_of(job);
     r.sums = (float *)(void *)(r.x +
                                packed_vectors(r.p.vectors, parallel->threads) * r.k_blocks * PANEL +
                                PANEL_SLACK);
@@ -468,5 +402,21 @@ static void run_job(const s24i_linear_job *job)
                   shares_evenly(blocks, parallel->threads) ? blocks : blocks * r.p.count,
                   run_shared, &r);
 }
+
+#if HAS_LANES
+static void run_job(const s24i_linear_job *job)
+{
+    const int64_t few = few_of(job), many = job->m - few;
+    const s24i_linear_job first = tokens_of(job, 0, many), last = tokens_of(job, many, few);
+    const run r = run_of(&last);
+    if (few) run_lanes(&r);
+    if (many) run_panels(&first);
+}
+#else
+static void run_job(const s24i_linear_job *job)
+{
+    run_panels(job);
+}
+#endif
 
 #endif

@@ -29,6 +29,12 @@ static inline int64_t rows16_k_blocks(int64_t k)
     return (k + COLUMNS - 1) / COLUMNS;
 }
 
+/* Groups of four that the last k block has columns for. */
+static inline int64_t rows16_last_groups(int64_t k)
+{
+    return (k - 1) % COLUMNS / 4 + 1;
+}
+
 /* A weight on its way to a layout of row blocks, which threads share out. */
 typedef struct packing {
     void *w;

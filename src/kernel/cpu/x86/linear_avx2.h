@@ -100,6 +100,14 @@ static inline uint32_t code_at(const uint8_t *w, int i)
     return *(const uint32_t *)(const void *)(w + 4 * i);
 }
 
+AVX2_INLINE void load_codes(rows *r, const uint8_t *w, const int R)
+{
+    UNROLL for (int i = 0; i < R; i++)
+    {
+        r->code[i] = code_at(w, i);
+    }
+}
+
 /* The values of a slot of four rows from i on, or of two, and again. */
 AVX2_INLINE __m256 values_at(const uint8_t *w, int slot, int i, const int R)
 {
@@ -138,10 +146,7 @@ AVX2_INLINE void rows_tile(const tile *t, const int R, const int C)
     const int LINES = TILE_BLOCK * R / ROWS / 64;
     rows r;
     __asm__ volatile("" ::: "memory");
-    UNROLL for (int i = 0; i < R; i++)
-    {
-        r.code[i] = code_at(t->w, i);
-    }
+    load_codes(&r, t->w, R);
     for (int row = 0; row < ROWS; row += R) {
         float *sums = t->sums + row * C * 8;
         r.w = t->w + 4 * row, r.x = t->x;
@@ -151,6 +156,7 @@ AVX2_INLINE void rows_tile(const tile *t, const int R, const int C)
             r.acc[i / C][i % C] = t->first ? _mm256_setzero_ps() : _mm256_load_ps(sums + i * 8);
         }
         for (int64_t q = t->blocks; q > 0; q--) {
+            const int64_t groups = q > 1 ? GROUPS : t->groups;
             r.following = q > 1 ? r.w + TILE_BLOCK : t->w + (4 * row + 4 * R) % 64;
             UNROLL for (int i = 0; i < LINES; i++)
             {
@@ -158,10 +164,12 @@ AVX2_INLINE void rows_tile(const tile *t, const int R, const int C)
             }
             four_slots(&r, 0, R, C);
             four_slots(&r, 4, R, C);
+            if (groups <= 4) break;
             four_slots(&r, 8, R, C);
             four_slots(&r, 12, R, C);
             r.x += COLUMNS * C * 8, r.w += TILE_BLOCK, next += TILE_BLOCK;
         }
+        if (t->groups <= GROUPS / 2) load_codes(&r, t->w + (4 * row + 4 * R) % 64, R);
         UNROLL for (int i = 0; i < R * C; i++)
         {
             _mm256_store_ps(sums + i * 8, r.acc[i / C][i % C]);
@@ -258,7 +266,7 @@ AVX2_INLINE void pack_square(float *out, int64_t c_vectors, const s24i_linear_jo
 AVX2_INLINE void pack_block(uint8_t *out, int64_t c, const s24i_linear_job *job, int64_t m,
                             int64_t k)
 {
-    for (int64_t part = 0; part < COLUMNS; part += 16)
+    for (int64_t part = 0; part < COLUMNS && k + part < job->k; part += 16)
         pack_square((float *)(void *)(out + part / 4 * c * (PANEL / GROUPS)), c, job, m, k + part);
 }
 

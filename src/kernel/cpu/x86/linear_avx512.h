@@ -112,6 +112,15 @@ AVX512_INLINE uint64_t offset_at(uint64_t code, int bit)
     return (bit <= 6 ? code << (6 - bit) : code >> (bit - 6)) & 192u;
 }
 
+/* Those of R rows. */
+AVX512_INLINE void load_codes(mixed *m, const uint8_t *w, const int R)
+{
+    UNROLL for (int i = 0; i < R / 2; i++)
+    {
+        m->code[i] = codes_at(w, i);
+    }
+}
+
 /* The codes of R rows of the k block, to each four lanes. */
 AVX512_INLINE void load_picks(mixed *m, const int R)
 {
@@ -173,10 +182,7 @@ AVX512_INLINE void mixed_tile(const tile *t, uintptr_t self, const int R, const 
     const int VECTORS = C + Q / 4, LINES = TILE_BLOCK * R / ROWS / 64;
     mixed m;
     __asm__ volatile("" ::: "memory");
-    UNROLL for (int i = 0; i < R / 2; i++)
-    {
-        m.code[i] = codes_at(t->w, i);
-    }
+    load_codes(&m, t->w, R);
     for (int row = 0; row < ROWS; row += R) {
         float *sums = t->sums + row * VECTORS * 16;
         m.w = t->w + 4 * row, m.x = t->x;
@@ -187,6 +193,7 @@ AVX512_INLINE void mixed_tile(const tile *t, uintptr_t self, const int R, const 
                 t->first ? _mm512_setzero_ps() : _mm512_load_ps(sums + i * 16);
         }
         for (int64_t q = t->blocks; q > 0; q--) {
+            const int64_t groups = q > 1 ? GROUPS : t->groups;
             m.following = q > 1 ? m.w + TILE_BLOCK : t->w + (4 * row + 4 * R) % 64;
             if (Q) load_picks(&m, R);
             if (BROADCAST || t->cold || (row == 0 && q == t->blocks)) {
@@ -197,14 +204,18 @@ AVX512_INLINE void mixed_tile(const tile *t, uintptr_t self, const int R, const 
             }
             mixed_group(&m, 0, R, C, Q);
             mixed_group(&m, 1, R, C, Q);
+            if (groups <= 2) break;
             mixed_group(&m, 2, R, C, Q);
             mixed_group(&m, 3, R, C, Q);
+            if (groups <= 4) break;
             mixed_group(&m, 4, R, C, Q);
             mixed_group(&m, 5, R, C, Q);
+            if (groups <= 6) break;
             mixed_group(&m, 6, R, C, Q);
             mixed_group(&m, 7, R, C, Q);
             m.x += COLUMNS * VECTORS * 16, m.w += TILE_BLOCK, next += TILE_BLOCK;
         }
+        if (t->groups <= GROUPS - 2) load_codes(&m, t->w + (4 * row + 4 * R) % 64, R);
         _mm_prefetch(line_of_code(self, (uintptr_t)sums / 16, TILE_CODE), _MM_HINT_T1);
         UNROLL for (int i = 0; i < R * VECTORS; i++)
         {
@@ -328,7 +339,7 @@ AVX512 static void pack_block(uint8_t *out, int64_t c, const s24i_linear_job *jo
 {
     float *to = (float *)(void *)out;
     if (pack_narrow_block(to, c, job, m, k, fours)) return;
-    for (int64_t part = 0; part < COLUMNS; part += 16, to += c * 256) {
+    for (int64_t part = 0; part < COLUMNS && k + part < job->k; part += 16, to += c * 256) {
         __m512 r[16];
         if (fours)
             load_square(r, job, m, k + part, 1);

@@ -20,8 +20,16 @@
 #include "kernel/cpu/rows16.h"
 #include "kernel/cpu/x86/avx512.h"
 
-/* With more groups the tile of many tokens is faster. */
-#define FEW_GROUPS (BROADCAST ? 1 : VALUE == 4 ? 3 : 2)
+/* With more groups the tile of many tokens is faster. Where shuffles are dear it is with full
+   vectors of tokens already, and the few that are left over go this way. */
+#if BROADCAST
+#define FEW_GROUPS     3
+#define FEW_REST       9
+#define IS_FEW(m)      ((m) <= 24)
+#define IS_FEW_NEAR(m) ((m) <= 29 || ((m) > 2 * LANES_M && (m) <= 40))
+#else
+#define FEW_GROUPS (VALUE == 4 ? 3 : 2)
+#endif
 
 /*
  * How far ahead weights are asked for, and into what. Past L2 on Zen, where lines that several
