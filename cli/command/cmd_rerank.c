@@ -94,7 +94,8 @@ const cli_command cmd_rerank = {
     .operands = "MODEL",
     .text =
         "Reads the query together with every line of the documents by MODEL, a reranker (sequence "
-        "classification with one class), and prints rank, score (the sigmoid of what the head "
+        "classification with one class, or a language model that answers by a token), and prints "
+        "rank, score (the sigmoid of what the head "
         "gives), line (from 0) and text, the best first. That is slower than search and sees "
         "more; search --rerank has both in one go.",
     .examples = examples,

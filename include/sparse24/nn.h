@@ -298,7 +298,8 @@ typedef struct s24_encoder_opts {
     const char *prompt;   /* of config_sentence_transformers.json, by name; default: its default */
     int ids; /* 1: texts come as ids (s24_encoder_embed_ids): tokenizer and prompts are not read */
     /* 1: for s24_encoder_classify and s24_encoder_tag: the head that the model was trained for is
-       read, and how vectors are pooled is not. */
+       read, and how vectors are pooled is not. A language model whose modules.json has LogitScore
+       (or a qwen3 without one) has one class, of pairs: the logit of a token that answers. */
     int head;
     /* A name of s24_encoder_pooling_name in place of what the folder says, also of a model that was
        trained for a head. */

@@ -124,7 +124,7 @@ s24_status s24i_module_kind_read(s24i_module_kind *kind, const s24i_config *modu
         [S24I_MODULE_TRANSFORMER] = "Transformer", [S24I_MODULE_CLIP] = "CLIPModel",
         [S24I_MODULE_POOLING] = "Pooling",         [S24I_MODULE_DENSE] = "Dense",
         [S24I_MODULE_NORMALIZE] = "Normalize",     [S24I_MODULE_LAYER_NORM] = "LayerNorm",
-        [S24I_MODULE_DROPOUT] = "Dropout"};
+        [S24I_MODULE_DROPOUT] = "Dropout",         [S24I_MODULE_LOGIT_SCORE] = "LogitScore"};
     const char *type;
     TRY(s24i_config_string(&type, module, "type", S24I_REQUIRED));
     const char *name = strrchr(type, '.');
@@ -134,10 +134,11 @@ s24_status s24i_module_kind_read(s24i_module_kind *kind, const s24i_config *modu
         *kind = (s24i_module_kind)i;
         return S24_OK;
     }
-    return s24_ctx_fail(module->ctx, S24_ERROR_UNSUPPORTED,
-                        "%s: module '%s' is not supported; sentence_transformers' Transformer, "
-                        "CLIPModel, Pooling, Dense, Normalize, LayerNorm and Dropout are",
-                        module->file, s24i_show(type).text);
+    return s24_ctx_fail(
+        module->ctx, S24_ERROR_UNSUPPORTED,
+        "%s: module '%s' is not supported; sentence_transformers' Transformer, "
+        "CLIPModel, Pooling, Dense, Normalize, LayerNorm, Dropout and LogitScore are",
+        module->file, s24i_show(type).text);
 }
 
 s24_status s24i_module_load(s24i_config *config, char **place, const s24i_config *module,
@@ -176,7 +177,8 @@ static s24_status read_module(s24i_pooled *pooled, const s24i_config *module, co
                 "were expected",
                 module->file, index, transforms ? "a Transformer" : "another Pooling");
     if (kind == S24I_MODULE_CLIP) pooled->said = 1;
-    if (transforms) return S24_OK;
+    /* Which scores pairs of texts, and makes no vectors. */
+    if (transforms || kind == S24I_MODULE_LOGIT_SCORE) return S24_OK;
     if (kind == S24I_MODULE_POOLING) return read_pooling_module(pooled, module, folder);
     REQUIRE(module->ctx, pooled->said, S24_ERROR_UNSUPPORTED,
             "%s: module %zu stands before Pooling, where only a Transformer is supported",

@@ -51,7 +51,8 @@ typedef enum s24i_module_kind {
     S24I_MODULE_DENSE,
     S24I_MODULE_NORMALIZE,
     S24I_MODULE_LAYER_NORM,
-    S24I_MODULE_DROPOUT
+    S24I_MODULE_DROPOUT,
+    S24I_MODULE_LOGIT_SCORE /* of a language model: that of a token is a pair's */
 } s24i_module_kind;
 /* The kind of an element of modules.json. FORMAT, UNSUPPORTED. */
 s24_status s24i_module_kind_read(s24i_module_kind *kind, const s24i_config *module);

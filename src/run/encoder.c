@@ -78,9 +78,39 @@ static s24_status set_modules(s24_encoder *e, s24_ctx *ctx, const char *folder,
 /* Does the model read images and nothing else? */
 static int reads_images(const s24_checkpoint *checkpoint)
 {
-    const char *type = s24_checkpoint_model_type(checkpoint);
-    const s24i_architecture *arch = type ? s24i_architecture_find(type) : NULL;
+    const s24i_architecture *arch = s24i_architecture_of(checkpoint);
     return arch && arch->key_image;
+}
+
+/* A language model whose pairs a token's logit scores. */
+static s24_status load_scoring(s24_encoder *e, s24_ctx *ctx, const s24_checkpoint *checkpoint,
+                               const char *place, const s24_encoder_opts *opts,
+                               s24i_token_score *score)
+{
+    TRY(s24_tokenizer_load(&e->tokenizer, ctx, place));
+    TRY(s24i_copy_string(&e->folder, ctx, place));
+    if (e->known >= 0) {
+        TRY(s24i_token_score_known(score, ctx, e->known, e->tokenizer));
+        s24_ctx_log(ctx, S24_LOG_INFO,
+                    "%s: no modules.json says how pairs are scored: by the tokens and the layout "
+                    "of Qwen3-Reranker",
+                    place);
+    }
+    REQUIRE(ctx, !opts->model.device, S24_ERROR_UNSUPPORTED,
+            "%s: heads that classify texts run on the CPU alone", place);
+    e->by_token = 1;
+    return s24i_model_load_scoring(&e->model, ctx, checkpoint, &opts->model, score);
+}
+
+/* A model for its head. */
+static s24_status load_head(s24_encoder *e, s24_ctx *ctx, const s24_checkpoint *checkpoint,
+                            const char *folder, const char *place, const s24_encoder_opts *opts)
+{
+    s24i_token_score score;
+    int found;
+    TRY(s24i_token_score_read(&score, &found, &e->known, ctx, folder));
+    if (found || e->known >= 0) return load_scoring(e, ctx, checkpoint, place, opts, &score);
+    return s24_model_load(&e->model, ctx, checkpoint, &opts->model);
 }
 
 /* place: where the transformer lies, the folder or one in it. */
@@ -95,8 +125,8 @@ static s24_status load_model(s24_encoder *encoder, s24_ctx *ctx, const char *fol
     encoder->images = opts->images;
     s24_status status = check_model(ctx, checkpoint, folder, is_said, opts->images);
     if (status == S24_OK)
-        status = (head ? s24_model_load : s24i_model_load_headless)(&encoder->model, ctx,
-                                                                    checkpoint, &opts->model);
+        status = head ? load_head(encoder, ctx, checkpoint, folder, place, opts)
+                      : s24i_model_load_headless(&encoder->model, ctx, checkpoint, &opts->model);
     if (status == S24_OK && head) status = check_head(encoder, ctx, folder);
     if (status == S24_OK && !head) status = set_modules(encoder, ctx, folder, opts);
     s24_checkpoint_close(checkpoint);
@@ -231,7 +261,7 @@ static s24_status use_prompt(s24_encoder *e, s24_ctx *ctx, const char *name, con
             "the prompt has %zu bytes, at most %d are expected", prompt.bytes, INT32_MAX);
     REQUIRE(ctx, e->tokenizer || !prompt.bytes, S24_ERROR_ARGUMENT,
             "a prompt was given to an encoder of token ids, which has no tokenizer");
-    if (prompt.bytes && !e->model->pooled.pools_prompt) {
+    if (prompt.bytes && !e->head && !e->model->pooled.pools_prompt) {
         tokens = s24i_tokenizer_encode(e->tokens, e->max_tokens, e->tokenizer, &prompt, 1);
         if (tokens < 0) return s24i_tokenizer_no_memory(ctx);
         tokens -= e->tokenizer->single.count[S24I_AFTER];
@@ -239,6 +269,12 @@ static s24_status use_prompt(s24_encoder *e, s24_ctx *ctx, const char *name, con
                 "a prompt of %lld tokens or more leaves none of %lld to be pooled: include_prompt "
                 "of the pooling module is false",
                 (long long)tokens, (long long)e->max_tokens);
+    }
+    if (e->by_token) {
+        s24i_pair_layout layout;
+        TRY(s24i_pair_layout_read(&layout, ctx, e->folder, e->tokenizer, e->known, text));
+        s24i_pair_layout_free(&e->layout, e->ctx);
+        e->layout = layout;
     }
     e->prompt_tokens = tokens;
     e->prompt_name = name;
@@ -309,7 +345,7 @@ static s24_status load_parts(s24_encoder *encoder, s24_ctx *ctx, const char *fol
     if (opts->head) TRY(s24i_encoder_read_labels(encoder, ctx, place));
     if (opts->head) TRY(s24i_encoder_read_score(encoder, ctx, folder, place));
     if (!opts->ids && !opts->images) {
-        TRY(s24_tokenizer_load(&encoder->tokenizer, ctx, place));
+        if (!encoder->tokenizer) TRY(s24_tokenizer_load(&encoder->tokenizer, ctx, place));
         TRY(s24i_prompts_read(&encoder->prompts, ctx, folder));
     }
     if (opts->images) TRY(s24_image_form_read(&encoder->form, ctx, place));
@@ -372,6 +408,9 @@ s24_status s24_encoder_share(s24_encoder **out, s24_ctx *ctx, const s24_encoder 
     encoder->modules = from->modules;
     encoder->multi_label = from->multi_label;
     encoder->is_plain = from->is_plain;
+    encoder->by_token = from->by_token;
+    encoder->known = from->known;
+    encoder->folder = from->folder;
     encoder->max_tokens = from->max_tokens;
     s24_status status = make_buffers(encoder, ctx, from->batch_tokens);
     if (status == S24_OK)
@@ -399,7 +438,9 @@ void s24_encoder_close(s24_encoder *encoder)
         s24_model_destroy(encoder->model);
         s24_tokenizer_destroy(encoder->tokenizer);
         s24i_prompts_free(&encoder->prompts);
+        s24_ctx_free(ctx, encoder->folder);
     }
+    s24i_pair_layout_free(&encoder->layout, ctx);
     s24_ctx_free(ctx, encoder->module_room);
     s24_ctx_free(ctx, encoder->own_prompt);
     s24_ctx_free(ctx, encoder->tokens);

@@ -5,6 +5,7 @@
 
 #include "io/tokenizer/tokenizer.h"
 #include "run/modules.h"
+#include "run/pair_layout.h"
 #include "run/prompts.h"
 #include "run/session.h"
 #include "sparse24/task.h"
@@ -39,6 +40,10 @@ struct s24_encoder {
     char **labels;   /* [classes]; of an encoder that shares another's */
     int multi_label; /* a text may have several classes */
     int is_plain;    /* a reranker's score is what the head gives */
+    int by_token;    /* which is a language model's, of pairs as they are laid out: */
+    int known;       /* by a row of known models, −1: by the template of `folder` */
+    char *folder;    /* of an encoder that shares another's */
+    s24i_pair_layout layout;
     s24i_modules modules;
     float *module_room; /* [2, widest], where there are modules */
     int64_t window;     /* texts at a time */

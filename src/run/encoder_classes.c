@@ -130,10 +130,14 @@ static s24_status check_texts(s24_ctx *ctx, const char *name, const s24_text *te
 static s24_status check_pairs(s24_ctx *ctx, const s24_encoder *encoder, const s24_text_pairs *pairs)
 {
     const s24_tokenizer *t = encoder->tokenizer;
-    const int64_t least = s24i_template_tokens(&t->pair) + 2; /* one of each text */
+    const int64_t around =
+        encoder->by_token ? encoder->layout.end_count : s24i_template_tokens(&t->pair);
+    const int64_t least = around + 2; /* one of each text */
     TRY(check_texts(ctx, "texts", pairs->texts, pairs->same_text ? 1 : pairs->count));
+    REQUIRE(ctx, pairs->pairs || !encoder->by_token, S24_ERROR_ARGUMENT,
+            "the model scores pairs of texts, and single ones were given");
     if (!pairs->pairs) return S24_OK;
-    REQUIRE(ctx, t->pairs, S24_ERROR_UNSUPPORTED,
+    REQUIRE(ctx, t->pairs || encoder->by_token, S24_ERROR_UNSUPPORTED,
             "two texts need a tokenizer that says what stands around both, as one with [CLS] and "
             "[SEP] does, or one that puts nothing there");
     REQUIRE(ctx, encoder->max_tokens >= least, S24_ERROR_ARGUMENT,

@@ -30,6 +30,8 @@ static int64_t take_pair(s24_token *tokens, const window *w, int64_t i)
     const s24_text text = p->texts[p->same_text ? 0 : i];
     if (!p->pairs) return s24i_tokenizer_encode(tokens, e->max_tokens, e->tokenizer, &text, 1);
     const s24_text both[2] = {text, p->pairs[i]};
+    if (e->by_token)
+        return s24i_pair_layout_encode(tokens, e->max_tokens, e->tokenizer, &e->layout, both);
     return s24i_tokenizer_encode_pair(tokens, e->max_tokens, e->tokenizer, both);
 }
 

@@ -39,6 +39,9 @@ s24_status s24i_chat_render(s24i_jvalue *text, s24i_jrun **run, const s24_chat *
 /* 1: all bytes of a part of a text are the template's own. */
 int s24i_chat_is_own(s24i_jvalue text, size_t begin, size_t bytes);
 
+/* Places of special tokens in a text, ascending; NULL: they are only counted. */
+size_t s24i_chat_places(size_t *places, const s24_chat *chat, s24i_jvalue text);
+
 /* chat_probe.c: finds out how answers end and where thoughts stand. MEMORY. */
 s24_status s24i_chat_probe(s24_chat *chat);
 

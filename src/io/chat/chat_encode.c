@@ -24,8 +24,7 @@ static s24_status check_messages(s24_ctx *ctx, const s24_message *messages, int6
     return S24_OK;
 }
 
-/* Places of special tokens in a text, ascending; NULL: they are only counted. */
-static size_t find_places(size_t *places, const s24_chat *chat, s24i_jvalue text)
+size_t s24i_chat_places(size_t *places, const s24_chat *chat, s24i_jvalue text)
 {
     size_t count = 0;
     for (size_t i = 0; i < text.bytes; i++) {
@@ -62,10 +61,10 @@ static s24_status encode_text(int32_t *ids, int64_t *count, const s24_chat *chat
                               s24i_jvalue text)
 {
     size_t *places;
-    const size_t place_count = find_places(NULL, chat, text);
+    const size_t place_count = s24i_chat_places(NULL, chat, text);
     TRY(s24i_alloc_elems(&places, ctx, (int64_t)place_count + 1, sizeof *places,
                          "a conversation's special tokens"));
-    find_places(places, chat, text);
+    s24i_chat_places(places, chat, text);
     const s24i_run run = {
         .room = INT64_MAX, .plain = 1, .places = places, .place_count = place_count};
     const s24_status status = tokenize(ids, count, chat, ctx, &run, text);

@@ -69,7 +69,8 @@ static s24i_jvalue plain_messages(s24i_jrun *run, const s24_message *messages, i
 static void own_role(s24i_jrun *run, s24i_jvalue message)
 {
     static const char *const roles[] = {"system", "developer", "user",  "assistant",
-                                        "tool",   "function",  "model", "ipython"};
+                                        "tool",   "function",  "model", "ipython",
+                                        "query",  "document"};
     const s24i_jvalue key = s24i_jword("role");
     if (message.kind != S24I_JDICT) return;
     const s24i_jvalue *role = s24i_jdict_get(run, message, key);

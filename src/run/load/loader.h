@@ -6,6 +6,7 @@
 
 #include "model/walk.h"
 #include "run/load/cut.h"
+#include "run/load/token_score.h"
 
 typedef struct s24i_loader {
     s24_ctx *ctx;
@@ -15,9 +16,10 @@ typedef struct s24i_loader {
     s24i_ranks ranks;
     s24_model_opts opts;
     s24_dtype dtype;
-    int headless;              /* there is to be no head of a language model */
-    int next_token;            /* there is one */
-    s24i_text_reading reading; /* of a head that classifies texts or tokens */
+    int headless;                  /* there is to be no head of a language model */
+    int next_token;                /* there is one */
+    s24i_text_reading reading;     /* of a head that classifies texts or tokens */
+    const s24i_token_score *score; /* whose row is that head, or NULL */
     int without_weights; /* blocks get theirs later, and there is no head of a language model */
     s24i_walk walk;
     float *patches, *project, *table; /* weights that are built last, until then */

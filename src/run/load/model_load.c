@@ -247,6 +247,7 @@ static void read_classes(s24i_loader *l)
 {
     const s24_tensor *head = s24i_walk_weight(&l->walk, class_head(l));
     if (head && head->rank == 2) l->shape.classes = head->shape[0];
+    if (l->score) l->shape.classes = 1;
     const s24_tensor *projection = s24i_walk_weight(&l->walk, l->arch->projection);
     if (projection && projection->rank == 2) l->shape.projected = projection->shape[0];
 }
@@ -259,6 +260,7 @@ static void find_heads(s24i_loader *l)
         l->walk.heads[0] = (s24i_wanted_head){a->qa_head, 2, 0};
     if (l->next_token) l->walk.heads[0] = (s24i_wanted_head){a->lm_head, l->shape.vocabulary, 1};
     l->walk.classifies = l->reading.whom;
+    if (l->score) return;
     if (s24i_walk_weight(&l->walk, class_head(l)))
         l->walk.heads[1] = (s24i_wanted_head){class_head(l), l->shape.classes, l->arch->causal};
 }
@@ -289,6 +291,8 @@ static s24_status prepare(s24i_loader *l)
     /* Heads of texts are the CPU's; others on a device read states. */
     if (!l->headless && !l->opts.device && !l->without_weights)
         TRY(s24i_text_head_read(&l->reading, l->ctx, l->arch, l->checkpoint));
+    if (l->score)
+        l->reading = (s24i_text_reading){S24I_CLASSIFIES_TEXTS, S24I_READS_LAST, .padding = -1};
     /* A decoder that classifies has words that may be said to be tied to a head that it lost. */
     if (!l->headless && !l->reading.whom)
         TRY(s24i_next_token_read(&l->next_token, l->ctx, l->arch, l->checkpoint));
@@ -406,7 +410,7 @@ static s24_status create(s24_model **out, s24i_loader *l)
     TRY(map_words(&words_map, &words, l));
     const s24i_rooms rooms = {.words = words == NULL && !shares_words(l),
                               .qa_head = s24i_walk_weight(&l->walk, l->arch->qa_head) != NULL,
-                              .class_head = l->walk.heads[1].rows > 0,
+                              .class_head = l->walk.heads[1].rows > 0 || l->score,
                               .square = s24i_has_square(l->arch, l->reading.whom),
                               .class_norm = s24i_has_class_norm(l->arch, l->reading.whom),
                               .lm_bias = has_lm_bias(l)};
@@ -453,6 +457,7 @@ static s24_status fill(s24i_loader *l)
             model->pooled.further_count ? " and more" : "");
     if (!model->device && !l->opts.all_sparse) s24i_choose_begin(&chooser, model);
     TRY(read_tensors(l));
+    if (l->score) TRY(s24i_token_score_fill(model, l->ctx, l->checkpoint, l->score));
     if (model->chooser) TRY(s24i_choose_end(model, l->ctx));
     say_engine(l);
     TRY(s24i_inputs_read(model, l->ctx, l->checkpoint));
@@ -493,6 +498,13 @@ s24_status s24_model_load(s24_model **out, s24_ctx *ctx, const s24_checkpoint *c
                           const s24_model_opts *opts)
 {
     s24i_loader l = {.ctx = ctx, .checkpoint = checkpoint};
+    return load_with(out, &l, opts);
+}
+
+s24_status s24i_model_load_scoring(s24_model **out, s24_ctx *ctx, const s24_checkpoint *checkpoint,
+                                   const s24_model_opts *opts, const s24i_token_score *score)
+{
+    s24i_loader l = {.ctx = ctx, .checkpoint = checkpoint, .score = score};
     return load_with(out, &l, opts);
 }
 
