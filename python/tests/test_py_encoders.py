@@ -181,14 +181,29 @@ class Heads(Case):
                 with self.assertRaisesRegex(ValueError, "use_cache"):
                     native(ids, use_cache=True)
 
+    def image_model(self, name, kind="Model"):
+        """Random, its norms, biases and scales too."""
+        torch.manual_seed(1)
+        sizes = {key: value for key, value in SIZES.items() if key != "vocab_size"}
+        config = getattr(transformers, f"{name}Config")
+        model = getattr(transformers, name + kind)(config(**sizes, image_size=32, patch_size=8))
+        for parameter in model.parameters():
+            if parameter.dim() == 1:
+                parameter.add_(torch.randn_like(parameter) * 0.3)
+        return model.eval()
+
     def test_images(self):
-        side = {"image_size": 32, "patch_size": 8}
-        pixels = torch.randn(3, 3, 32, 32)
-        for kind, fields in (("Model", ("last_hidden_state", "pooler_output")),
-                             ("ForImageClassification", ("logits",))):
-            native, _ = self.served(made("ViT", kind, **side), {"pixel_values": pixels}, fields)
-            with self.assertRaisesRegex(ValueError, "interpolate_pos_encoding"):
-                native(pixels, interpolate_pos_encoding=True)
+        pixels, states = torch.randn(3, 3, 32, 32), ("last_hidden_state", "pooler_output")
+        for name, kind, fields in (
+                ("ViT", "Model", states), ("ViT", "ForImageClassification", ("logits",)),
+                ("DeiT", "Model", states), ("DeiT", "ForImageClassification", ("logits",)),
+                ("Dinov2", "Model", states), ("Dinov2WithRegisters", "Model", states),
+                ("CLIPVision", "Model", states), ("SiglipVision", "Model", states)):
+            with self.subTest(name + kind):
+                model = self.image_model(name, kind)
+                native, _ = self.served(model, {"pixel_values": pixels}, fields)
+                with self.assertRaisesRegex(ValueError, "interpolate_pos_encoding"):
+                    native(pixels, interpolate_pos_encoding=True)
 
     def test_texts_and_images_in_one_space(self):
         sizes = {key: value for key, value in SIZES.items() if key != "vocab_size"}
@@ -216,6 +231,10 @@ class Heads(Case):
             np.testing.assert_allclose(encoder.encode_pixels(pixels.numpy())[0], got[1], atol=1e-5)
             with self.assertRaisesRegex(ValueError, "encoder of texts"):
                 sparse24.Encoder(folder, images=False).encode(image)
+            with self.assertRaisesRegex(NotImplementedError, "CLIPModel has a model of texts and"):
+                st.compile_encoder(model)
+            self.near(st.compile_encoder(model.vision_model)(pixels).pooler_output,
+                      model.vision_model(pixels).pooler_output)
             alone = sparse24.Encoder(folder, images=True)
             np.testing.assert_array_equal(alone.encode([image])[0], got[1])
 
@@ -225,6 +244,8 @@ class Heads(Case):
             options = {"image_size": 32, "patch_size": 16} if name == "ViT" else {}
             with self.assertRaisesRegex(NotImplementedError, f"{name}{head}: its head"):
                 st.compile_encoder(made(name, head, **options))
+        with self.assertRaisesRegex(NotImplementedError, "Dinov2ForImageClassification: of images"):
+            st.compile_encoder(self.image_model("Dinov2", "ForImageClassification"))
         with self.assertRaisesRegex(NotImplementedError, "T5Model: its decoder"):
             st.compile_encoder(transformers.T5Model(transformers.T5Config(
                 vocab_size=96, d_model=64, d_kv=16, d_ff=128, num_layers=2, num_heads=4)))

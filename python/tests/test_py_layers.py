@@ -134,6 +134,64 @@ class Weights(unittest.TestCase):
         self.assertIs(self.dense.weight.grad.dtype, torch.float32)
 
 
+class Adapter(torch.nn.Module):
+    """A layer with something low-rank next to it, as LoRA's."""
+
+    def __init__(self, base_layer):
+        super().__init__()
+        self.base_layer = base_layer
+        self.down = torch.nn.Linear(base_layer.in_features, 2, bias=False)
+        self.up = torch.nn.Linear(2, base_layer.out_features, bias=False)
+
+    def forward(self, x):
+        return self.base_layer(x) + self.up(self.down(x))
+
+
+class AsLinear(unittest.TestCase):
+    """A packed layer where code looks for nn.Linear, loads one, or traces it."""
+
+    def setUp(self):
+        torch.manual_seed(1)
+        self.dense = torch.nn.Sequential(torch.nn.Linear(64, 32), torch.nn.Linear(32, 8))
+        st.prune_(self.dense)
+        self.sparse = copy.deepcopy(self.dense)
+        st.accelerate_(self.sparse, measure=False)
+
+    def test_adapters(self):
+        for i, layer in enumerate(self.sparse):
+            self.assertIsInstance(layer, torch.nn.Linear)
+            self.sparse[i] = Adapter(layer)
+        x = torch.randn(3, 64)
+        self.sparse(x).sum().backward()
+        self.assertIsNotNone(self.sparse[0].down.weight.grad)
+        with self.assertRaisesRegex(NotImplementedError, "writes to the weight of a packed layer"):
+            self.sparse[0].base_layer.weight.data += 1
+        self.assertEqual([c.name for c in st.accelerate_(self.sparse, measure=False)],
+                         ["0.down", "0.up", "1.down", "1.up"])
+
+    def test_what_is_loaded(self):
+        state = self.dense.state_dict()
+        missing = self.sparse.load_state_dict({}, strict=False).missing_keys
+        self.assertEqual(missing, ["0.weight", "0.bias", "1.weight", "1.bias"])
+        with self.assertRaisesRegex(RuntimeError, 'Missing key.*"0.weight"'):
+            self.sparse.load_state_dict({})
+        for weight, said in ((torch.ones(32, 64), "0.weight: .* is not 2:4: row 0"),
+                             (torch.zeros(64, 32), r"size mismatch for 0.weight: \[64, 32\]"),
+                             (torch.zeros(3, 3), r"0.weight: \[3, 3\] in the checkpoint, \[32, ")):
+            with self.assertRaisesRegex(RuntimeError, said):
+                self.sparse.load_state_dict({**state, "0.weight": weight})
+        self.sparse.load_state_dict(state)
+        x = torch.randn(3, 64)
+        near(self.sparse(x), self.dense(x))
+
+    def test_traced(self):
+        x = torch.randn(3, 64)
+        traced = torch.jit.trace(self.sparse, x)
+        near(traced(x), self.dense(x))
+        with torch.no_grad():
+            near(torch.jit.trace(self.sparse, x)(x), self.dense(x))
+
+
 class Attention(unittest.TestCase):
     def setUp(self):
         torch.manual_seed(1)

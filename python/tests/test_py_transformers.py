@@ -59,6 +59,13 @@ class Encoders(unittest.TestCase):
         self.assertIsNot(twin.pooler, native.pooler)
         with self.assertRaisesRegex(TypeError, "NativeEncoder holds a native session, which is"):
             pickle.dumps(native)
+        with self.assertRaisesRegex(NotImplementedError, "save the model that it was made of"):
+            native.save_pretrained("nowhere")
+        with self.assertRaisesRegex(NotImplementedError, "NativeEncoder runs on cpu"):
+            native.to("meta")
+        self.assertIs(native.to("cpu"), native)
+        self.assertIs(native.half()(ids).last_hidden_state.dtype, torch.float16)
+        self.assertIs(native.float()(ids).last_hidden_state.dtype, torch.float32)
 
     def test_in_sentence_transformers(self):
         class Part(torch.nn.Module):

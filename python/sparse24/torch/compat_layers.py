@@ -11,6 +11,7 @@ from sparse24 import _core
 from .compat_tensors import tile_rule, to_sparse_semi_structured
 from .torch_blocks import BlockSparseLinear
 from .torch_models import linear_layers
+from .torch_modules import is_dense
 from .torch_ops import operand, select_mask, training_linear
 from .torch_quantized import QuantizedSparseLinear
 from .weight_norm import WeightNormSparsifier
@@ -87,7 +88,7 @@ def swap_linear_with_semi_sparse_linear(model: torch.nn.Module,
     """Puts config[name].from_dense(layer) in the place of each nn.Linear that is named."""
     for name, child in list(model.named_children()):
         fqn = f"{current}.{name}" if current else name
-        if isinstance(child, torch.nn.Linear):
+        if is_dense(child):
             if fqn in config:
                 setattr(model, name, config[fqn].from_dense(child))
         else:

@@ -22,6 +22,9 @@ from .torch_ops import operand
 _HEADS = ("ForSequenceClassification", "ForTokenClassification", "ForQuestionAnswering",
           "ForMultipleChoice", "ForNextSentencePrediction", "ForMaskedLM")
 _LANGUAGE = ("ForCausalLM", "LMHeadModel")
+#: Of images, those whose states or classes are a native pass's.
+_IMAGES = ("ViTModel", "ViTForImageClassification", "DeiTModel", "DeiTForImageClassification",
+           "Dinov2Model", "Dinov2WithRegistersModel", "CLIPVisionModel", "SiglipVisionModel")
 
 
 class Output(types.SimpleNamespace):
@@ -124,6 +127,22 @@ class _Native(torch.nn.Module):
         new = self.__copy__()
         new._modules = copy.deepcopy(self._modules, memo)
         return new
+
+    def _apply(self, fn, recurse=True):
+        """Of what is asked, another dtype is that of the results; the session stays."""
+        as_if = fn(torch.empty(0, dtype=self.dtype, device=self.device))
+        if as_if.device.type != self.device.type:
+            raise NotImplementedError(f"{type(self).__name__} runs on {self.device}, where the "
+                                      f"model was: compile_encoder of one on {as_if.device} runs "
+                                      "there")
+        super()._apply(fn, recurse)
+        self.dtype = as_if.dtype
+        return self
+
+    def save_pretrained(self, *_, **__):
+        """Raises NotImplementedError."""
+        raise NotImplementedError(f"{type(self).__name__} holds a native session, which is not "
+                                  "saved: save the model that it was made of")
 
     def __reduce__(self):
         raise TypeError(f"{type(self).__name__} holds a native session, which is not pickled: "
@@ -278,6 +297,29 @@ class NativeImages(_Native):
         return _given(Output(**given), return_dict)
 
 
+class _First(torch.nn.Module):
+    """The state of the first token, normed where there is a norm."""
+
+    def __init__(self, norm: torch.nn.Module | None = None):
+        super().__init__()
+        self.norm = norm
+
+    def forward(self, states: torch.Tensor) -> torch.Tensor:
+        """[n, positions, width] to [n, width]."""
+        first = states[:, 0]
+        return first if self.norm is None else self.norm(first)
+
+
+def _pooler(model: torch.nn.Module) -> torch.nn.Module | None:
+    """What makes a model's pooler_output of its last states, a copy; None: it has none."""
+    parts = {**getattr(model, "vision_model", model)._modules, **model._modules}
+    if type(model).__name__.startswith("Dinov2"):
+        return _First()
+    if type(model).__name__ == "CLIPVisionModel":
+        return _First(copy.deepcopy(parts["post_layernorm"]))
+    return copy.deepcopy(parts.get("pooler") or parts.get("head"))
+
+
 def _part_of_sentences(model: torch.nn.Module) -> tuple[torch.nn.Module, str] | None:
     """The part of a SentenceTransformer that holds a model of transformers, and as what."""
     part = model[0] if isinstance(model, torch.nn.Sequential) and len(model) else None
@@ -308,9 +350,11 @@ def _native(model: torch.nn.Module, options: dict[str, typing.Any],
     norm, pooler = (copy.deepcopy(model._modules.get(name)) for name in ("layernorm", "pooler"))
     place = (native, model.config, first.dtype, first.device)
     if native.info["image"]:
-        if native.info["model_type"] != "vit":
-            raise NotImplementedError(f"{type(model).__name__}: of images vit alone is carried out")
-        return NativeImages(*place, norm=norm, pooler=pooler)
+        if type(model).__name__ not in _IMAGES:
+            raise NotImplementedError(f"{type(model).__name__}: of images {', '.join(_IMAGES)} are "
+                                      "carried out")
+        norm = norm if native.info["model_type"] == "vit" else None  # others' states are normed
+        return NativeImages(*place, norm=norm, pooler=_pooler(model))
     if language:
         native.forward([[0]], outputs=("logits",))  # says so where there is no such head
     return NativeEncoder(*place, pooler=pooler, language=language)
@@ -344,6 +388,9 @@ def compile_encoder(model: torch.nn.Module, *, dtype: str | None = None,
     if getattr(model.config, "is_encoder_decoder", False):
         raise NotImplementedError(f"{kind}: its decoder is not carried out; of such models "
                                   "an encoder alone is, as T5EncoderModel")
+    if hasattr(model.config, "text_config") and hasattr(model.config, "vision_config"):
+        raise NotImplementedError(f"{kind} has a model of texts and one of images: compile_encoder("
+                                  "model.vision_model) takes the latter")
     base = model._modules.get(getattr(model, "base_model_prefix", ""))
     if base is None or kind.endswith(_LANGUAGE) or kind.endswith("ForImageClassification"):
         return _native(model, options, kind.endswith(_LANGUAGE))

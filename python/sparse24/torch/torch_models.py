@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from sparse24 import _core
 
 from .torch_attention import input_weights, make_sparse_
-from .torch_modules import SparseLinear, is_conv1d, weight_of
+from .torch_modules import SparseLinear, is_conv1d, is_dense, weight_of
 from .torch_ops import DTYPES, operand
 
 _log = logging.getLogger("sparse24")
@@ -28,10 +28,11 @@ class Choice(typing.NamedTuple):
 
 
 def linear_layers(model: torch.nn.Module, wanted: Filter | None = None, conv1d: bool = False):
-    """(parent, child's name, full name, layer) of every nn.Linear, and with conv1d of transformers'
-    Conv1D, that the filter takes; a model that is one itself has no parent and the name ""."""
+    """(parent, child's name, full name, layer) of every nn.Linear with a dense weight, and with
+    conv1d of transformers' Conv1D, that the filter takes; a model that is one itself has no parent
+    and the name ""."""
     def takes(layer, name):
-        return (isinstance(layer, torch.nn.Linear) or conv1d and is_conv1d(layer)) and \
+        return (is_dense(layer) or conv1d and is_conv1d(layer)) and \
             (wanted is None or wanted(layer, name))
     if takes(model, ""):
         yield None, "", "", model

@@ -7,10 +7,17 @@ import sys
 import torch
 import torch.fx
 
+from sparse24 import Error
+
 from .torch_ops import dtype_of, layout_of, product
 from .torch_weight import LayerWeight, PackedLayer
 
 torch.fx.wrap("product")  # symbolic tracing takes it as it is
+
+
+def is_dense(layer: torch.nn.Module) -> bool:
+    """Is it an nn.Linear that holds a dense weight?"""
+    return isinstance(layer, torch.nn.Linear) and not isinstance(layer, PackedLayer)
 
 
 def is_conv1d(layer: torch.nn.Module) -> bool:
@@ -98,12 +105,21 @@ class SparseLinear(PackedLayer):
         self.layout = layout_of(dtype, device.type)
         self.packed = torch.ops.sparse24.prune_pack(weight, "strict")
 
-    def _take_dense(self, state, prefix, *_):
-        weight = state.pop(prefix + "weight", None)
-        if weight is not None:
+    def _take_dense(self, state, prefix, _, __, missing, ___, errors):
+        key = prefix + "weight"
+        weight = state.pop(key, None)
+        if weight is None:
+            missing.append(key)
+        elif weight.shape != self.weight.shape:
+            errors.append(f"size mismatch for {key}: {list(weight.shape)} in the checkpoint, "
+                          f"{list(self.weight.shape)} here.")
+        else:
             weight = weight.t() if self.transposed else weight
             weight = weight.to(self.packed.device, self.dtype)
-            self.packed = torch.ops.sparse24.prune_pack(weight, "strict")
+            try:
+                self.packed = torch.ops.sparse24.prune_pack(weight, "strict")
+            except Error as error:
+                errors.append(f"{key}: {error}")
 
 
 def _add_dense(module, state, prefix, _):

@@ -346,6 +346,7 @@ def product(x, packed, bias, n, k, layout):
     """linear, through the operator without gradients where none is wanted."""
     wanted = torch.is_grad_enabled() and (x.requires_grad or
                                           bias is not None and bias.requires_grad)
+    wanted = wanted or torch.jit.is_tracing()  # a trace is checked, and run, with and without
     op = _ops.linear if wanted else _ops.linear_forward
     return op(x, packed, bias, n, k, layout)
 

@@ -8,13 +8,15 @@ from torch.utils._pytree import tree_map_only
 aten = torch.ops.aten
 
 
-class PackedLayer(torch.nn.Module):
-    """y = x·wᵀ + bias of a w [out_features, in_features] that is not held as a dense tensor. A
-    subclass has `dtype`, `dense_weight` and `_product`."""
-    in_features: int
-    out_features: int
+class PackedLayer(torch.nn.Linear):
+    """y = x·wᵀ + bias of a w [out_features, in_features] that is not held as a dense tensor. It is
+    an nn.Linear to those who look for one, as adapters do (LoRA). A subclass has `dtype`,
+    `dense_weight` and `_product`."""
     bias: torch.nn.Parameter | None
     dtype: torch.dtype  # of the weight that this one stands for
+
+    def __init__(self):
+        torch.nn.Module.__init__(self)  # nn.Linear's makes a dense weight
 
     def dense_weight(self) -> torch.Tensor:
         """The weight with its zeros."""
