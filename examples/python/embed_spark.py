@@ -34,6 +34,8 @@ def embed_with(folder):
 
 def main():
     """Reads, embeds and writes the vectors in the order of the lines."""
+    if len(sys.argv) < 4:
+        sys.exit(__doc__)
     folder, lines, out = sys.argv[1:4]
     master = sys.argv[4] if len(sys.argv) > 4 else "local[2,3]"
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)

@@ -7,6 +7,8 @@ import sys
 
 import sparse24
 
+if len(sys.argv) != 4:
+    sys.exit(__doc__)
 folder, passages, question = sys.argv[1:]
 with open(passages, encoding="utf-8") as file:
     texts = file.read().splitlines()
