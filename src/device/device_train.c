@@ -63,6 +63,38 @@ static s24_status operand(s24_ctx *ctx, const char *name, const s24_dense *d)
     return S24_OK;
 }
 
+static int is_fp8(s24_dtype dtype)
+{
+    return dtype == S24_E4M3 || dtype == S24_E5M2;
+}
+
+/* Of 16 bits one dtype; of 8 bits what cuBLASLt multiplies. */
+static s24_status check_dtypes(s24_ctx *ctx, const s24_device_train_product_args *a)
+{
+    const s24_dtype y = a->y->dtype;
+    if (!is_fp8(a->a->dtype)) {
+        TRY(s24i_train_dtype(ctx, a->a->dtype));
+        REQUIRE(ctx, a->b->dtype == a->a->dtype && (y == a->a->dtype || y == S24_F32),
+                S24_ERROR_DTYPE, "y, a and b are %s, %s and %s; expected a's, or f32 of y",
+                s24_dtype_name(y), s24_dtype_name(a->a->dtype), s24_dtype_name(a->b->dtype));
+        return S24_OK;
+    }
+    REQUIRE(ctx,
+            is_fp8(a->b->dtype) && (a->a->dtype == S24_E4M3 || a->b->dtype == S24_E4M3) &&
+                is_float(y),
+            S24_ERROR_DTYPE,
+            "y, a and b are %s, %s and %s; expected 16 bits or f32, and e4m3 of a or b",
+            s24_dtype_name(y), s24_dtype_name(a->a->dtype), s24_dtype_name(a->b->dtype));
+    REQUIRE(ctx, !a->transposed_a && a->transposed_b && a->scale_a && a->scale_b,
+            S24_ERROR_UNSUPPORTED, "%s",
+            "a product of 8 bits is of a and b transposed, each with a scale");
+    REQUIRE(ctx, a->a->cols % 16 == 0 && a->y->cols % 16 == 0, S24_ERROR_SHAPE,
+            "a product of 8 bits over %" PRId64 " for %" PRId64
+            " columns; expected both to be multiples of 16",
+            a->a->cols, a->y->cols);
+    return S24_OK;
+}
+
 s24_status s24_device_train_product(s24_ctx *ctx, s24_device *device,
                                     const s24_device_train_product_args *args)
 {
@@ -72,10 +104,7 @@ s24_status s24_device_train_product(s24_ctx *ctx, s24_device *device,
     TRY(operand(ctx, "y", a.y));
     TRY(operand(ctx, "a", a.a));
     TRY(operand(ctx, "b", a.b));
-    TRY(s24i_train_dtype(ctx, a.a->dtype));
-    REQUIRE(ctx, a.b->dtype == a.a->dtype && (a.y->dtype == a.a->dtype || a.y->dtype == S24_F32),
-            S24_ERROR_DTYPE, "y, a and b are %s, %s and %s; expected a's, or f32 of y",
-            s24_dtype_name(a.y->dtype), s24_dtype_name(a.a->dtype), s24_dtype_name(a.b->dtype));
+    TRY(check_dtypes(ctx, &a));
     const int64_t m = a.transposed_a ? a.a->cols : a.a->rows;
     const int64_t k = a.transposed_a ? a.a->rows : a.a->cols;
     const int64_t n = a.transposed_b ? a.b->rows : a.b->cols;

@@ -17,6 +17,7 @@
 #ifndef S24_DEVICE_DEVICE_TRAIN_H
 #define S24_DEVICE_DEVICE_TRAIN_H
 
+#include "device/device_fp8.h"
 #include "device/device_layers.h"
 
 #ifdef __cplusplus
@@ -41,9 +42,10 @@ S24_API s24_status s24_device_train_convert(s24_ctx *ctx, s24_device *device,
 
 /*
  * y = op(a)·op(b) (+ y where `add`) (+ bias): y [m, n] of f32 or of the dtype of a and b, op the
- * transpose where asked. Through cuBLASLt; the algorithm is a function of the shapes, m and the
- * sum's length rounded up to a sixteenth of their power of two, so that it is the same in every
- * run.
+ * transpose where asked. Of 8 bits it is a·bᵀ, times both operands' scales: 16 divides n and k, and
+ * one of the operands at least is e4m3. Through cuBLASLt; the algorithm is a function of the
+ * shapes, m and the sum's length rounded up to a sixteenth of their power of two, so that it is the
+ * same in every run.
  */
 typedef struct s24_device_train_product_args {
     size_t size; /* sizeof(s24_device_train_product_args) */
@@ -54,6 +56,7 @@ typedef struct s24_device_train_product_args {
     void *work;
     size_t work_bytes;
     void *stream;
+    const float *scale_a, *scale_b; /* of 8 bits; else NULL */
 } s24_device_train_product_args;
 S24_API s24_status s24_device_train_product(s24_ctx *ctx, s24_device *device,
                                             const s24_device_train_product_args *args);
@@ -494,6 +497,24 @@ typedef struct s24_device_train_mvue_args {
 } s24_device_train_mvue_args;
 S24_API s24_status s24_device_train_mvue(s24_ctx *ctx, s24_device *device,
                                          const s24_device_train_mvue_args *args);
+
+/* A matrix in 8 bits, e4m3 or e5m2, of one scale, and its transpose, either NULL: elements times
+   2^e (device_fp8.h), rounded to nearest even; what is not finite becomes NaN. The transpose has
+   zeros after its `rows` columns, up to a multiple of 16. 16 divides cols. */
+typedef struct s24_device_train_fp8_args {
+    size_t size;     /* sizeof(s24_device_train_fp8_args) */
+    s24_dtype dtype; /* of from */
+    s24_dtype to_dtype;
+    int64_t rows, cols, ld;
+    const void *from;
+    void *to;     /* [rows, cols] */
+    void *turned; /* [cols, rows in whole 16] */
+    int known;    /* 1: scale has been filled by a call for the same matrix */
+    float *scale; /* [4]: 2^−e, which products multiply by, and the largest magnitude */
+    void *stream;
+} s24_device_train_fp8_args;
+S24_API s24_status s24_device_train_fp8(s24_ctx *ctx, s24_device *device,
+                                        const s24_device_train_fp8_args *args);
 
 /* Of each four rows of an order, row i of which is (first + i·step) % rows, at most two stay in
    every column, the largest, but in the `whole` columns that have the most numbers; these are 1

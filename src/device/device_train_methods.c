@@ -82,6 +82,28 @@ s24_status s24_device_train_mvue(s24_ctx *ctx, s24_device *device,
     return TRAIN_RUN(mvue, &a);
 }
 
+s24_status s24_device_train_fp8(s24_ctx *ctx, s24_device *device,
+                                const s24_device_train_fp8_args *args)
+{
+    s24i_device_error error = {""};
+    s24_device_train_fp8_args a;
+    READ_ARGS(a, args, "s24_device_train_fp8_args");
+    TRY(s24i_train_dtype(ctx, a.dtype));
+    REQUIRE(ctx, a.to_dtype == S24_E4M3 || a.to_dtype == S24_E5M2, S24_ERROR_DTYPE,
+            "to_dtype is %s; expected e4m3 or e5m2", s24_dtype_name(a.to_dtype));
+    REQUIRE(ctx,
+            a.rows >= 1 && a.rows < INT32_MAX / 2 && a.cols >= 16 && a.cols % 16 == 0 &&
+                a.cols < INT32_MAX / 2 && a.ld >= a.cols && a.ld % 8 == 0,
+            S24_ERROR_SHAPE,
+            "[%" PRId64 ", %" PRId64 "] elements, %" PRId64
+            " apart; expected 1 row and more, columns that 16 divides, a distance that 8 divides",
+            a.rows, a.cols, a.ld);
+    const s24i_train_pointer pointers[] = {
+        {"from", a.from, 0}, {"to", a.to, 1}, {"turned", a.turned, 1}, {"scale", a.scale, 0}};
+    TRY(s24i_train_pointers(ctx, pointers, COUNT(pointers)));
+    return TRAIN_RUN(fp8, &a);
+}
+
 s24_status s24_device_train_tokens(s24_ctx *ctx, s24_device *device,
                                    const s24_device_train_tokens_args *args)
 {

@@ -74,15 +74,31 @@ void s24i_cpu_add_columns(s24i_machine *m, float *sums, const float *rows, int64
     if (sums) s24i_cpu_run(m, n, columns_range, &job);
 }
 
+static s24i_operand inputs_of(s24i_machine *m, const void *x, const s24i_layer *l, int64_t rows)
+{
+    return s24i_cpu_operand(m, l, S24I_NARROW_INPUTS, (s24i_operand){x, l->ldx}, rows);
+}
+
+static s24i_operand weights_of(s24i_machine *m, const s24i_layer *l)
+{
+    return s24i_cpu_operand(m, l, S24I_NARROW_WEIGHTS, (s24i_operand){l->w, l->k}, l->n);
+}
+
+static s24i_operand gradients_of(s24i_machine *m, const void *dy, const s24i_layer *l, int64_t rows)
+{
+    return s24i_cpu_operand(m, l, S24I_NARROW_GRADIENTS, (s24i_operand){dy, l->ldy}, rows);
+}
+
 void s24i_cpu_linear(s24i_machine *m, void *y, const void *x, const s24i_layer *l, int64_t rows,
                      int with_bias)
 {
+    const s24i_operand a = inputs_of(m, x, l, rows), b = weights_of(m, l);
     const s24i_gemm job = {.c = y,
-                           .a = x,
-                           .b = l->w,
+                           .a = a.at,
+                           .b = b.at,
                            .ldc = l->ldy,
-                           .lda = l->ldx,
-                           .ldb = l->k,
+                           .lda = a.ld,
+                           .ldb = b.ld,
                            .m = rows,
                            .n = l->n,
                            .k = l->k,
@@ -100,12 +116,13 @@ void s24i_cpu_logits(s24i_machine *m, float *y, const void *x, const s24i_layer 
 void s24i_cpu_linear_dx(s24i_machine *m, void *dx, const void *dy, const s24i_layer *l,
                         int64_t rows)
 {
+    const s24i_operand a = gradients_of(m, dy, l, rows), b = weights_of(m, l);
     const s24i_gemm job = {.c = dx,
-                           .a = dy,
-                           .b = l->w,
+                           .a = a.at,
+                           .b = b.at,
                            .ldc = l->ldx,
-                           .lda = l->ldy,
-                           .ldb = l->k,
+                           .lda = a.ld,
+                           .ldb = b.ld,
                            .m = rows,
                            .n = l->k,
                            .k = l->n};
@@ -115,12 +132,13 @@ void s24i_cpu_linear_dx(s24i_machine *m, void *dx, const void *dy, const s24i_la
 void s24i_cpu_linear_dw(s24i_machine *m, const void *dy, const void *x, const s24i_layer *l,
                         int64_t rows, int with_bias)
 {
+    const s24i_operand a = gradients_of(m, dy, l, rows), b = inputs_of(m, x, l, rows);
     const s24i_gemm job = {.c = l->dw,
-                           .a = dy,
-                           .b = x,
+                           .a = a.at,
+                           .b = b.at,
                            .ldc = l->k,
-                           .lda = l->ldy,
-                           .ldb = l->ldx,
+                           .lda = a.ld,
+                           .ldb = b.ld,
                            .m = l->n,
                            .n = l->k,
                            .k = rows,

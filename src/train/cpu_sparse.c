@@ -260,6 +260,47 @@ static float gain_of(const float *x, int64_t count)
     return ldexpf(1, exponent < -100 ? 100 : -exponent);
 }
 
+/* to[i] = what MVUE24 leaves of dy, which may be the same memory. */
+static s24_status estimate(s24i_machine *m, float *to, const s24_dense *dy, const s24i_layer *l)
+{
+    const s24_matrix_opts opts = {.size = sizeof opts,
+                                  .select = S24_SELECT_MVUE24,
+                                  .seed = s24i_mvue_seed(l),
+                                  .transpose = 1};
+    float *turned = l->rule->narrow[S24I_NARROW_GRADIENTS];
+    const s24_dense left = view(turned, l->n, dy->rows);
+    s24_matrix *matrix;
+    TRY(s24_matrix_create(&matrix, m->ctx, dy, &opts));
+    const s24_status status = s24_matrix_to_dense(m->ctx, &left, matrix);
+    s24_matrix_destroy(matrix);
+    for (int64_t i = 0; status == S24_OK && i < dy->rows * l->n; i++)
+        to[i] = turned[i % l->n * dy->rows + i / l->n];
+    return status;
+}
+
+/* In 8 bits what is left of dy, `to`, and the tokens that four does not divide are rounded as one
+   matrix, in a dense product. */
+static void multiply_narrow(s24i_machine *m, const void *dy, const void *x, const s24i_layer *l,
+                            int64_t rows)
+{
+    const int64_t whole = rows / 4 * 4, count = whole * l->n;
+    float *to = l->rule->dy;
+    const s24_dense outputs = view(to, whole, l->n);
+    s24_status status = m->status;
+    if (l->rule->mvue == 1) {
+        const float gain = gain_of(dy, count);
+        for (int64_t i = 0; i < count; i++)
+            to[i] = gain * ((const float *)dy)[i];
+        if (status == S24_OK && whole) status = estimate(m, to, &outputs, l);
+        for (int64_t i = 0; i < count; i++)
+            to[i] /= gain;
+    }
+    const int64_t kept = status == S24_ERROR_NOT_FINITE ? 0 : count;
+    memcpy(to + kept, (const float *)dy + kept, (size_t)(rows * l->n - kept) * sizeof *to);
+    fail(m, status == S24_ERROR_NOT_FINITE ? S24_OK : status);
+    s24i_cpu_linear_dw(m, to, x, l, rows, 0);
+}
+
 /* Tokens that four does not divide are few and stay dense, as do gradients that are not finite,
    which the step will be refused for. */
 void s24i_cpu_sparse_dw(s24i_machine *m, const void *dy, const void *x, const s24i_layer *l,
@@ -273,8 +314,14 @@ void s24i_cpu_sparse_dw(s24i_machine *m, const void *dy, const void *x, const s2
     float *to = l->rule->dy;
     s24_status status = m->status;
     m->ops->lap(m, 1);
-    const float gain = l->rule->mvue == 1 ? gain_of(from, whole * l->n) : 1;
     if (l->rule->mvue == 2) s24i_cpu_run(m, whole / 4, exact_range, &job);
+    if (l->rule->fp8) {
+        multiply_narrow(m, dy, x, l, rows);
+        m->ops->lap(m, 0);
+        if (with_bias) s24i_cpu_add_columns(m, l->dbias, dy, rows, l->n);
+        return;
+    }
+    const float gain = l->rule->mvue == 1 ? gain_of(from, whole * l->n) : 1;
     for (int64_t i = 0; l->rule->mvue == 1 && i < whole * l->n; i++)
         to[i] = gain * from[i];
     m->ops->lap(m, 0);

@@ -29,8 +29,9 @@ struct s24i_gpu {
     size_t pinned_used; /* bytes that copies may still read */
     s24i_gpu_pair *pairs;
     int64_t pair_count;
-    int packed;        /* are pairs those of the weights as they are? */
-    void *sparse_work; /* of 2:4 products */
+    int packed;           /* are pairs those of the weights as they are? */
+    void *sparse_work;    /* of 2:4 products */
+    const void *narrowed; /* the gradients that dW has just left in 8 bits; NULL: none */
     size_t sparse_work_bytes;
     void *marks[S24I_MARKS]; /* of laps, begin and end by turns; made when they are first put */
     int mark_count;
@@ -70,6 +71,13 @@ int s24i_gpu_sparse_linear(s24i_machine *m, const s24_dense *y, const s24_dense 
                            const s24i_layer *layer, const void *bias);
 int s24i_gpu_sparse_dx(s24i_machine *m, const s24_dense *dx, const s24_dense *dy,
                        const s24i_layer *layer);
+/* gpu_fp8.c: likewise in 8 bits. */
+int s24i_gpu_fp8_linear(s24i_machine *m, const s24_dense *y, const s24_dense *x,
+                        const s24i_layer *layer, const void *bias);
+int s24i_gpu_fp8_dx(s24i_machine *m, const s24_dense *dx, const s24_dense *dy,
+                    const s24i_layer *layer);
+int s24i_gpu_fp8_dw(s24i_machine *m, const s24_dense *dy, const s24_dense *x,
+                    const s24i_layer *layer);
 s24_status s24i_gpu_fix(s24i_machine *m, const s24i_fixed *fixed, int64_t *plan);
 void s24i_gpu_unfix(s24i_machine *m);
 void s24i_gpu_unfold(s24i_machine *m, void *rows, const s24i_train_batch *step, int64_t image,

@@ -36,6 +36,7 @@ static void forward(s24i_machine *m, const s24_dense *y, const void *x, const s2
 {
     const s24_dense a = view(m, x, y->rows, l->k, l->ldx);
     const s24_dense b = view(m, s24i_gpu_narrow(m, l->w), l->ldy, l->k, l->k);
+    if (s24i_gpu_fp8_linear(m, y, &a, l, bias)) return;
     if (s24i_gpu_sparse_linear(m, y, &a, l, bias)) return;
     product(m, &(s24_device_train_product_args){
                    .y = y, .a = &a, .b = &b, .transposed_b = 1, .bias = bias});
@@ -59,6 +60,7 @@ void s24i_gpu_linear_dx(s24i_machine *m, void *dx, const void *dy, const s24i_la
 {
     const s24_dense out = view(m, dx, rows, l->k, l->ldx), a = view(m, dy, rows, l->ldy, l->ldy);
     const s24_dense b = view(m, s24i_gpu_narrow(m, l->w), l->ldy, l->k, l->k);
+    if (s24i_gpu_fp8_dx(m, &out, &a, l)) return;
     if (s24i_gpu_sparse_dx(m, &out, &a, l)) return;
     product(m, &(s24_device_train_product_args){.y = &out, .a = &a, .b = &b});
 }
@@ -68,8 +70,9 @@ void s24i_gpu_linear_dw(s24i_machine *m, const void *dy, const void *x, const s2
 {
     const s24_dense out = {l->dw, S24_F32, l->ldy, l->k, l->k};
     const s24_dense a = view(m, dy, rows, l->ldy, l->ldy), b = view(m, x, rows, l->k, l->ldx);
-    product(m, &(s24_device_train_product_args){
-                   .y = &out, .a = &a, .b = &b, .transposed_a = 1, .add = 1});
+    if (!s24i_gpu_fp8_dw(m, &a, &b, l))
+        product(m, &(s24_device_train_product_args){
+                       .y = &out, .a = &a, .b = &b, .transposed_a = 1, .add = 1});
     if (with_bias && l->dbias)
         GPU_RUN(m, sums, .dtype = m->gpu->dtype, .rows = rows, .cols = l->n, .ld = l->ldy,
                 .sums = l->dbias, .x = dy, .work = m->gpu->work);

@@ -171,9 +171,10 @@ static s24_status measure(int *choice, s24i_machine *m, const s24i_gpu_pair *pai
 /* ---- making ---------------------------------------------------------------------------------- */
 
 /* A layer that is 2:4 along k gets a packed copy, and one of its transpose where that is too;
-   others get none. */
+   others, and those that are multiplied in 8 bits, get none. */
 static s24_status make_pair(s24i_gpu_pair *pair, const s24i_machine *m)
 {
+    if (pair->layer->rule && pair->layer->rule->fp8) return S24_OK;
     const s24_dense src = weight_view(m, pair->layer);
     s24_device *device = m->gpu->device;
     s24_status status = s24_device_weight_pair_from_dense(&pair->weight, &pair->transposed, m->ctx,

@@ -199,11 +199,43 @@ static s24_status make_rooms(s24i_optimiser *o, s24_transformer *t, s24_ctx *ctx
     return S24_OK;
 }
 
+/* Layers that are one product may be several of the model's, of which some are the method's. */
+static s24_status check_narrow(const s24i_optimiser *o, s24_ctx *ctx, const s24i_layer *l,
+                               int64_t block)
+{
+    REQUIRE(ctx, o->numbers.fp8 <= 0 || (l->n % 16 == 0 && l->k % 16 == 0), S24_ERROR_SHAPE,
+            "a layer of block %lld has %lld outputs and %lld inputs: method %s with fp8=1 needs "
+            "sides that 16 divides; exclude it to train it dense",
+            (long long)block, (long long)l->n, (long long)l->k, o->method->name);
+    return S24_OK;
+}
+
+/* A layer's operands in 8 bits; tokens in whole 16, as a device has them transposed. */
+static s24_status make_narrow_rooms(s24i_optimiser *o, s24_transformer *t, s24_ctx *ctx,
+                                    int64_t inputs, int64_t outputs)
+{
+    s24i_machine *m = &t->machine;
+    const int64_t tokens = s24i_round_up(t->opts.max_tokens, 16);
+    const int64_t elems[S24I_NARROWS] = {tokens * inputs, inputs * outputs, tokens * outputs,
+                                         tokens * outputs};
+    const int64_t sites = S24I_LAYERS_A_BLOCK * t->shape.layers + 2;
+    const size_t each = m->gpu ? 1 : m->element;
+    int made = 1;
+    for (int i = 0; i < S24I_NARROWS; i++) {
+        o->rule.narrow[i] = m->ops->alloc(m, (size_t)elems[i] * each);
+        made = made && o->rule.narrow[i];
+    }
+    o->rule.scales = m->ops->alloc(m, (size_t)sites * 4 * sizeof *o->rule.scales);
+    REQUIRE(ctx, made && o->rule.scales, S24_ERROR_MEMORY,
+            "out of memory: 8-bit operands of %lld tokens", (long long)tokens);
+    return S24_OK;
+}
+
 static s24_status make_rules(s24i_optimiser *o, s24_transformer *t, s24_ctx *ctx)
 {
     const s24i_inputs inputs = o->method->inputs;
     int64_t n = 0, k = 0;
-    if (inputs == S24I_INPUTS_DENSE && o->numbers.mvue <= 0) return S24_OK;
+    if (inputs == S24I_INPUTS_DENSE && o->numbers.mvue <= 0 && o->numbers.fp8 <= 0) return S24_OK;
     o->rule.whole_features = o->numbers.whole_features;
     /* A token must not see in its zeros those that follow. */
     o->rule.tiles = inputs == S24I_INPUTS_TILES && !t->arch->causal;
@@ -216,8 +248,10 @@ static s24_status make_rules(s24i_optimiser *o, s24_transformer *t, s24_ctx *ctx
             l->site = S24I_LAYERS_A_BLOCK * b + i;
             n = s24i_max(n, l->n);
             k = s24i_max(k, l->k);
+            TRY(check_narrow(o, ctx, l, b));
         }
-    return make_rooms(o, t, ctx, k, n);
+    TRY(make_rooms(o, t, ctx, k, n));
+    return o->numbers.fp8 > 0 ? make_narrow_rooms(o, t, ctx, k, n) : S24_OK;
 }
 
 static s24_status make_taken(s24i_optimiser *o, s24_transformer *t, s24_ctx *ctx)
@@ -265,6 +299,9 @@ void s24i_method_free(s24i_optimiser *o, s24_transformer *t, s24_ctx *ctx)
     m->ops->free(m, o->rule.dy);
     m->ops->free(m, o->rule.keep);
     m->ops->free(m, o->rule.order);
+    for (int i = 0; i < S24I_NARROWS; i++)
+        m->ops->free(m, o->rule.narrow[i]);
+    m->ops->free(m, o->rule.scales);
     m->ops->free(m, o->taken);
     m->ops->free(m, o->bits);
     m->ops->free(m, o->sums);
@@ -295,6 +332,7 @@ static void set_rule(s24i_optimiser *o, const s24i_moment *moment, int sparse)
     r->inputs = sparse && o->method->inputs != S24I_INPUTS_DENSE;
     r->outer = sparse && o->method->inputs == S24I_INPUTS_OUTER;
     r->mvue = sparse ? (int)o->numbers.mvue : 0;
+    r->fp8 = sparse && o->numbers.fp8 > 0;
     r->seed = o->seed + ((uint64_t)moment->step << 32);
 }
 

@@ -29,17 +29,31 @@ typedef struct s24i_pattern_draw {
     double scale, temperature, norm;
 } s24i_pattern_draw;
 
+/* The operands of a layer's products, of gradients as they are and transposed. */
+typedef enum s24i_narrow {
+    S24I_NARROW_INPUTS,
+    S24I_NARROW_WEIGHTS,
+    S24I_NARROW_GRADIENTS,
+    S24I_NARROW_TURNED,
+    S24I_NARROWS
+} s24i_narrow;
+
 /* What of a layer's products is 2:4 next to its weights, while a method of sparse training runs. */
 typedef struct s24i_layer_rule {
     int inputs;            /* 2:4 along features, */
     int tiles;             /* along tokens too, */
     int outer;             /* or, of the last product, in dW alone */
     int mvue;              /* gradients of outputs in dW: 0 dense, 1 approximate, 2 exact MVUE24 */
+    int fp8;               /* inputs and weights are e4m3, gradients of outputs e5m2 */
     double whole_features; /* with outer: the share of features that stay whole in dW */
     uint64_t seed;         /* of the step */
     void *x, *dy;          /* room for both, */
     uint8_t *keep;         /* for a byte an input, */
     int32_t *order;        /* and for tokens and features */
+    /* With fp8 room for a layer's operands, on the CPU as f32, and, of a device, for the scales of
+       weights, of gradients and of each layer's inputs, four numbers each. */
+    void *narrow[S24I_NARROWS];
+    float *scales;
 } s24i_layer_rule;
 
 /* y[m,n] = x[m,k]·wᵀ + bias: a linear layer's place among weights and gradients. */
@@ -452,8 +466,15 @@ void s24i_cpu_squares(s24i_machine *m, double *sum, const float *g, const uint16
                       int64_t n);
 void s24i_cpu_update(s24i_machine *m, const s24i_update *job);
 
+typedef struct s24i_operand {
+    const float *at;
+    int64_t ld;
+} s24i_operand;
 const void *s24i_cpu_sparse_inputs(s24i_machine *m, const void *x, const s24i_layer *l,
                                    int64_t rows, int back);
+/* A matrix as a layer's products read it: `from`, or what 8 bits leave of it (cpu_fp8.c). */
+s24i_operand s24i_cpu_operand(s24i_machine *m, const s24i_layer *l, s24i_narrow which,
+                              s24i_operand from, int64_t rows);
 void s24i_cpu_sparse_dx(s24i_machine *m, void *dx, const void *x, const s24i_layer *l,
                         int64_t rows);
 void s24i_cpu_sparse_dw(s24i_machine *m, const void *dy, const void *x, const s24i_layer *l,

@@ -252,6 +252,7 @@ static s24_status measure_part(double *sum, runner *r)
     *sum = 0;
     objective.dropout = objective.attention_dropout = 0;
     r->optimiser.rule.mvue = 0; /* its gradients are thrown away */
+    r->optimiser.rule.fp8 = 0;  /* and the weights are not handed over in 8 bits */
     const int64_t batch = s24i_min(r->opts.batch, HELD_OUT);
     for (int64_t at = batch * r->share.rank; at < source->count; at += batch * r->share.world) {
         const int64_t count = s24i_min(batch, source->count - at);

@@ -242,6 +242,7 @@ KERNEL(fake_train_adamw, s24_device_train_adamw_args)
 KERNEL(fake_train_mask, s24_device_train_mask_args)
 KERNEL(fake_train_extra, s24_device_train_extra_args)
 KERNEL(fake_train_mvue, s24_device_train_mvue_args)
+KERNEL(fake_train_fp8, s24_device_train_fp8_args)
 KERNEL(fake_train_tokens, s24_device_train_tokens_args)
 KERNEL(fake_train_variance, s24_device_train_variance_args)
 
@@ -510,6 +511,7 @@ const s24i_device_table *s24_device_table_cuda(void)
                                                   .mask = fake_train_mask,
                                                   .extra = fake_train_extra,
                                                   .mvue = fake_train_mvue,
+                                                  .fp8 = fake_train_fp8,
                                                   .tokens = fake_train_tokens,
                                                   .variance = fake_train_variance,
                                                   .wide = fake_wide,

@@ -76,6 +76,7 @@ static const struct {
             {"ste", "refresh=2", 1},
             {"sr-ste", "start=0.3", 1},
             {"s-ste", "start=0.2,mvue=2", 1},
+            {"s-ste", "start=0.2,fp8=1", 1},
             {"fst", "refresh=4,tail=0", 2},
             {"fst", "refresh=4", 0}, /* dense at the end, as in its paper */
             {"step", "least=0.1,most=0.4,statistic=2,corrected=0", 1},

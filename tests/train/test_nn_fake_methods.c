@@ -9,22 +9,24 @@
 enum { TURNS = 3, PLACES = 8, DOWN = 2 };
 
 /* Of a run of three steps. A mask is made before the first step; where the method makes its weights
-   anew, in every step and at the end as well. */
+   anew, in every step and at the end as well. In 8 bits a layer has inputs and weights forward,
+   gradients, inputs and weights back. */
 static const struct {
     const char *name, *numbers;
-    int masks, mvues, selects, tokens, extras, variances;
-} wanted[] = {{"dense", NULL, 0, 0, 0, 0, 0, 0},
-              {"ste", NULL, TURNS, 0, 0, 0, 0, 0},
-              {"sr-ste", "refresh=2", 2, 0, 0, 0, 0, 0},
-              {"s-ste", NULL, TURNS + 2, TURNS, 0, 0, 0, 0},
-              {"fst", "tail=0,mvue=2", 1, TURNS, 0, 0, 0, 0},
-              {"step", "least=0.9,most=1", 1, 0, 0, 0, 0, TURNS},
-              {"cast", NULL, TURNS + 2, 0, 0, 0, TURNS, 0},
-              {"semi-sparse", NULL, TURNS, 0, 0, 0, 0, 0},
-              {"semi-sparse-activation", NULL, 0, 0, 2 * TURNS *PLACES, 0, 0, 0},
-              {"squared-relu", "start=0", 0, 0, 3 * TURNS *DOWN, TURNS *DOWN, 0, 0},
-              {"maskllm", NULL, TURNS + 2, 0, 0, 0, TURNS, 0},
-              {"multimask", NULL, TURNS + 2, 0, 0, 0, 0, 0}};
+    int masks, mvues, selects, tokens, extras, variances, narrows;
+} wanted[] = {{"dense", NULL, 0, 0, 0, 0, 0, 0, 0},
+              {"ste", NULL, TURNS, 0, 0, 0, 0, 0, 0},
+              {"sr-ste", "refresh=2", 2, 0, 0, 0, 0, 0, 0},
+              {"s-ste", NULL, TURNS + 2, TURNS, 0, 0, 0, 0, 0},
+              {"s-ste", "mvue=0,fp8=1", TURNS + 2, 0, 0, 0, 0, 0, 5 * TURNS},
+              {"fst", "tail=0,mvue=2", 1, TURNS, 0, 0, 0, 0, 0},
+              {"step", "least=0.9,most=1", 1, 0, 0, 0, 0, TURNS, 0},
+              {"cast", NULL, TURNS + 2, 0, 0, 0, TURNS, 0, 0},
+              {"semi-sparse", NULL, TURNS, 0, 0, 0, 0, 0, 0},
+              {"semi-sparse-activation", NULL, 0, 0, 2 * TURNS *PLACES, 0, 0, 0, 0},
+              {"squared-relu", "start=0", 0, 0, 3 * TURNS *DOWN, TURNS *DOWN, 0, 0, 0},
+              {"maskllm", NULL, TURNS + 2, 0, 0, 0, TURNS, 0, 0},
+              {"multimask", NULL, TURNS + 2, 0, 0, 0, 0, 0, 0}};
 enum { WANTED = sizeof wanted / sizeof *wanted };
 
 static int row_named(const char *name)
@@ -46,7 +48,8 @@ static void expect_calls(const char *calls, int i)
                 {"mask ", wanted[i].masks * PLACES + wanted[i].selects},
                 {"train_tokens ", wanted[i].tokens},
                 {"train_extra ", wanted[i].extras * PLACES},
-                {"train_variance ", wanted[i].variances}};
+                {"train_variance ", wanted[i].variances},
+                {"train_fp8 ", wanted[i].narrows * PLACES}};
     for (size_t k = 0; k < sizeof each / sizeof *each; k++)
         if (count_of(calls, each[k].operation) != each[k].count)
             fail_msg("%s asks %d times for %s; %d were expected", wanted[i].name,

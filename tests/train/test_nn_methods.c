@@ -6,7 +6,7 @@
 #include "nn_failing.h"
 #include "nn_method_rows.h"
 
-static char plain[512], torn[512];
+static char plain[512], torn[512], eights[512];
 
 static int setup(void **state)
 {
@@ -14,6 +14,7 @@ static int setup(void **state)
     write_config(model, "model", "relu2", 16);
     write_config(plain, "plain", "gelu_new", 16);
     write_config(torn, "torn", "gelu_new", 18);
+    write_config(eights, "eights", "gelu_new", 24);
     return 0;
 }
 
@@ -188,6 +189,10 @@ static const struct {
      S24_ERROR_NOT_TWO_FOUR},
     {torn, "ste", NULL, NULL, "has 54 outputs and 18 inputs: method ste needs inputs that 4",
      S24_ERROR_SHAPE},
+    {eights, "s-ste", "fp8=1", "*mlp.c_fc*",
+     "a layer of block 0 has 96 outputs and 24 inputs: method s-ste with fp8=1 needs sides that 16",
+     S24_ERROR_SHAPE},
+    {plain, "s-ste", "fp8=2", NULL, "fp8=2; a whole number of 0 to 1", S24_ERROR_ARGUMENT},
     {torn, "fst", NULL, "*mlp.c_proj*", "method fst needs sides that 4 divides; exclude it",
      S24_ERROR_SHAPE},
 };

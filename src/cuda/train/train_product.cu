@@ -13,14 +13,14 @@
 /* What tells one product's algorithm from another's. */
 struct train_product_key {
     int64_t m, n, k; /* m and k rounded up */
-    int dtype, y_dtype, transposed_a, transposed_b, add, bias;
+    int dtype, b_dtype, y_dtype, transposed_a, transposed_b, add, bias;
 };
 
 static bool operator==(const train_product_key &x, const train_product_key &y)
 {
-    return x.m == y.m && x.n == y.n && x.k == y.k && x.dtype == y.dtype && x.y_dtype == y.y_dtype &&
-           x.transposed_a == y.transposed_a && x.transposed_b == y.transposed_b && x.add == y.add &&
-           x.bias == y.bias;
+    return x.m == y.m && x.n == y.n && x.k == y.k && x.dtype == y.dtype && x.b_dtype == y.b_dtype &&
+           x.y_dtype == y.y_dtype && x.transposed_a == y.transposed_a &&
+           x.transposed_b == y.transposed_b && x.add == y.add && x.bias == y.bias;
 }
 
 enum { KEPT = 512 };
@@ -35,7 +35,18 @@ struct train_products {
 
 static cudaDataType_t type_of(s24_dtype dtype)
 {
-    return dtype == S24_F32 ? CUDA_R_32F : dtype == S24_F16 ? CUDA_R_16F : CUDA_R_16BF;
+    switch (dtype) {
+    case S24_F32:
+        return CUDA_R_32F;
+    case S24_F16:
+        return CUDA_R_16F;
+    case S24_E4M3:
+        return CUDA_R_8F_E4M3;
+    case S24_E5M2:
+        return CUDA_R_8F_E5M2;
+    default:
+        return CUDA_R_16BF;
+    }
 }
 
 /* The descriptors of one product: of the job's own shape or of its key's. */
@@ -68,6 +79,9 @@ struct described_product {
         if (good && job->bias)
             good = set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS) &&
                    set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, job->bias);
+        if (good && job->scale_a)
+            good = set(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, job->scale_b) &&
+                   set(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, job->scale_a);
     }
     ~described_product()
     {
@@ -127,9 +141,9 @@ s24_status train_product_enqueue(s24i_device *device, const s24_device_train_pro
     const s24_status status = dense_open(device, error);
     if (status != S24_OK) return status;
     const int64_t m = job->y->rows, k = job->transposed_a ? job->a->rows : job->a->cols;
-    const train_product_key key = {dense_class(m),    job->y->cols,  dense_class(k),
-                                   job->a->dtype,     job->y->dtype, job->transposed_a,
-                                   job->transposed_b, job->add,      job->bias != nullptr};
+    const train_product_key key = {
+        dense_class(m), job->y->cols,      dense_class(k),    job->a->dtype, job->b->dtype,
+        job->y->dtype,  job->transposed_a, job->transposed_b, job->add,      job->bias != nullptr};
     described_product product(device->dense, job, m, k);
     const cublasLtMatmulAlgo_t *algorithm = algorithm_of(device->dense, key, job);
     cublasLtMatmulAlgo_t own;
