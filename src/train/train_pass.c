@@ -108,7 +108,14 @@ static void lay_out(s24_transformer *t, const s24_examples *e)
     s->mask = put(t, r->mask, e->texts.mask, tokens, sizeof *e->texts.mask);
     s->starts = put(t, r->starts, e->starts, texts, sizeof *e->starts);
     s->ends = put(t, r->ends, e->ends, texts, sizeof *e->ends);
-    if (!r->order) return;
+}
+
+void s24i_lay_out_order(s24_transformer *t, const s24_examples *e)
+{
+    const s24i_train_batch *r = &t->room;
+    s24i_train_batch *s = &t->step;
+    const int64_t tokens = s->tokens;
+    if (!r->order || !s->ids) return;
     int32_t *order = t->host_words + t->opts.max_texts + 1 + t->opts.max_tokens;
     sort_tokens(order, order + tokens, e->texts.ids, tokens, t->shape.vocabulary);
     s->order = put(t, r->order, order, tokens, sizeof *order);

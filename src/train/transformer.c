@@ -272,6 +272,7 @@ s24_status s24i_gradients(s24_transformer *t, s24_ctx *ctx, const s24_examples *
     const s24i_mode mode = {
         .dropout = o->dropout, .attention_dropout = o->attention_dropout, .seed = o->seed};
     s24i_run_forward(t, &mode);
+    s24i_lay_out_order(t, examples);
     run_losses(t, examples, o, &mode);
     return t->machine.status;
 }

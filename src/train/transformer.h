@@ -115,6 +115,8 @@ typedef struct s24i_mode {
 
 /* Checks a batch and lays it into the arena. */
 s24_status s24i_begin(s24_transformer *t, s24_ctx *ctx, const s24_examples *examples);
+/* What the pass backward alone reads of them, sorted while a device is at the pass forward. */
+void s24i_lay_out_order(s24_transformer *t, const s24_examples *examples);
 /* The caller's objective, checked and with its defaults. */
 s24_status s24i_objective_read(s24_objective *o, const s24_transformer *t, s24_ctx *ctx,
                                const s24_objective *objective);
