@@ -82,6 +82,18 @@ typedef struct serve_slot {
     uint64_t used; /* when last, by the model's clock; 0: never */
 } serve_slot;
 
+/* How calls of tools stand in an answer: marks around them, and an object of JSON, a list of these,
+   or a name with an object after it. */
+typedef enum serve_call_shape {
+    SERVE_CALL_OBJECT,
+    SERVE_CALL_LIST,
+    SERVE_CALL_NAMED
+} serve_call_shape;
+typedef struct serve_call_way {
+    const char *begin, *end; /* "": none */
+    serve_call_shape shape;
+} serve_call_way;
+
 /* Holds what a language model needs; its queue has generations, which join a running batch. */
 typedef struct serve_language {
     s24_model *model; /* NULL: it is an encoder */
@@ -95,6 +107,8 @@ typedef struct serve_language {
     s24_chat *chat;       /* NULL: there is none */
     const char *marks[2]; /* of thoughts, NULL: none; and special tokens that are such, −1: none */
     int32_t mark_ids[2];
+    const serve_call_way *calls; /* NULL: how it writes them is not known */
+    int32_t call_id;             /* of their mark, where it is a special token; −1 */
     int32_t ends[SERVE_ENDS];
     int64_t end_count;
 } serve_language;

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Writes what language models answer, in OpenAI's shapes: whole texts, and parts of a stream. */
+#include <string.h>
+
 #include "serve/serve_language.h"
 
 static json_t *choice_json(serve_generation *generation, json_t *text, const char *reason)
@@ -23,6 +25,12 @@ static json_t *choice_json(serve_generation *generation, json_t *text, const cha
     }
     json_object_set_new(choice, g->stream ? "delta" : "message", message);
     return choice;
+}
+
+const char *serve_why(const serve_generation *g)
+{
+    const char *stopped = g->text.stopped;
+    return g->call_count && stopped && !strcmp(stopped, "stop") ? "tool_calls" : stopped;
 }
 
 static json_t *usage_json(const serve_generation *g)
@@ -56,5 +64,6 @@ json_t *serve_generation_json(serve_generation *generation, json_t *text, const 
 void serve_write_completion(serve_request *r)
 {
     serve_generation *g = r->generation;
-    serve_put_json(&r->answer, serve_generation_json(g, serve_answer_json(g), g->text.stopped));
+    json_t *answer = serve_answer_json(g);
+    serve_put_json(&r->answer, serve_generation_json(g, answer, serve_why(g)));
 }

@@ -30,6 +30,7 @@ static void open_chat(serve_model *m)
     serve_language *l = &m->language;
     s24_status status = s24_chat_load(&l->chat, m->cli.ctx, m->path, l->tokenizer);
     s24_chat_thoughts(l->marks, l->mark_ids, l->chat);
+    serve_calls_find(l, m->cli.ctx);
     if (status == S24_OK)
         add_end(l, s24_chat_end(l->chat));
     else

@@ -35,6 +35,8 @@ typedef struct serve_generation {
     char *stop_bytes;                   /* which they stand in */
     int chat, stream, says_usage, rated;
     serve_phase phase;
+    int sought, called;       /* calls of tools are looked for; the last thing told was one */
+    int64_t call_count, told; /* calls, and parts of the answer that were told */
     char id[48];
     int64_t created;
     generate_text text;
@@ -63,6 +65,8 @@ void *serve_generations_work(void *model);
 /* The object of a whole answer, or of a part of one, reason: why it ended, or NULL; without a text
    the one that tells a stream's usage. */
 json_t *serve_generation_json(serve_generation *generation, json_t *text, const char *reason);
+/* Why a text ended, as answers say it; NULL: it goes on. */
+const char *serve_why(const serve_generation *generation);
 /* Adds a part to the stream. */
 void serve_stream_put(serve_generation *generation, json_t *event);
 void serve_stream_end(serve_generation *generation);
@@ -83,6 +87,14 @@ int serve_thoughts_add(serve_generation *generation, int32_t id);
 json_t *serve_part_json(serve_generation *generation);
 /* Makes a whole answer: a text, or an object of the message's keys and texts. */
 json_t *serve_answer_json(serve_generation *generation);
+
+/* ---- serve_calls.c: calls of tools ----------------------------------------------------------- */
+
+/* Finds out how the model writes them. */
+void serve_calls_find(serve_language *language, s24_ctx *ctx);
+/* Reads those that begin at a byte of the text: OpenAI's list of them, and the byte after them into
+   *next; NULL: there are none, or they are not whole yet. */
+json_t *serve_calls_read(serve_generation *generation, size_t *next, size_t begin, size_t end);
 
 /* ---- serve_rates.c: log probabilities -------------------------------------------------------- */
 

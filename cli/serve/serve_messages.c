@@ -177,6 +177,8 @@ static int encode(serve_request *r, serve_generation *g, const json_t *input)
     const s24_text request = {text, strlen(text)};
     s24_status status = s24_chat_encode_json(g->job.ids, &made, chat, s->ctx, &request);
     if (status == S24_OK) status = begin_thoughts(g, s->ctx, &request);
+    g->sought = json_object_get(input, "tools") && g->model->language.calls;
+    if (g->sought && g->phase == SERVE_PLAIN) g->phase = SERVE_ANSWERING;
     free(text);
     if (status == S24_OK) return serve_set_prompt(r, g, "messages", made);
     serve_refuse(r, status == S24_ERROR_MEMORY ? 503 : 422, "messages", "%s",

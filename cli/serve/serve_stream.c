@@ -46,7 +46,7 @@ void serve_stream_end(serve_generation *generation)
         serve_stream_put(g, json_pack("{s:{s:s,s:s}}", "error", "message", g->job.error, "type",
                                       "server_error"));
     else
-        serve_stream_put(g, serve_generation_json(g, json_string(""), g->text.stopped));
+        serve_stream_put(g, serve_generation_json(g, json_string(""), serve_why(g)));
     if (!*g->job.error && g->says_usage) serve_stream_put(g, serve_generation_json(g, NULL, NULL));
     pthread_mutex_lock(&g->lock);
     g->ended = 1;

@@ -2,13 +2,14 @@
 /*
  * What an answer thinks apart from what it says, by the marks of the chat template. Both are told
  * as they come, without the marks and the white space around them; what may still become a mark
- * waits.
+ * waits. Calls of tools in what it says are told apart, too, each when it is whole.
  */
 #include <string.h>
 
 #include "serve/serve_language.h"
 
-static const char thoughts_key[] = "reasoning_content", answer_key[] = "content";
+static const char thoughts_key[] = "reasoning_content", answer_key[] = "content",
+                  calls_key[] = "tool_calls";
 
 static int is_space(char c)
 {
@@ -89,6 +90,56 @@ static void tell_thought(serve_generation *g, size_t end, size_t *last, size_t *
     *next = t->stopped ? end : *last;
 }
 
+/* Where calls may begin; SIZE_MAX: nowhere yet. */
+static size_t find_calls(const serve_generation *g, size_t end)
+{
+    const generate_text *t = &g->text;
+    const char *mark = g->model->language.calls->begin;
+    if (*mark) return find_mark(t, mark, t->shown, end);
+    const size_t at = skip_space(t, t->shown, end);
+    return (!g->told || g->called) && at < end && t->text[at] == '{' ? at : SIZE_MAX;
+}
+
+/* What the answer says up to a byte, which goes on at `next`. */
+static json_t *tell_text(serve_generation *g, size_t last, size_t next)
+{
+    const size_t from = g->text.shown;
+    g->text.shown = next;
+    if (last <= from) return NULL;
+    g->told++;
+    g->called = 0;
+    return generate_bytes_json(g->text.text + from, last - from);
+}
+
+/* The next part of an answer in which calls are looked for. */
+static json_t *next_answer(serve_generation *g, size_t end, const char **key)
+{
+    generate_text *t = &g->text;
+    const char *mark = g->model->language.calls->begin;
+    size_t next;
+    if (g->called || (!*mark && !g->told)) t->shown = skip_space(t, t->shown, end);
+    if (g->called && !*mark && t->shown < end && t->text[t->shown] == ';')
+        t->shown = skip_space(t, t->shown + 1, end);
+    const size_t at = find_calls(g, end);
+    if (at == SIZE_MAX) {
+        const size_t whole = *mark ? maybe_mark(t, mark, t->shown, end) : end;
+        const size_t last = t->stopped ? end : strip_space(t, t->shown, whole);
+        return tell_text(g, last, last);
+    }
+    json_t *said = tell_text(g, strip_space(t, t->shown, at), at);
+    if (said) return said;
+    json_t *calls = serve_calls_read(g, &next, at, end);
+    if (calls) {
+        t->shown = next;
+        g->called = 1;
+        *key = calls_key;
+        return calls;
+    }
+    if (!t->stopped) return NULL;
+    g->sought = 0; /* it is none: the mark is text */
+    return tell_text(g, end, end);
+}
+
 /* The next part, under its key; NULL: there is none now. */
 static json_t *next_part(serve_generation *g, const char **key)
 {
@@ -101,6 +152,7 @@ static json_t *next_part(serve_generation *g, const char **key)
     if (g->phase == SERVE_THINKING) tell_thought(g, end, &last, &next);
     if (g->phase == SERVE_AFTER && *key == answer_key && !go_over_space(g, end, SERVE_ANSWERING))
         return NULL;
+    if (*key == answer_key && g->sought) return next_answer(g, end, key);
     const size_t from = t->shown;
     t->shown = next;
     if (last > from) return generate_bytes_json(t->text + from, last - from);
@@ -115,8 +167,9 @@ int serve_thoughts_add(serve_generation *generation, int32_t id)
     const int is_end =
         id == l->mark_ids[1] &&
         (g->phase == SERVE_BEFORE || g->phase == SERVE_OPENED || g->phase == SERVE_THINKING);
-    if (id < 0 || !(is_begin || is_end)) return CLI_OK;
-    const char *mark = l->marks[is_end];
+    const int is_call = g->sought && id == l->call_id;
+    if (id < 0 || !(is_begin || is_end || is_call)) return CLI_OK;
+    const char *mark = is_call ? l->calls->begin : l->marks[is_end];
     return generate_text_put(&g->model->cli, &g->text, mark, strlen(mark));
 }
 
@@ -135,6 +188,24 @@ json_t *serve_part_json(serve_generation *generation)
     return part ? json_pack("{s:o}", key, part) : NULL;
 }
 
+/* Adds a part to an answer that has what came before it. */
+static void join_part(json_t *answer, json_t *part)
+{
+    const char *key;
+    json_t *more;
+    json_object_foreach (part, key, more) {
+        json_t *before = json_object_get(answer, key);
+        if (json_is_array(before))
+            json_array_extend(before, more);
+        else if (json_string_length(before))
+            json_object_set_new(
+                answer, key,
+                json_sprintf("%s%s", json_string_value(before), json_string_value(more)));
+        else
+            json_object_set(answer, key, more);
+    }
+}
+
 json_t *serve_answer_json(serve_generation *generation)
 {
     serve_generation *g = generation;
@@ -142,8 +213,11 @@ json_t *serve_answer_json(serve_generation *generation)
     if (g->phase == SERVE_PLAIN) return generate_text_json(&g->text, 0);
     answer = json_pack("{s:s}", answer_key, "");
     while ((part = serve_part_json(g)) != NULL) {
-        json_object_update(answer, part);
+        join_part(answer, part);
         json_decref(part);
     }
+    if (json_object_get(answer, calls_key) &&
+        !json_string_length(json_object_get(answer, answer_key)))
+        json_object_set_new(answer, answer_key, json_null());
     return answer;
 }
