@@ -515,6 +515,18 @@ def granite(draw):
         attention_multiplier=draw.choice([0.0078125, 0.3])), transformers.GraniteForCausalLM
 
 
+def granitemoehybrid(draw):
+    config, _ = granite(draw)
+    sizes = {name: value for name, value in config.to_dict().items()
+             if name in transformers.GraniteMoeHybridConfig().to_dict() and name != "model_type"}
+    return transformers.GraniteMoeHybridConfig(**sizes | {
+        "layer_types": ["attention"] * sizes["num_hidden_layers"], "num_local_experts": 0,
+        "num_experts_per_tok": 0, "shared_intermediate_size": 4 * draw.integer(1, 40),
+        "mamba_n_heads": 1, "mamba_d_head": 2 * sizes["hidden_size"],
+        "position_embedding_type": draw.choice(["rope", "nope"])}), \
+        transformers.GraniteMoeHybridForCausalLM
+
+
 def olmo2(draw):
     return transformers.Olmo2Config(**headed_by_width(draw), attention_bias=draw.flag()), \
         transformers.Olmo2ForCausalLM
@@ -808,7 +820,8 @@ ROWS = [bert, roberta, xlm_roberta, camembert, electra, distilbert, mpnet, moder
         deit, vit_msn, ijepa, dinov2, dinov2_with_registers, clip_vision, siglip_vision, clip_text,
         data2vec_text, ernie, luke, splinter, rembert, roformer, bert_generation, megatron_bert,
         xlm_roberta_xl, roberta_prelayernorm, esm, eurobert, opt, ministral,
-        phi3, seed_oss, arcee, starcoder2, smollm3, gemma, gemma2, gemma3, granite, olmo2, phi,
+        phi3, seed_oss, arcee, starcoder2, smollm3, gemma, gemma2, gemma3, granite,
+        granitemoehybrid, olmo2, phi,
         olmo3, helium, ernie4_5, nemotron, ministral3, cwm, exaone4, vaultgemma, hunyuan,
         stablelm, gpt_neox, glm, glm4, cohere, cohere2,
         mixtral, qwen2_moe, qwen3_moe, olmoe, flex_olmo, granitemoe, granitemoeshared,

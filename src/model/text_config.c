@@ -371,10 +371,30 @@ static s24_status read_order(s24i_shape *shape, const s24i_config *config,
     return S24_OK;
 }
 
+/* Of a row without windows: no block is of a kind that does something else than attend. */
+static s24_status check_types(const s24i_config *config)
+{
+    static const char *const known[] = {"attention", "full_attention", "sliding_attention"};
+    s24i_config types;
+    const s24i_json *item;
+    TRY(s24i_config_child(&types, config, "layer_types", S24I_OPTIONAL));
+    s24i_json_walk walk = s24i_json_begin(types.json);
+    for (int block = 0; (item = s24i_json_next(&walk, NULL)) != NULL; block++) {
+        const char *type = s24i_json_string(item);
+        int found = 0;
+        for (size_t i = 0; type && i < sizeof known / sizeof *known; i++)
+            found |= !strcmp(type, known[i]);
+        REQUIRE(config->ctx, found, S24_ERROR_UNSUPPORTED,
+                "%s: element %d of layer_types is '%s'; only attention is supported", config->file,
+                block, type ? s24i_show(type).text : "no string");
+    }
+    return S24_OK;
+}
+
 s24_status s24i_windows_read(s24i_shape *shape, const s24i_config *config,
                              const s24i_architecture *arch)
 {
-    if (!arch->key_sliding && !arch->key_near) return S24_OK;
+    if (!arch->key_sliding && !arch->key_near) return check_types(config);
     TRY(read_width(shape, config, arch));
     REQUIRE(config->ctx, !has_windows(shape) || shape->layers <= MOST_BLOCKS, S24_ERROR_UNSUPPORTED,
             "%s: %lld blocks with windows; at most %d are supported", config->file,

@@ -293,6 +293,8 @@ static void refusals(void **state)
          "\"sliding_window_pattern\" is not an integer"},
         {"llama", "{\"rotary_dim\": 18}", "\"rotary_dim\" is 18, expected 2 to 16"},
         {"qwen3", "{\"layer_types\": [7]}", "element 0 of layer_types is 'no string'"},
+        {"granitemoehybrid", "{\"layer_types\": [\"attention\", \"mamba\"]}",
+         "element 1 of layer_types is 'mamba'; only attention is supported"},
         {"phi3", "{\"layer_types\": [\"sliding_attention\"]}",
          "block 0 of layer_types is sliding_attention, but there is no window"},
         {"qwen2", "{\"layer_types\": [\"sliding_attention\"]}",

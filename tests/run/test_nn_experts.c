@@ -209,6 +209,7 @@ static const char *make(const maker *of, const char *name)
     snprintf(config, sizeof config,
              "{\"model_type\": \"%s\", \"vocab_size\": %d, \"hidden_size\": %d, "
              "\"num_hidden_layers\": %d, \"num_attention_heads\": 4, \"intermediate_size\": %d, "
+             "\"rms_norm_eps\": 1e-5, \"rope_theta\": 10000, "
              "\"max_position_embeddings\": 64%s}",
              m.plain ? "llama" : "mixtral", WORDS, WIDTH, LAYERS, INNER,
              m.keys    ? m.keys

@@ -6,7 +6,7 @@
 #include "model/model.h"
 
 // clang-format off
-#define LLAMA_NAMES                                                                                \
+#define LLAMA_PLACELESS                                                                            \
     .prefix = "model.",                                                                            \
     .key_vocabulary = "vocab_size",                                                                \
     .key_positions = "max_position_embeddings",                                                    \
@@ -15,12 +15,15 @@
     .key_heads = "num_attention_heads",                                                            \
     .key_kv_heads = "num_key_value_heads",                                                         \
     .key_head_width = "head_dim",                                                                  \
-    .key_intermediate = "intermediate_size",                                                       \
-    .key_theta = "rope_theta",                                                                     \
     .key_attention_dropout = "attention_dropout",                                                  \
     .words = "embed_tokens.weight",                                                                \
-    .rotary = 1,                                                                                   \
     .state_normed = 1
+
+#define LLAMA_NAMES                                                                                \
+    LLAMA_PLACELESS,                                                                               \
+    .key_intermediate = "intermediate_size",                                                       \
+    .key_theta = "rope_theta",                                                                     \
+    .rotary = 1
 
 #define LLAMA_NORMS                                                                                \
     .attention_norm = "layers.%d.input_layernorm",                                                 \
@@ -30,8 +33,10 @@
 #define ATTENDS_AS_LLAMA                                                                           \
     LLAMA_NAMES, LLAMA_NORMS, .key_activation = "hidden_act", .pre_norm = 1
 
-#define LLAMA_NAMED                                                                                \
-    ATTENDS_AS_LLAMA, .key_eps = "rms_norm_eps", .usual_eps = 1e-6f, .rms = 1
+#define LLAMA_NAMED_BY(eps)                                                                        \
+    ATTENDS_AS_LLAMA, .key_eps = "rms_norm_eps", .usual_eps = eps, .rms = 1
+
+#define LLAMA_NAMED LLAMA_NAMED_BY(1e-6f)
 
 #define CONTINUES_TEXT                                                                             \
     .lm_head = "lm_head", .causal = 1,                                                             \
@@ -51,7 +56,9 @@
 
 #define GATED .activation = "silu", GATE_SLOTS
 
-#define LLAMA_SHAPED LLAMA_NAMED, CONTINUES_TEXT, GATED
+#define LLAMA_SHAPED_BY(eps) LLAMA_NAMED_BY(eps), CONTINUES_TEXT, GATED
+
+#define LLAMA_SHAPED LLAMA_SHAPED_BY(1e-6f)
 
 #define WINDOW .key_sliding = "sliding_window", .usual_sliding = 4096
 

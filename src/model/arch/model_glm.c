@@ -3,7 +3,10 @@
    The later GLM 4 has norms of what layers give, too. */
 #include "model/arch/llama_names.h"
 
-#define GLM LLAMA_NAMED, CONTINUES_TEXT, JOINED_GATE, .usual_turned = 0.5f, .adjacent = 1
+// clang-format off
+#define GLM                                                                                        \
+    LLAMA_NAMED_BY(1.5625e-7f), CONTINUES_TEXT, JOINED_GATE, .usual_turned = 0.5f, .adjacent = 1
+// clang-format on
 
 const s24i_architecture s24i_glm = {.model_type = "glm", GLM};
 

@@ -24,10 +24,11 @@ const s24i_architecture s24i_mistral = {
                     "\"num_key_value_heads\": 8, \"hidden_act\": \"silu\", "
                     "\"max_position_embeddings\": 131072}"};
 
-const s24i_architecture s24i_ministral3 = {.model_type = "ministral3", LLAMA_SHAPED, WINDOW};
+const s24i_architecture s24i_ministral3 = {
+    .model_type = "ministral3", LLAMA_SHAPED_BY(1e-5f), WINDOW};
 
 const s24i_architecture s24i_cwm = {.model_type = "cwm",
-                                    LLAMA_SHAPED,
+                                    LLAMA_SHAPED_BY(1e-5f),
                                     .usual_theta = 1e6f,
                                     .key_sliding = "sliding_window",
                                     .usual_sliding = 8192,
@@ -39,7 +40,7 @@ const s24i_architecture s24i_qwen2 = {.model_type = "qwen2", LLAMA_SHAPED, QWEN_
 
 /* Qwen's models of images and texts: in a folder of old the keys of the texts are config.json's
    own. Of texts the three positions of a token are one. */
-#define QWEN_TEXTS LLAMA_SHAPED, QWEN_WINDOW
+#define QWEN_TEXTS LLAMA_SHAPED_BY(1e-5f), QWEN_WINDOW, .usual_theta = 1e6f
 
 const s24i_architecture s24i_qwen2_vl = {.model_type = "qwen2_vl", QWEN_TEXTS, .has_towers = 1};
 
@@ -50,7 +51,7 @@ const s24i_architecture s24i_qwen2_vl_text = {.model_type = "qwen2_vl_text", QWE
 const s24i_architecture s24i_qwen2_5_vl_text = {.model_type = "qwen2_5_vl_text", QWEN_TEXTS};
 
 const s24i_architecture s24i_qwen3_vl_text = {
-    .model_type = "qwen3_vl_text", LLAMA_SHAPED, HEAD_NORMS, .usual_theta = 5e6f};
+    .model_type = "qwen3_vl_text", LLAMA_SHAPED, HEAD_NORMS, .usual_theta = 500000.0f};
 
 const s24i_architecture s24i_qwen3 = {.model_type = "qwen3",
                                       LLAMA_SHAPED,
@@ -61,7 +62,7 @@ const s24i_architecture s24i_qwen3 = {.model_type = "qwen3",
 const s24i_architecture s24i_seed_oss = {.model_type = "seed_oss", LLAMA_SHAPED};
 
 const s24i_architecture s24i_phi3 = {.model_type = "phi3",
-                                     LLAMA_NAMED,
+                                     LLAMA_NAMED_BY(1e-5f),
                                      CONTINUES_TEXT,
                                      .activation = "silu",
                                      .key_sliding = "sliding_window",
@@ -74,7 +75,7 @@ const s24i_architecture s24i_phi3 = {.model_type = "phi3",
 
 const s24i_architecture s24i_arcee = {
     .model_type = "arcee",
-    LLAMA_NAMED,
+    LLAMA_NAMED_BY(1e-5f),
     CONTINUES_TEXT,
     .activation = "relu2",
     .slots = {ATTENTION_SLOTS, [S24I_INTERMEDIATE] = "layers.%d.mlp.up_proj",
@@ -101,19 +102,19 @@ const s24i_architecture s24i_starcoder2 = {
               [S24I_OUTPUT] = "layers.%d.mlp.c_proj"}};
 
 const s24i_architecture s24i_helium = {
-    .model_type = "helium", LLAMA_SHAPED, .usual_theta = 100000.0f, .adjacent = 1};
+    .model_type = "helium", LLAMA_SHAPED_BY(1e-8f), .usual_theta = 100000.0f, .adjacent = 1};
 
 const s24i_architecture s24i_hunyuan = {.model_type = "hunyuan_v1_dense",
-                                        LLAMA_SHAPED,
+                                        LLAMA_SHAPED_BY(1e-5f),
                                         .query_norm = "layers.%d.self_attn.query_layernorm",
                                         .key_norm = "layers.%d.self_attn.key_layernorm",
                                         .norms_turned = 1};
 
 const s24i_architecture s24i_ernie4_5 = {
-    .model_type = "ernie4_5", LLAMA_SHAPED, .usual_theta = 500000.0f, .adjacent = 1};
+    .model_type = "ernie4_5", LLAMA_SHAPED_BY(1e-5f), .usual_theta = 500000.0f, .adjacent = 1};
 
 const s24i_architecture s24i_eurobert = {.model_type = "eurobert",
-                                         LLAMA_NAMED,
+                                         LLAMA_NAMED_BY(1e-5f),
                                          GATED,
                                          .text_head = {.square = "dense",
                                                        .bend = S24I_BEND_GELU,

@@ -20,8 +20,11 @@
 
 static const s24i_mixture_row mixtral = {MIXTRAL_EXPERTS};
 
-const s24i_architecture s24i_mixtral = {
-    .model_type = "mixtral", LLAMA_SHAPED, .key_sliding = "sliding_window", .mixture = &mixtral};
+const s24i_architecture s24i_mixtral = {.model_type = "mixtral",
+                                        LLAMA_SHAPED_BY(1e-5f),
+                                        .usual_theta = 1e6f,
+                                        .key_sliding = "sliding_window",
+                                        .mixture = &mixtral};
 
 static const s24i_mixture_row minimax = {
     MIXTRAL_EXPERTS, .correction = "layers.%d.block_sparse_moe.e_score_correction_bias",

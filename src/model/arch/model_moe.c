@@ -60,7 +60,7 @@ static const s24i_mixture_row olmo = {CHOSEN};
 static const char *const olmoe_off[] = {"clip_qkv", NULL};
 
 const s24i_architecture s24i_olmoe = {.model_type = "olmoe",
-                                      LLAMA_SHAPED,
+                                      LLAMA_SHAPED_BY(1e-5f),
                                       HEAD_NORMS,
                                       .wide_norms = 1,
                                       .off = olmoe_off,
@@ -99,7 +99,7 @@ static const s24i_mixture_row ernie = {
 static const char *const ernie_off[] = {"use_bias", NULL};
 
 const s24i_architecture s24i_ernie4_5_moe = {.model_type = "ernie4_5_moe",
-                                             LLAMA_SHAPED,
+                                             LLAMA_SHAPED_BY(1e-5f),
                                              .usual_theta = 500000.0f,
                                              .adjacent = 1,
                                              .off = ernie_off,
@@ -110,14 +110,14 @@ static const s24i_mixture_row glm = {SCORED, .usual_normalised = 1};
 static const char *const one_group[] = {"n_group", "topk_group", NULL};
 
 static const s24i_architecture glm_normed = {.model_type = "glm4_moe",
-                                             LLAMA_SHAPED,
+                                             LLAMA_SHAPED_BY(1e-5f),
                                              HEAD_NORMS,
                                              .usual_turned = 0.5f,
                                              .one = one_group,
                                              .mixture = &glm};
 
 const s24i_architecture s24i_glm4_moe = {.model_type = "glm4_moe",
-                                         LLAMA_SHAPED,
+                                         LLAMA_SHAPED_BY(1e-5f),
                                          .key_variant = "use_qk_norm",
                                          .variant = &glm_normed,
                                          .usual_turned = 0.5f,
