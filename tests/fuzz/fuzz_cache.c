@@ -2,7 +2,7 @@
 /*
  * What the program remembers of a machine: the advisor's model, choices of layers, tiles and plans
  * of a GPU. The input is each of these files. Whatever it is, it counts as absent with a note, or
- * what it says can be used. The GPU is made up.
+ * what it says can be used, and written again, which reads as the same. The GPU is made up.
  */
 #define s24_device_text     fuzz_device_text
 #define s24_device_tune     fuzz_device_tune
@@ -31,13 +31,16 @@ void cli_note(cli_app *cli, const char *format, ...)
     va_end(arguments);
 }
 
-/* Nothing is written here. */
+/* Inputs of an odd number of bytes find a disk that cannot be written. */
+static int is_writable;
+
 s24_status cli_output_name(cli_app *cli, cli_output *output, const char *path)
 {
     (void)cli;
-    (void)output;
     (void)path;
-    return S24_ERROR_IO;
+    if (!is_writable) return S24_ERROR_IO;
+    snprintf(output->temporary, sizeof output->temporary, "%s", fuzz_path("written"));
+    return S24_OK;
 }
 
 json_t *cli_machine_key(cli_app *cli)
@@ -71,15 +74,14 @@ s24_status fuzz_device_note(s24_ctx *ctx, s24_device *device, const char *key, c
 const char *fuzz_device_noted(const s24_device *device, const char *key)
 {
     (void)device;
-    (void)key;
-    return "";
+    CHECK(!strcmp(key, "own"));
+    return "one that was measured";
 }
 
 const char *fuzz_device_note_key(const s24_device *device, int64_t index)
 {
     (void)device;
-    (void)index;
-    return NULL;
+    return index ? NULL : "own";
 }
 
 /* ---- the target ------------------------------------------------------------------------------ */
@@ -93,6 +95,18 @@ static void put(const char *kind, json_t *key, const uint8_t *data, size_t bytes
     fuzz_put(path + strlen(fuzz_folder()) + 1, data, bytes);
 }
 
+/* A model whose sizes are whole, as all are that were measured, is written and read again. */
+static void write_model(cli_app *cli, const plan_model *model, char *path)
+{
+    plan_model again;
+    for (int i = 0; i < model->sizes; i++)
+        if (!(model->size[i] <= 1e15) || floor(model->size[i]) < model->size[i]) return;
+    if (!plan_cache_save(cli, model, path, S24_F32, 1)) return;
+    if (plan_cache_load(cli, &again, path, S24_F32, 1))
+        CHECK(again.sizes == model->sizes && again.check_count == model->check_count &&
+              again.columns[0][0].count == model->columns[0][0].count);
+}
+
 static void use_model(cli_app *cli)
 {
     char path[CLI_CACHE_PATH];
@@ -102,6 +116,8 @@ static void use_model(cli_app *cli)
         const plan_times times = plan_model_predict(&model, (bench_shape){m, 768, 3072});
         CHECK(!isnan(times.sparse) && !isnan(times.dense));
     }
+    CHECK(!plan_model_loses(&model, &model)); /* level with itself */
+    write_model(cli, &model, path);
 }
 
 static void use_choices(cli_app *cli)
@@ -113,7 +129,19 @@ static void use_choices(cli_app *cli)
         int64_t at = choice.threads > 4 ? 256 * choice.threads : 1;
         while (cli_choice_range(&choice, &at, &from, &to))
             CHECK(from > 0);
+        CHECK(cli_choice_dense(cli, choice.dtype, choice.threads, choice.k, choice.n, 1) >= -1);
     }
+    cli_choices_keep(cli);
+}
+
+/* A choice of the machine's own is put next to those that are there, or in place of its twin. */
+static void use_tiles(cli_app *cli)
+{
+    const s24_device_choice own = {.dtype = S24_BF16, .m = 4, .k = 5, .n = 6, .tile = "64x64"};
+    cli_tiles_load(cli, NULL);
+    cli_tiles_keep(cli, NULL, &own);
+    cli_notes_load(cli, NULL);
+    cli_notes_keep(cli, NULL);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
@@ -122,6 +150,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     cli_app cli = {0};
     CHECK(setenv("XDG_CACHE_HOME", fuzz_folder(), 1) == 0);
     CHECK(s24_ctx_create(&cli.ctx, &opts) == S24_OK); /* notes stay with it */
+    is_writable = bytes % 2 == 0;
     put("plan",
         json_pack("{s:s, s:s, s:i}", "cpu", "x", "dtype", s24_dtype_name(S24_F32), "threads", 1),
         data, bytes);
@@ -130,8 +159,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     put("plans", key_json(NULL), data, bytes);
     use_model(&cli);
     use_choices(&cli);
-    cli_tiles_load(&cli, NULL);
-    cli_notes_load(&cli, NULL);
+    use_tiles(&cli);
     s24_ctx_destroy(cli.ctx);
     return 0;
 }

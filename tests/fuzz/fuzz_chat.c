@@ -3,7 +3,7 @@
  * A chat template: the input as tokenizer_config.json if it begins as JSON does, else as
  * chat_template.jinja next to one that names tokens. Whatever it is, it is refused with a sentence,
  * or it ends, and a conversation becomes ids inside the vocabulary, as many as were announced, or
- * is refused.
+ * is refused. JSON is a conversation, too, where it has messages; another one has tools.
  */
 #include "fuzz.h"
 
@@ -18,6 +18,13 @@ static const char tokenizer_json[] =
     "{\"id\":7,\"content\":\"</s>\",\"lstrip\":true}],\"model\":{\"type\":\"BPE\",\"vocab\":"
     "{\"a\":0,\"b\":1,\"ab\":2,\"\\u0120\":3,\"s\":4},\"merges\":[\"a b\"]}}";
 static const char tokens_json[] = "{\"bos_token\":\"<s>\",\"eos_token\":\"</s>\"}";
+static const char tools_json[] =
+    "{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"ab\"}]},"
+    "{\"role\":\"assistant\",\"content\":null,\"tool_calls\":[{\"id\":\"a\",\"type\":"
+    "\"function\",\"function\":{\"name\":\"b\",\"arguments\":\"{}\"}}]},{\"role\":\"tool\","
+    "\"tool_call_id\":\"a\",\"content\":\"<s>\"}],\"tools\":[{\"type\":\"function\","
+    "\"function\":{\"name\":\"b\",\"parameters\":{\"type\":\"object\",\"properties\":{}}}}],"
+    "\"chat_template_kwargs\":{\"enable_thinking\":false}}";
 
 static void converse(s24_ctx *ctx, const s24_chat *chat, const s24_message *messages, int64_t count)
 {
@@ -32,14 +39,43 @@ static void converse(s24_ctx *ctx, const s24_chat *chat, const s24_message *mess
         CHECK(ids[i] >= 0 && ids[i] < 8);
 }
 
-static void use(s24_ctx *ctx, const char *folder, const s24_tokenizer *tokenizer)
+/* What a conversation in JSON is written as, and its ids. */
+static void write_json(s24_ctx *ctx, const s24_chat *chat, const void *data, size_t bytes)
+{
+    enum { ROOM = 64 };
+    const s24_text request = {data, bytes};
+    int32_t ids[ROOM];
+    int64_t announced = 0, made = ROOM;
+    char text[ROOM];
+    size_t all = 0, some = ROOM;
+    const s24_status status = s24_chat_write_json(NULL, &all, chat, ctx, &request);
+    CHECK(status == S24_OK || *s24_ctx_error(ctx));
+    CHECK(s24_chat_write_json(text, &some, chat, ctx, &request) == status);
+    CHECK(status != S24_OK || some == all);
+    CHECK(s24_chat_encode_json(NULL, &announced, chat, ctx, &request) == status);
+    CHECK(s24_chat_encode_json(ids, &made, chat, ctx, &request) == status);
+    CHECK(status != S24_OK || made == announced);
+}
+
+/* Marks of thoughts are tokens or texts; answers without any are what a template reads or not. */
+static void think(s24_ctx *ctx, s24_chat *chat)
+{
+    const char *marks[2];
+    int32_t ids[2];
+    const int known = s24_chat_thoughts(marks, ids, chat);
+    for (int i = 0; i < 2; i++)
+        CHECK(ids[i] < 8 && !marks[i] == !known);
+    CHECK(s24_chat_set_thinking(chat, ctx, 0) == S24_OK || *s24_ctx_error(ctx));
+}
+
+static void use(s24_ctx *ctx, const s24_tokenizer *tokenizer, const void *data, size_t bytes)
 {
     static const s24_message messages[] = {{S24_ROLE_SYSTEM, {" a<s>\n", 6}},
                                            {S24_ROLE_USER, {"\xff<|im_end|>ab ", 14}},
                                            {S24_ROLE_ASSISTANT, {"\xc2\xa0", 2}},
                                            {S24_ROLE_USER, {"", 0}}};
     s24_chat *chat;
-    if (s24_chat_load(&chat, ctx, folder, tokenizer) != S24_OK) {
+    if (s24_chat_load(&chat, ctx, fuzz_folder(), tokenizer) != S24_OK) {
         CHECK(!chat && *s24_ctx_error(ctx));
         return;
     }
@@ -47,6 +83,10 @@ static void use(s24_ctx *ctx, const char *folder, const s24_tokenizer *tokenizer
     converse(ctx, chat, messages, 4);
     converse(ctx, chat, messages + 1, 3);
     converse(ctx, chat, messages + 1, 1);
+    think(ctx, chat);
+    converse(ctx, chat, messages + 1, 1);
+    write_json(ctx, chat, tools_json, sizeof tools_json - 1);
+    write_json(ctx, chat, data, bytes);
     s24_chat_destroy(chat);
 }
 
@@ -71,6 +111,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
         fuzz_put("tokenizer_config.json", tokens_json, sizeof tokens_json - 1);
         fuzz_put("chat_template.jinja", data, bytes);
     }
-    use(fuzz_ctx(), fuzz_folder(), tokenizer);
+    use(fuzz_ctx(), tokenizer, data, bytes);
     return 0;
 }
