@@ -230,9 +230,9 @@ const cli_command cmd_convert = {
         "how to pool, sentence_embedding. Heads are left out. "
         "Or IN is a GGUF file of llama.cpp, and OUT its Hugging Face folder: config.json, "
         "model.safetensors, the tokenizer's files, the chat template. Models llama, mistral, "
-        "qwen2, qwen3 and gpt2; tensors of F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q4_K, Q5_K "
-        "and Q6_K, which become floats; tokenizers at byte level of GPT-2, SmolLM, Llama 3 and "
-        "Qwen, and SentencePiece's. What is not carried out is refused by its key or its name.",
+        "qwen2, qwen3, gpt2 and more; tensors of F32, F16, BF16, Q8_0, Q4_0 to Q5_1, Q2_K to Q6_K, "
+        "IQ4_NL, IQ4_XS, TQ1_0, TQ2_0 and MXFP4, which become floats; tokenizers at byte level, "
+        "and SentencePiece's. What is not carried out is refused by its key or its name.",
     .examples = examples,
     .options = options,
     .rules = rules,

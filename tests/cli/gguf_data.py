@@ -7,9 +7,11 @@ import struct
 U32, I32, F32, BOOL, STRING, ARRAY = 4, 5, 6, 7, 8, 9
 # Types of tensors: number. K-quants have blocks of 256 elements, and want models of such sides.
 TYPES = {"F32": 0, "F16": 1, "Q4_0": 2, "Q4_1": 3, "Q5_0": 6, "Q5_1": 7, "Q8_0": 8, "IQ4_NL": 20,
-         "BF16": 30}
-LARGE_TYPES = {"Q2_K": 10, "Q3_K": 11, "Q4_K": 12, "Q5_K": 13, "Q6_K": 14}
+         "BF16": 30, "MXFP4": 39}
+LARGE_TYPES = {"Q2_K": 10, "Q3_K": 11, "Q4_K": 12, "Q5_K": 13, "Q6_K": 14, "IQ4_XS": 23,
+               "TQ1_0": 34, "TQ2_0": 35}
 NOT_LINEAR = (-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113)
+E2M1 = (0, 0.5, 1, 1.5, 2, 3, 4, 6)
 
 
 def text(value):
@@ -73,6 +75,10 @@ def block(kind, chance):
     bits = bytes(numbers[i] & 15 | (numbers[16 + i] & 15) << 4 for i in range(16))
     if five:
         bits = struct.pack("<I", sum((q >> 4) << i for i, q in enumerate(numbers))) + bits
+    if kind == "MXFP4":
+        power = chance.choice([0, 1, 2, 100, 127, 150])
+        return bytes([power]) + bits, [(-1) ** (q >> 3) * E2M1[q & 7] * 2.0 ** (power - 127)
+                                       for q in numbers]
     if kind == "IQ4_NL":
         return struct.pack("<e", scale) + bits, [single(NOT_LINEAR[q] * scale) for q in numbers]
     if kind == "Q5_0":
@@ -124,10 +130,43 @@ def small_block(kind, chance):
         [single(single(scale * (scales[i // 16] - 32)) * (q - 4)) for i, q in enumerate(numbers)]
 
 
+def ternary_block(kind, chance):
+    """256 of −1, 0 and 1: their bytes and what they stand for."""
+    scale = half(chance.uniform(-0.1, 0.1))
+    numbers = [chance.randrange(3) for _ in range(256)]
+    if kind == "TQ2_0":
+        raw = few_bits(numbers)
+    else:
+        raw, left = b"", numbers
+        for count, digits in ((32, 5), (16, 5), (4, 4)):
+            for j in range(count):
+                of = [left[j + count * d] for d in range(digits)] + [0] * (5 - digits)
+                raw += bytes([-(-sum(q * 3 ** (4 - d) for d, q in enumerate(of)) * 256 // 243)])
+            left = left[count * digits:]
+    return raw + struct.pack("<e", scale), [(q - 1) * scale for q in numbers]
+
+
+def not_linear_block(chance):
+    """Eight parts of 32 numbers that are not linear, with scales of 6 bits."""
+    scale, scales = half(chance.uniform(-0.001, 0.001)), [chance.randrange(64) for _ in range(8)]
+    numbers = [chance.randrange(16) for _ in range(256)]
+    high = sum((s >> 4) << 2 * i for i, s in enumerate(scales))
+    low = sum((s & 15) << 4 * i for i, s in enumerate(scales))
+    bits = bytes(numbers[32 * (i // 16) + i % 16] | numbers[32 * (i // 16) + 16 + i % 16] << 4
+                 for i in range(128))
+    return struct.pack("<eHI", scale, high, low) + bits, \
+        [single(single(scale * (scales[i // 32] - 32)) * NOT_LINEAR[q])
+         for i, q in enumerate(numbers)]
+
+
 def large_block(kind, chance):
-    """256 elements of a K-quant: their bytes and what they stand for."""
+    """256 elements of a K-quant or its kin: their bytes and what they stand for."""
     if kind in ("Q2_K", "Q3_K"):
         return small_block(kind, chance)
+    if kind == "IQ4_XS":
+        return not_linear_block(chance)
+    if kind in ("TQ1_0", "TQ2_0"):
+        return ternary_block(kind, chance)
     scale, base = half(chance.uniform(-0.01, 0.01)), half(chance.uniform(-0.01, 0.01))
     numbers = [chance.randrange({"Q4_K": 16, "Q5_K": 32, "Q6_K": 64}[kind]) for _ in range(256)]
     if kind == "Q6_K":

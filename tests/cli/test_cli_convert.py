@@ -277,7 +277,7 @@ class Refused(Scratch):
         put("numbers.gguf", keys(**{token("tokens"): (F32, [1.0] * 12)}))
         put("bool.gguf", keys(**{token("add_bos_token"): 7}))
         put("first.gguf", keys(**{token("bos_token_id"): 99}))
-        put("type.gguf", tensors=tensors | {"output.weight": (23, [12, 64], b"\0" * 640)})
+        put("type.gguf", tensors=tensors | {"output.weight": (22, [12, 64], b"\0" * 640)})
         put("strange.gguf", tensors=tensors | {"output.weight": (99, [12, 64], b"\0" * 640)})
         put("row.gguf", tensors=tensors | {"output.weight": ("Q8_0", [12, 40], b"\0" * 640)})
         put("large.gguf", tensors=tensors | {"output.weight": (14, [12, 64], b"\0" * 640)})
@@ -311,7 +311,7 @@ class Refused(Scratch):
         ("numbers", 4, r'tokens" has elements that are a real number, expected a text'),
         ("bool", 4, r'add_bos_token" at byte \d+ is a number of 32 bits, expected true'),
         ("first", 4, r'bos_token_id" at byte \d+ is 99, 0 to 11 is expected'),
-        ("type", 5, r'weight" is of type 23, IQ4_XS, which is not supported, only F32 F16.*Q8_0'),
+        ("type", 5, r'weight" is of type 22, IQ2_S, which is not supported, only F32 F16.*Q8_0'),
         ("row", 4, r'tensor "output.weight" has rows of 40; of Q8_0 a multiple of 32'),
         ("large", 4, r"rows of 64; of Q6_K a multiple of 256"),
         ("name", 5, r'tensor "blk.0.ssm_a.weight" is none that a llama model of 1 blocks has'),

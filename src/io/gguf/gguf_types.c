@@ -4,6 +4,7 @@
  * 32 elements each, or 256 in parts with scales of their own (K-quants). A block's element is exact
  * in f32 but for the rounding of scale · integer + offset.
  */
+#include <math.h>
 #include <string.h>
 
 #include "io/gguf/gguf.h"
@@ -52,14 +53,28 @@ static void take_q5_1(float *out, const uint8_t *bits, const float *reals)
 }
 
 /* 4 bits each, of which each stands for one of sixteen numbers. */
+static void take_numbers(float *out, const uint8_t *bits, const int8_t numbers[16], float scale)
+{
+    for (int i = 0; i < HALF; i++) {
+        out[i] = (float)numbers[bits[i] & 15] * scale;
+        out[HALF + i] = (float)numbers[bits[i] >> 4] * scale;
+    }
+}
+
+static const int8_t not_linear[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
+                                      1,    13,   25,  38,  53,  69,  89,  113};
+
 static void take_iq4_nl(float *out, const uint8_t *bits, const float *reals)
 {
-    static const int8_t numbers[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
-                                       1,    13,   25,  38,  53,  69,  89,  113};
-    for (int i = 0; i < HALF; i++) {
-        out[i] = (float)numbers[bits[i] & 15] * reals[0];
-        out[HALF + i] = (float)numbers[bits[i] >> 4] * reals[0];
-    }
+    take_numbers(out, bits, not_linear, reals[0]);
+}
+
+/* Floats of 4 bits, E2M1, twice as large as they are, after the power of two of the block. */
+static void take_mxfp4(float *out, const uint8_t *bits, const float *reals)
+{
+    static const int8_t doubled[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+    (void)reals;
+    take_numbers(out, bits + 1, doubled, ldexpf(1, bits[0] - 128));
 }
 
 static void take_q8_0(float *out, const uint8_t *bits, const float *reals)
@@ -145,6 +160,39 @@ static void take_q3_k(float *out, const uint8_t *bits, const float *reals)
         const int scale = ((p < 8 ? six[p] & 15 : six[p - 8] >> 4) | high << 4) - 32;
         const int third = bits[i % BLOCK] >> i / BLOCK & 1;
         out[i] = reals[0] * (float)scale * (float)(two_bits(lows, i) - (third ? 0 : 4));
+    }
+}
+
+/* Eight parts of 32 as IQ4_NL, with scales of 6 bits: the high two of all of them in two bytes, the
+   low four in the four bytes that follow. */
+static void take_iq4_xs(float *out, const uint8_t *bits, const float *reals)
+{
+    for (int i = 0; i < LARGE / BLOCK; i++) {
+        const int high = bits[i / 4] >> 2 * (i % 4) & 3, low = bits[2 + i / 2] >> 4 * (i % 2) & 15;
+        take_numbers(out + BLOCK * i, bits + 6 + HALF * i, not_linear,
+                     reals[0] * (float)((low | high << 4) - 32));
+    }
+}
+
+/* −1, 0 or 1, in two bits. */
+static void take_tq2_0(float *out, const uint8_t *bits, const float *reals)
+{
+    for (int i = 0; i < LARGE; i++)
+        out[i] = (float)(two_bits(bits, i) - 1) * reals[0];
+}
+
+/* The same, five in a byte: digits of a fraction to the base of three, whose first is the largest.
+   32 bytes have the first ones of 160 elements, 16 those of the next 80, and 4 have four each. */
+static void take_tq1_0(float *out, const uint8_t *bits, const float *reals)
+{
+    static const struct {
+        int bytes, digits;
+    } runs[] = {{32, 5}, {16, 5}, {4, 4}};
+    for (size_t r = 0; r < sizeof runs / sizeof *runs; r++) {
+        for (int d = 0, power = 1; d < runs[r].digits; d++, power *= 3)
+            for (int j = 0; j < runs[r].bytes; j++)
+                *out++ = (float)((bits[j] * power & 255) * 3 / 256 - 1) * reals[0];
+        bits += runs[r].bytes;
     }
 }
 
