@@ -128,9 +128,12 @@ static int report(const joined *j)
 static int run(cli_app *cli, const void *opaque)
 {
     joined j = {.cli = cli};
+    int is_measured = 0;
     (void)opaque;
-    if (sensitivity_is_part(cli->operands[1])) return sensitivity_join(cli);
-    int code = embedded_may_save(cli, cli->operands[0]);
+    int code = sensitivity_is_part(cli, &is_measured, cli->operands[1]);
+    if (code != CLI_OK) return code;
+    if (is_measured) return sensitivity_join(cli);
+    code = embedded_may_save(cli, cli->operands[0]);
     for (int i = 1; i < cli->operand_count && code == CLI_OK; i++)
         code = take_file(&j, cli->operands[i]);
     if (code == CLI_OK) code = none_is_missing(&j);

@@ -76,8 +76,10 @@ uint64_t sensitivity_hash(const sensitivity_job *job, const passages *given);
 /* Writes what was measured to --output; reads it of --from. */
 int sensitivity_save(const sensitivity_job *job);
 int sensitivity_load(sensitivity_job *job);
-/* Is the file a part of a measurement, by its first byte? Makes one file of all parts. */
-int sensitivity_is_part(const char *path);
+/* Says whether a file is a part of a measurement, by its first byte; refuses one that cannot be
+   read. */
+int sensitivity_is_part(cli_app *cli, int *is_part, const char *path);
+/* Makes one file of all parts. */
 int sensitivity_join(cli_app *cli);
 
 /* Refuses a budget that is none. */

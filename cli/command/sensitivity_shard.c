@@ -5,6 +5,7 @@
  * options. join puts parts together to the file that one process writes.
  */
 #include <ctype.h>
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -222,12 +223,16 @@ int sensitivity_load(sensitivity_job *j)
 
 /* ---- join ------------------------------------------------------------------------------------ */
 
-int sensitivity_is_part(const char *path)
+int sensitivity_is_part(cli_app *cli, int *is_part, const char *path)
 {
     FILE *file = fopen(path, "rb");
-    const int first = file ? fgetc(file) : EOF;
-    if (file) fclose(file);
-    return first == '{';
+    if (!file) return cli_fail(cli, CLI_IO, "cannot open %s: %s", path, strerror(errno));
+    errno = 0;
+    *is_part = fgetc(file) == '{';
+    const int has_failed = ferror(file), reason = errno;
+    fclose(file);
+    if (!has_failed) return CLI_OK;
+    return cli_fail(cli, CLI_IO, "cannot read %s: %s", path, strerror(reason));
 }
 
 typedef struct parts {

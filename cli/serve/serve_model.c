@@ -23,15 +23,14 @@ static int open_with_head(serve_model *m, s24_encoder_opts *opts)
 {
     cli_app *cli = &m->cli;
     char why[512];
-    const s24_status status = s24_encoder_open(&m->encoder, cli->ctx, m->path, opts);
+    s24_status status = s24_encoder_open(&m->encoder, cli->ctx, m->path, opts);
     if (status != S24_ERROR_UNSUPPORTED) return cli_status(cli, status);
     snprintf(why, sizeof why, "%s", s24_ctx_error(cli->ctx));
     opts->head = 1;
-    if (s24_encoder_open(&m->encoder, cli->ctx, m->path, opts) == S24_OK &&
-        !s24_encoder_classifies_tokens(m->encoder)) {
-        m->classifies = 1;
-        return CLI_OK;
-    }
+    status = s24_encoder_open(&m->encoder, cli->ctx, m->path, opts);
+    m->classifies = status == S24_OK && !s24_encoder_classifies_tokens(m->encoder);
+    if (m->classifies) return CLI_OK;
+    if (status == S24_ERROR_IO || status == S24_ERROR_MEMORY) return cli_status(cli, status);
     return cli_fail(cli, CLI_UNSUPPORTED, "%s", why);
 }
 

@@ -3,6 +3,7 @@
  * sparse24 train: trains a model on texts or questions, alone or towards a teacher. The loop is
  * s24_train's; here is what it is told, and what is said of it.
  */
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -449,7 +450,8 @@ static int train(job *j, const s24_checkpoint *model)
     int code = cli_status(cli, s24_transformer_save(j->student, cli->ctx, model, cli->operands[1],
                                                     cli->common->force));
     if (code != CLI_OK) return code;
-    unlink(j->checkpoint); /* OUT has what it was for */
+    if (unlink(j->checkpoint) != 0 && errno != ENOENT) /* OUT has what it was for */
+        cli_warn(j->cli, "%s remains: %s", j->checkpoint, strerror(errno));
     code = close_metrics(j);
     if (code == CLI_OK && j->o->report) code = write_report(j);
     return code == CLI_OK ? report(j) : code;

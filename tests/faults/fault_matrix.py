@@ -12,6 +12,7 @@ import subprocess
 import tempfile
 import time
 
+import fault_client
 import fault_power
 import fault_rows
 import fault_run
@@ -22,6 +23,7 @@ API_ERROR = re.compile(r"^[a-z]+: (.+)$", re.M)  # of examples/
 OURS = 15 - OTHERS
 # Kinds of which all later calls fail, too: what is lacking once is lacking again.
 LASTING = ("alloc", "thread", "write")
+REMAINS = re.compile(r"/[^/]+\.training$")  # of a stage that could not remove it, and says so
 TIMES = re.compile(rb"(seconds|_ms|per_second)(\": )[-0-9.e+]+|[0-9.]+ (s|ms|tokens/s)\b")
 
 
@@ -44,7 +46,7 @@ class Judge:
     def is_new(self, files, name):
         found, good = below(files, name), below(self.good.files, name)
         if name in self.row.loose:
-            return found.keys() == good.keys()
+            return {path for path in found if not REMAINS.search(path)} == good.keys()
         return found == good
 
     def is_old(self, files, name):
@@ -90,6 +92,8 @@ class Judge:
         again = self.place.run(words, plain=True)
         if again.code != 0:
             return f"the next run ends with {again.code}: {again.err[-300:]}"
+        if len(again.answers) != len(self.good.answers) or None in again.answers:
+            return f"the next run answers {again.answers}"
         wrong = self.outputs(again, True)
         # Of a folder that the next run does not write in, its next writer removes them.
         kept = tuple(f"{name}/" for name in (*self.row.between, "cache"))
@@ -121,6 +125,8 @@ class Judge:
             wrong = None if same else f"exit 0, but it printed {outcome.out[-200:]!r}"
         if not wrong and outcome.code:
             wrong = self.sentence(outcome)
+        if not wrong:
+            wrong = fault_client.wrong(outcome.answers, self.good.answers, kind == "files")
         if wrong:
             return f"exit {outcome.code}, {wrong}"
         again = left or (outcome.files != self.place.start and outcome.code)
@@ -168,7 +174,7 @@ class World:
         program = folder / "faults" / row.name if row.api else self.program
         libraries = folder / "fake" if row.fake else self.build if row.api else None
         more = {"LD_LIBRARY_PATH": str(libraries)} if libraries else {}
-        return fault_run.Place(self.fixtures, program, self.library, start, more)
+        return fault_run.Place(self.fixtures, program, self.library, start, more, row.asks)
 
     def old(self, row):
         """What is there before a row's output replaces it."""
@@ -267,7 +273,7 @@ class Sweep:
             outcome = self.place.run(self.words, files=n)
             self.runs["files open"] += 1
             # The loader itself opens files.
-            wrong = None if outcome.code == 127 else self.judge.finished(outcome)
+            wrong = None if outcome.code == 127 else self.judge.finished(outcome, "files")
             if wrong:
                 self.defects.append(Defect(self.name, "files open", n, wrong, ""))
             if outcome.code == 0:

@@ -70,6 +70,12 @@ def make(folder, run):
     run("prune", "dense", "in", "--packed")
     run("prune", "single.safetensors", "sparse.safetensors")
     run("embed", "dense", "--input", "texts", "--output", "kept.npy", "--quiet")
+    run("convert", "in", "foreign", "--to", "compressed-tensors")
+    for i in ("1", "2"):
+        run("embed", "dense", "--input", "texts", "--shard", f"{i}/2", "--output",
+            f"vectors-{i}.safetensors", "--quiet")
+        run("sensitivity", "dense", "--calibration", "texts", "--patterns", "2:4", "--shard",
+            f"{i}/2", "--output", f"measured-{i}.json", "--quiet")
 
 
 class Row:
@@ -82,9 +88,11 @@ class Row:
     force: is it replaced by --force? stages: does it run processes that say things, too?
     slow: it is run less often, and calls come in another number each time.
     fake: on the device that is none.
+    asks: what is sent to it while it listens at the socket "listens", see fault_client.py.
     api: it is this example of examples/, over the C API, and not a command."""
     MORE = {"between": (), "loose": (), "resumes": (), "before": "", "force": True, "stdout": True,
-            "stages": False, "slow": False, "fake": False, "api": False}
+            "stages": False, "slow": False, "fake": False, "api": False,
+            "asks": ()}
 
     def __init__(self, name, words, out=(), **more):
         self.name, self.words, self.out = name, words.split(), tuple(out)
@@ -99,6 +107,17 @@ class Row:
         return (False, True) if self.writes() and not self.api else (False,)
 
 
+TUTORIAL = ("qa out --train qa.json --dev qa.json --steps 1 --method magnitude --max-tokens 64 "
+            "--batch 1 --seq 8 --rounds 1 --threads 1 --quiet")
+# Of each route of serve a request, and two that are refused.
+ASKS = [("/health", None), ("/v1/models", None), ("/embed", {"inputs": LINES}),
+        ("/v1/embeddings", {"model": "in", "input": "sort and find", "encoding_format": "base64"}),
+        ("/similarity", {"inputs": {"source_sentence": "read", "sentences": LINES[:2]}}),
+        ("/tokenize", {"inputs": LINES[0]}), ("/search", {"inputs": "find", "k": 2}),
+        ("/rerank", {"query": "read", "texts": LINES[:2]}),
+        ("/v1/completions", {"model": "llama", "prompt": "abc", "max_tokens": 4,
+                             "temperature": 0}),
+        ("/embed", {"inputs": 1}), ("/nowhere", None)]
 TRAIN = "--text texts --teacher dense --batch 2 --steps 2 --threads 1"
 ROWS = [
     Row("help", "help prune"),
@@ -119,8 +138,13 @@ ROWS = [
     Row("run", "run recipe.yaml dense out --threads 1 --quiet --json", ["out"], between=["out"],
         loose=["out"], before="run recipe.yaml dense out --quiet", stdout=False, slow=True,
         stages=True),
+    Row("tutorial", f"tutorial {TUTORIAL}", ["out"], between=["out"], loose=["out"],
+        before=f"tutorial {TUTORIAL}", stdout=False, slow=True, stages=True),
     Row("convert-gguf", "convert m.gguf out", ["out"]),
     Row("convert", "convert in out --to compressed-tensors", ["out"]),
+    Row("convert-foreign", "convert foreign out", ["out"]),
+    Row("convert-torch", "convert in out --to torch --dtype bf16", ["out"]),
+    Row("convert-onnx", "convert in out --to onnx --external", ["out"]),
     Row("pack", "pack sparse.safetensors out.safetensors --json", ["out.safetensors"]),
     Row("pack-layout", "pack in out --layout cpu", ["out"]),
     Row("unpack", "unpack in out", ["out"]),
@@ -131,6 +155,9 @@ ROWS = [
     Row("embed-measured", "embed in --input texts --output out.npy --threads 1", ["out.npy"],
         loose=["out.npy", "cache"], stdout=False),
     Row("embed-stream", "embed in --input texts --stream --sparse --threads 1 --quiet"),
+    Row("join", "join out.safetensors vectors-2.safetensors vectors-1.safetensors",
+        ["out.safetensors"]),
+    Row("join-measured", "join out.json measured-1.json measured-2.json --json", ["out.json"]),
     Row("search", "search in --documents texts --query read --sparse --threads 1"),
     Row("search-index", "search in --documents texts --query read --sparse --threads 1 --index out "
         "--index-dtype i8 --json", ["out"], between=["out"], force=False,
@@ -145,6 +172,9 @@ ROWS = [
     Row("eval-image", "eval vit --task image --data images-images-idx3-ubyte --threads 1",
         stdout=False),
     Row("generate", "generate llama --prompt abc --max-new 4 --threads 1 --quiet"),
+    Row("serve", "serve in head llama --documents texts --socket listens --sparse --threads 1 "
+        "--json", between=["listens"], stdout=False, slow=True, asks=ASKS),
+    Row("plan", "plan 4 64 64 --threads 1", stdout=False, slow=True),
     Row("bench", "bench --model in --batch 1 --seq 8 --rounds 1 --min-ms 1 --threads 1 --json",
         stdout=False, slow=True),
     Row("device-embed", "embed dense --input texts --output out.npy --device cuda --quiet",

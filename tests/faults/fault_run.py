@@ -11,6 +11,8 @@ import struct
 import subprocess
 import tempfile
 
+import fault_client
+
 KINDS = ("alloc map open read write sync close rename unlink mkdir stat mode lock thread fork "
          "change").split()
 OURS, SMALL, SYSTEM, OTHERS = 1, 2, 4, 8
@@ -32,34 +34,36 @@ def base_folder():
 
 
 def listing(folder):
-    """Every path below a folder with its bytes; None of a folder."""
+    """Every path below a folder with its bytes; None of a folder or a socket."""
     found = {}
     for place, folders, files in os.walk(folder):
         for name in folders + files:
             path = os.path.join(place, name)
             here = os.path.relpath(path, folder)
-            is_file = name in files
+            is_file = os.path.isfile(path)  # and no socket
             found[here] = pathlib.Path(path).read_bytes() if is_file else None
     return found
 
 
 class Outcome:
     """How a run ended: exit code (negative: a signal, None: it hung), what it printed, the files
-    of the folder afterwards, calls of each kind, and faults that there were."""
+    of the folder afterwards, calls of each kind, faults that there were, and a server's answers."""
 
-    def __init__(self, code, out, err, files, counts, hits, where):
+    def __init__(self, code, out, err, files, counts, hits, where, answers=()):
         self.code, self.out, self.err, self.files = code, out, err, files
-        self.counts, self.hits, self.where = counts, hits, where
+        self.counts, self.hits, self.where, self.answers = counts, hits, where, answers
 
 
 class Place:
-    """A scratch folder with a row's inputs; before each run its outputs are those of the start."""
+    """A scratch folder with a row's inputs; before each run its outputs are those of the start.
+    asks: of a client."""
 
-    def __init__(self, fixtures, program, library, start, more):
+    def __init__(self, fixtures, program, library, start, more, asks=()):
         self.parent = pathlib.Path(tempfile.mkdtemp(dir=base_folder()))
         self.folder = self.parent / "scratch"
         shutil.copytree(fixtures, self.folder, symlinks=True)
         self.program, self.library, self.start, self.more = program, library, start, more
+        self.asks, self.answers = asks, []
         self.inputs = listing(self.folder)
         self.plan = self.parent / "plan"
 
@@ -70,7 +74,7 @@ class Place:
         """Removes what is no input, and puts back what was there at the start, or `files`."""
         for name in sorted(listing(self.folder).keys() - self.inputs.keys(), reverse=True):
             path = self.folder / name
-            path.unlink() if path.is_file() or path.is_symlink() else path.rmdir()
+            path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()
         for name, data in sorted((self.start if files is None else files).items()):
             path = self.folder / name
             path.mkdir(exist_ok=True) if data is None else path.write_bytes(data)
@@ -105,12 +109,15 @@ class Place:
         child = subprocess.Popen([*limit, *map(str, (self.program, *words))], cwd=self.folder,
                                  env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                  stderr=subprocess.PIPE, start_new_session=True)
+        client = fault_client.Client(self.asks, self.folder / "listens", child)
         try:
             out, err = child.communicate(timeout=kill_after or SECONDS)
         except subprocess.TimeoutExpired:
             os.killpg(child.pid, signal.SIGKILL)
             out, err = child.communicate()
             return -signal.SIGKILL if kill_after else None, out, err
+        finally:
+            self.answers = client.join()
         return child.returncode, out, err
 
     def run(self, words, log=None, kill_after=None, plain=False, files=None, **plan):
@@ -122,4 +129,4 @@ class Place:
         counts = dict(zip(KINDS, numbers[8:8 + len(KINDS)]))
         where = numbers[-1].split(b"\0")[0].decode()
         return Outcome(code, out, err.decode("utf-8", "replace"), self.made(), counts, numbers[7],
-                       where)
+                       where, self.answers)

@@ -14,7 +14,7 @@ import fault_rows
 
 # Rows that show each writer and each reader; the others differ by what they compute.
 ROWS = ("info check prune prune-file sensitivity convert-gguf convert pack unpack embed "
-        "embed-dense search-index eval-qa generate").split()
+        "embed-dense join-measured search-index eval-qa generate serve").split()
 CALLS = 4  # of each kind
 
 
