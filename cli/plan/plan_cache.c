@@ -30,7 +30,8 @@ static int point_read(plan_point *point, const json_t *row)
         const json_t *entry = json_array_get(row, i);
         if (!json_is_number(entry)) return 0;
         value[i] = json_number_value(entry);
-        if (!(value[i] > 0 && value[i] <= 1e15)) return 0;
+        const double least = i < 3 ? 1 : 0; /* of sizes, and of times */
+        if (!(value[i] >= least && value[i] > 0 && value[i] <= 1e15)) return 0;
     }
     point->shape = (bench_shape){(int64_t)value[0], (int64_t)value[1], (int64_t)value[2]};
     point->times = (plan_times){1e-3 * value[3], 1e-3 * value[4]};

@@ -113,6 +113,7 @@ static place find(const double *list, int count, double value)
         p.excess = value / list[count - 1];
         return p;
     }
+    if (count < 2) return p; /* as that one, however much smaller */
     while (p.index < count - 2 && list[p.index + 1] <= value)
         p.index++;
     p.share = log(value / list[p.index]) / log(list[p.index + 1] / list[p.index]);

@@ -121,10 +121,11 @@ static s24_status read_long(s24i_rope *rope, const s24i_config *config)
     s24i_json_walk walk = s24i_json_begin(list.json);
     while ((item = s24i_json_next(&walk, NULL)) != NULL) {
         const double divisor = s24i_json_number(item);
-        REQUIRE(config->ctx, rope->divided < S24I_ROPE_DIVISORS && divisor > 0 && divisor < 1e6,
+        REQUIRE(config->ctx,
+                rope->divided < S24I_ROPE_DIVISORS && divisor >= 1e-6 && divisor <= 1e6,
                 S24_ERROR_FORMAT,
-                "%s: element %d of short_factor is none of at most %d numbers over 0", config->file,
-                rope->divided, S24I_ROPE_DIVISORS);
+                "%s: element %d of short_factor is none of at most %d numbers from 1e-06 to 1e+06",
+                config->file, rope->divided, S24I_ROPE_DIVISORS);
         rope->divisors[rope->divided++] = (float)divisor;
     }
     TRY(read_float(&rope->factor, config, "factor", S24I_OPTIONAL, 1e6));
@@ -147,6 +148,9 @@ static s24_status fill_long(s24i_shape *shape, const s24i_config *config)
     TRY(read_float(&rope->original, config, "original_max_position_embeddings",
                    rope->original > 0.0f ? S24I_OPTIONAL : S24I_REQUIRED, 1 << 24));
     const double original = (double)rope->original;
+    REQUIRE(config->ctx, original >= 2, S24_ERROR_FORMAT,
+            "%s: \"original_max_position_embeddings\" is %g; 2 or more was expected", config->file,
+            original);
     const double factor =
         rope->factor > 0.0f ? (double)rope->factor : (double)shape->positions / original;
     if (rope->louder == 0.0f && factor > 1)

@@ -49,6 +49,7 @@ static void read_text(const s24i_config *config)
         else
             for (int p = 0; arch->rotary && p < WIDTH / 2; p++)
                 CHECK(isfinite(s24i_rope_turn(&shape.rope, p, WIDTH)));
+        CHECK(isfinite(shape.rope.louder) && shape.positions > 0);
         if (s24i_windows_read(&shape, config, arch) != S24_OK) CHECK(*s24_ctx_error(config->ctx));
         for (int b = 0; b < LAYERS; b++)
             CHECK(s24i_block_sliding(&shape, b) >= 0);

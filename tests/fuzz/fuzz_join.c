@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * What join reads: parts of vectors that embed --shard wrote, and of measurements that sensitivity
- * --shard wrote, two of each; and a whole measurement, as sensitivity --from reads it. Whatever they
- * are, they are refused with a sentence, or what they make can be used.
+ * --shard wrote, two of each; and a whole measurement, as sensitivity --from reads it. Whatever
+ * they are, they are refused with a sentence, or what they make can be used.
  */
 #include "fuzz.h"
 
