@@ -867,7 +867,8 @@ def stir(model, draw):
         with torch.no_grad():
             if name.endswith("correction_bias"):
                 value.copy_(torch.randn_like(value) * 0.1)
-            elif value.dim() == 2 and not value.any():  # a router of equal scores
+            elif value.is_floating_point() and value.dim() == 2 and not value.any():
+                # a router of equal scores
                 value.copy_(torch.randn_like(value) * wide(value.shape[1]))
 
 
