@@ -9,6 +9,7 @@
 
 #include "device/device_table.h"
 #include "device/device_train.h"
+#include "kernel/row_rules.h"
 
 /*
  * c[i, j] = [c[i, j] +] sign · Σ_p a[i, p]·b[j, p]   for i < m, j < n, p < depth, in f64
@@ -35,6 +36,27 @@ typedef struct s24i_device_rows {
     size_t to_apart, from_apart, bytes;
     int64_t rows;
 } s24i_device_rows;
+
+/* A rule over the columns at hand of all rows: of w, gradient, d and u, all [n, rows.k] in f64, the
+   pointers are to the first of them; so is `steps` [n, ld]. At most S24I_ROW_COLUMNS. */
+typedef struct s24i_device_sweep {
+    s24i_row_job rows; /* its h is there */
+    int64_t n, ld;
+    double *w;
+    const double *gradient; /* NULL: of DROP */
+    double *steps;          /* made */
+    double *d, *u;          /* of PULL, or NULL */
+    double *moved;          /* one number, which becomes 1 where a row chose otherwise: of SWAP */
+} s24i_device_sweep;
+
+/* A step of conjugate gradients of all rows: s24i_row_descent. */
+typedef struct s24i_device_descent {
+    int64_t n, k;
+    double *w, *gradient, *way; /* [n, k] */
+    const double *turn;         /* [n, k], or NULL: the first */
+    double *left;               /* [n] */
+    const double *diagonal;     /* [k] */
+} s24i_device_descent;
 
 /* A member for each row of device_train_ops.def. */
 struct s24i_device_train_table {

@@ -18,33 +18,17 @@
  */
 #include <string.h>
 
+#include "prune/far.h"
 #include "prune/prune_patterns.h"
 
 enum { ITERATIONS = 80 };
 static const double FIRST_RHO = 0.05, GROWTH = 1.08;
 
 typedef struct admm {
-    s24i_refit refit;   /* the first member: rules of sweeps are given it */
+    s24i_refit refit;
     double *d, *u;      /* [n, k] */
     s24i_choice choice; /* its scores and what stays [n, k] */
-    double rho;
 } admm;
-
-static void pull_row(const s24i_refit *s, int64_t row, double *restrict w, double *restrict steps)
-{
-    const admm *a = (const admm *)s;
-    const int64_t count = s->end - s->begin;
-    const double *d = a->d + row * s->k + s->begin, *u = a->u + row * s->k + s->begin;
-    for (int64_t j = 0; j < count; j++) {
-        const double *h = s->h + (s->begin + j) * s->k + s->begin;
-        const double pull = a->rho * (w[j] - d[j] + u[j]);
-        const double step = -(steps[j] / h[j] + pull) / (1.0 + a->rho);
-        steps[j] = step;
-        w[j] += step;
-        for (int64_t c = j + 1; c < count; c++)
-            steps[c] += step * h[c];
-    }
-}
 
 static void score_rows(void *arg, int64_t begin, int64_t end, int thread)
 {
@@ -90,18 +74,49 @@ static s24_status begin(s24_ctx *ctx, admm *a, const s24i_prune_job *job)
     return project(ctx, a);
 }
 
+/* d and u there, where the device itself pulls. */
+static s24_status go_there(admm *a, s24i_sweep *pull)
+{
+    s24i_far *far = a->refit.far;
+    const int64_t n = a->refit.n, k = a->refit.k;
+    if (!s24i_refit_is_far(&a->refit, pull)) return S24_OK;
+    TRY(s24i_far_more(&pull->d_there, far));
+    TRY(s24i_far_more(&pull->u_there, far));
+    s24i_far_move(far, &(s24i_far_copy){pull->d_there, a->d, k, k, n, k});
+    s24i_far_move(far, &(s24i_far_copy){pull->u_there, a->u, k, k, n, k});
+    return far->status;
+}
+
+static void come_back(admm *a, const s24i_sweep *pull)
+{
+    const int64_t n = a->refit.n, k = a->refit.k;
+    if (pull->d_there)
+        s24i_far_move(a->refit.far, &(s24i_far_copy){a->d, pull->d_there, k, k, n, k});
+    if (pull->d_there) s24i_far_wait(a->refit.far);
+    a->refit.is_there = 0;
+    memcpy(a->refit.w, a->d, (size_t)(n * k) * sizeof *a->d);
+}
+
 static s24_status alternate(s24_ctx *ctx, admm *a, const s24i_prune_job *job)
 {
     const int64_t count = job->n * job->k;
+    s24i_sweep pull = {.rule = S24I_ROW_PULL,
+                       .keep = (int)job->pattern->keep,
+                       .group = (int)job->pattern->group,
+                       .rho = FIRST_RHO,
+                       .growth = GROWTH,
+                       .d = a->d,
+                       .u = a->u};
     TRY(begin(ctx, a, job));
-    a->rho = FIRST_RHO;
-    for (int i = 0; i < ITERATIONS; i++, a->rho *= GROWTH) {
-        s24i_refit_sweep(ctx, &a->refit, pull_row);
+    TRY(go_there(a, &pull));
+    for (int i = 0; i < ITERATIONS; i++, pull.rho *= GROWTH) {
+        s24i_refit_sweep(ctx, &a->refit, &pull);
+        if (pull.group > 1) continue; /* it has chosen */
         TRY(project(ctx, a));
         for (int64_t c = 0; c < count; c++)
             a->u[c] /= GROWTH; /* ρ·u is what must stay as it is while ρ grows */
     }
-    memcpy(a->refit.w, a->d, (size_t)count * sizeof *a->d);
+    come_back(a, &pull);
     s24i_refit_run(ctx, &a->refit);
     return s24i_refit_store(ctx, &a->refit, job);
 }

@@ -176,7 +176,5 @@ s24_status s24i_far_inverse_factor(s24i_far *far, double *h)
     s24i_far_move(far, &(s24i_far_copy){far->square, h, k, k, k, k});
     s24_status status = run(far, r, floors);
     s24_ctx_free(far->ctx, r);
-    s24i_far_move(far, &(s24i_far_copy){h, far->square, k, k, k, k});
-    s24i_far_wait(far);
     return status == S24_OK ? far->status : status;
 }

@@ -9,12 +9,15 @@
  * [i / R][j][i mod R], R the rows of a tile. A block of C columns (the columns of a tile) loses the
  * product of the columns before it, is factored, and what is below it is solved by the inverse of
  * the block's own factor: both are one tile's product a panel.
+ *
+ * A device goes there by conjugate gradients, all rows at a time, whose step is one product with H:
+ * for k columns that is as much as k/24 of a row's factor, and each step lowers the error.
  */
 #include <float.h>
 #include <string.h>
 
+#include "prune/far.h"
 #include "prune/product_tiles.h"
-#include "prune/prune.h"
 
 typedef struct rows_job {
     const s24i_refit *refit;
@@ -181,15 +184,55 @@ static int64_t most_of_a_row(const s24i_refit *refit)
     return most;
 }
 
+enum { DESCENTS = 128, LOOKS = 8 };
+static const double NEAR = 1e-24; /* of what was left at first, a square */
+
+/* Has each row as little left as that of what it had, `first` [n], which the first look makes? */
+static int is_near(const s24i_refit *refit, double *first, int look)
+{
+    s24i_far *far = refit->far;
+    const int64_t n = refit->n;
+    int near = 1;
+    s24i_far_move(far, &(s24i_far_copy){far->pinned, far->strip + far->k, n, n, 1, n});
+    s24i_far_wait(far);
+    for (int64_t r = 0; r < n && far->status == S24_OK; r++) {
+        if (!look) first[r] = far->pinned[r];
+        near &= far->pinned[r] <= NEAR * first[r];
+    }
+    return near;
+}
+
+static s24_status descend(s24i_refit *refit)
+{
+    s24i_far *far = refit->far;
+    double *turn, *first = refit->gradient; /* which is of no use here */
+    TRY(s24i_far_more(&turn, far));
+    if (!refit->is_there)
+        s24i_far_move(
+            far, &(s24i_far_copy){far->weights, refit->w, refit->k, refit->k, refit->n, refit->k});
+    for (int64_t c = 0; c < refit->k; c++)
+        refit->gradient[c] = refit->h[c * (refit->k + 1)];
+    s24i_far_move(far,
+                  &(s24i_far_copy){far->strip, refit->gradient, refit->k, refit->k, 1, refit->k});
+    s24i_far_wait(far);
+    refit->is_there = 1;
+    s24i_far_descend(far, NULL);
+    for (int i = 0; i < DESCENTS && !(i % LOOKS == 0 && is_near(refit, first, i)); i++) {
+        s24i_far_times_square(far, turn, far->other);
+        s24i_far_descend(far, turn);
+    }
+    return far->status;
+}
+
 s24_status s24i_refine_least_squares(s24_ctx *ctx, s24i_refit *refit)
 {
     rows_job job = {.refit = refit, .tile = s24i_product_tile_find(0, s24_ctx_cpu(ctx))};
+    if (refit->far) return descend(refit);
     job.most = most_of_a_row(refit) + job.tile->cols;
     job.doubles = solver_doubles(job.most, job.tile);
     job.work = s24_ctx_alloc(ctx, (size_t)(job.doubles * s24_ctx_threads(ctx)) * sizeof *job.work);
     REQUIRE(ctx, job.work, S24_ERROR_MEMORY, "out of memory for the factors of %lld weights a row",
             (long long)job.most);
-    s24i_refit_fetch(refit);
     s24_ctx_parallel_for(ctx, refit->n, solve_rows, &job);
     s24_ctx_free(ctx, job.work);
     s24i_refit_begin(ctx, refit);

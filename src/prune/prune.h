@@ -10,6 +10,7 @@
 #define S24_PRUNE_PRUNE_H
 
 #include "base/base.h"
+#include "kernel/row_rules.h"
 
 /* The Gram matrix of `tokens` inputs of width k. Only its lower triangle is kept up to date; what
    lies above the diagonal is zero. */
@@ -70,22 +71,6 @@ s24_status s24i_prune_scored(s24_ctx *ctx, const s24i_prune_job *job);
 /* The same choice as a criterion's with a way to select, made on job->device. */
 s24_status s24i_prune_on_device(s24_ctx *ctx, const s24i_prune_job *job);
 
-/*
- * The `keep` of `group` (32 at most) with the largest scores, as bits; of equal scores the higher
- * index is kept. An element stays when fewer than `keep` others beat it.
- */
-static inline uint32_t s24i_keep_most(const double *score, int keep, int group)
-{
-    uint32_t bits = 0;
-    for (int i = 0; i < group; i++) {
-        int beaten = 0;
-        for (int j = 0; j < group; j++)
-            beaten += j > i ? score[j] >= score[i] : score[j] > score[i];
-        bits |= (uint32_t)(beaten < keep) << i;
-    }
-    return bits;
-}
-
 /* copy [n, k] contiguous = w, every element finite. */
 s24_status s24i_prune_copy(s24_ctx *ctx, float *copy, const s24_dense *w);
 /* Are they of the weight's inputs, some, and finite? */
@@ -136,6 +121,15 @@ typedef struct s24i_grid {
     int bits;
 } s24i_grid;
 
+/* A pass of a rule through the columns: what of s24i_row_job all of them have, and what PULL
+   keeps [n, k], here and on a device. */
+typedef struct s24i_sweep {
+    s24i_row_rule rule;
+    int keep, group;
+    double rho, growth;
+    double *d, *u, *d_there, *u_there;
+} s24i_sweep;
+
 /* Moves the weights that stay so that Σ (w − target)·H·(w − target)ᵀ becomes small: see refit.c. */
 typedef struct s24i_refit {
     int64_t n, k, block;
@@ -151,6 +145,7 @@ typedef struct s24i_refit {
     const s24i_pattern *pattern; /* of the job; NULL: integers are rounded */
     s24i_far *far; /* where gradient and products are, on a device: then h is in both places, and
                       errors in its pinned memory; NULL: here */
+    int is_there;  /* w as it is now is on the device; what is here is older */
 } s24i_refit;
 void s24i_refit_run(s24_ctx *ctx, s24i_refit *refit);
 /* One sweep of it, from the gradient as it is. */
@@ -158,19 +153,18 @@ void s24i_refit_relax(s24_ctx *ctx, s24i_refit *refit);
 /* Memory of all that has a length there but `moved`; nothing is left where there is too little. */
 s24_status s24i_refit_create(s24i_refit *refit, s24_ctx *ctx, const s24i_prune_job *job);
 void s24i_refit_free(s24i_refit *refit, s24_ctx *ctx);
-/* gradient from there, and to there after it was changed; nothing where it is here. */
+/* w and gradient from there, and to there after they were changed; nothing where they are here. */
 void s24i_refit_fetch(s24i_refit *refit);
 void s24i_refit_send(s24i_refit *refit);
 /* job->w = refit->w, or NUMERIC where a weight is beyond f32. */
-s24_status s24i_refit_store(s24_ctx *ctx, const s24i_refit *refit, const s24i_prune_job *job);
+s24_status s24i_refit_store(s24_ctx *ctx, s24i_refit *refit, const s24i_prune_job *job);
 
-/* The columns at hand of a row: steps [end − begin] starts as the gradient there and ends as how
-   far each weight of w has moved. */
-typedef void s24i_refit_row(const s24i_refit *refit, int64_t row, double *w, double *steps);
-/* Fills h's upper triangle and gradient; then one pass of such a rule through all columns, in which
-   gradient stays that of w. */
+/* Fills h's upper triangle and gradient; then one pass of a rule through all columns, in which
+   gradient stays that of w. The columns at hand are the sweep's. */
 void s24i_refit_begin(s24_ctx *ctx, s24i_refit *refit);
-void s24i_refit_sweep(s24_ctx *ctx, s24i_refit *refit, s24i_refit_row *rule);
+void s24i_refit_sweep(s24_ctx *ctx, s24i_refit *refit, const s24i_sweep *sweep);
+/* Does the device itself run the rule? */
+int s24i_refit_is_far(const s24i_refit *refit, const s24i_sweep *sweep);
 
 /*
  * Refinements of a weight that is pruned already: the rows of refinements.def. Each begins and ends

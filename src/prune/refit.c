@@ -68,12 +68,26 @@ void s24i_refit_free(s24i_refit *refit, s24_ctx *ctx)
     s24i_far_destroy(refit->far);
 }
 
+static void move_matrix(s24i_refit *refit, double *to, const double *from)
+{
+    const int64_t k = refit->k;
+    s24i_far_move(refit->far, &(s24i_far_copy){to, from, k, k, refit->n, k});
+}
+
+static void fetch_weights(s24i_refit *refit)
+{
+    if (!refit->is_there) return;
+    move_matrix(refit, refit->w, refit->far->weights);
+    s24i_far_wait(refit->far);
+    refit->is_there = 0;
+}
+
 void s24i_refit_fetch(s24i_refit *refit)
 {
     s24i_far *far = refit->far;
     if (!far) return;
-    s24i_far_move(
-        far, &(s24i_far_copy){refit->gradient, far->rows, refit->k, refit->k, refit->n, refit->k});
+    fetch_weights(refit);
+    move_matrix(refit, refit->gradient, far->rows);
     s24i_far_wait(far);
 }
 
@@ -81,13 +95,14 @@ void s24i_refit_send(s24i_refit *refit)
 {
     s24i_far *far = refit->far;
     if (!far) return;
-    s24i_far_move(
-        far, &(s24i_far_copy){far->rows, refit->gradient, refit->k, refit->k, refit->n, refit->k});
+    if (!refit->is_there) move_matrix(refit, far->weights, refit->w);
+    move_matrix(refit, far->rows, refit->gradient);
     s24i_far_wait(far);
 }
 
-s24_status s24i_refit_store(s24_ctx *ctx, const s24i_refit *refit, const s24i_prune_job *job)
+s24_status s24i_refit_store(s24_ctx *ctx, s24i_refit *refit, const s24i_prune_job *job)
 {
+    fetch_weights(refit);
     if (refit->far) TRY(refit->far->status);
     for (int64_t i = 0; i < job->n * job->k; i++) {
         job->w[i] = (float)refit->w[i];
@@ -100,11 +115,13 @@ s24_status s24i_refit_store(s24_ctx *ctx, const s24i_refit *refit, const s24i_pr
     return S24_OK;
 }
 
-/* gradient += errors·H for the columns at hand. */
-static void add_to_gradient(s24_ctx *ctx, const s24i_refit *s)
+/* gradient += errors·H for the columns at hand, whose errors are there or, with `sent`, here. */
+static void add_to_gradient(s24_ctx *ctx, const s24i_refit *s, int sent)
 {
-    if (s->far) {
-        s24i_far_add(s->far, &(s24i_far_step){.begin = s->begin, .end = s->end, .sign = 1});
+    s24i_far *far = s->far;
+    if (far && sent) s24i_far_send(far, s->end - s->begin);
+    if (far) {
+        s24i_far_add(far, &(s24i_far_step){far->rows, s->begin, s->end, 0, 1});
         return;
     }
     const s24i_product update = {.m = s->n,
@@ -131,19 +148,16 @@ static double step_on_grid(const s24i_grid *grid, int64_t at, float scale, doubl
     return (double)(float)(q * (double)scale) - w;
 }
 
-static void refit_row(const s24i_refit *s, int64_t row, double *restrict w, double *restrict steps)
+static void round_row(const s24i_refit *s, int64_t row, double *restrict w, double *restrict steps)
 {
     const int64_t count = s->end - s->begin;
     const s24i_grid *grid = s->grid;
-    const float *scales = grid ? grid->scales + row * ((s->k + grid->group - 1) / grid->group) : 0;
+    const float *scales = grid->scales + row * ((s->k + grid->group - 1) / grid->group);
     for (int64_t j = 0; j < count; j++) {
         const double *h = s->h + (s->begin + j) * s->k + s->begin;
         const int64_t col = s->begin + j;
-        double step = -steps[j] / h[j];
-        if (grid)
-            step = step_on_grid(grid, row * s->k + col, scales[col / grid->group], w[j], step);
-        else if (w[j] == 0.0)
-            step = 0.0;
+        const double step =
+            step_on_grid(grid, row * s->k + col, scales[col / grid->group], w[j], -steps[j] / h[j]);
         steps[j] = step;
         if (step == 0.0) continue;
         w[j] += step;
@@ -152,21 +166,37 @@ static void refit_row(const s24i_refit *s, int64_t row, double *restrict w, doub
     }
 }
 
-typedef struct sweep {
+typedef struct rows_job {
     const s24i_refit *refit;
-    s24i_refit_row *rule;
-} sweep;
+    const s24i_sweep *rule;
+} rows_job;
 
 static void sweep_rows(void *arg, int64_t begin, int64_t end, int thread)
 {
-    const sweep *job = arg;
+    const rows_job *job = arg;
     const s24i_refit *s = job->refit;
+    const s24i_sweep *rule = job->rule;
+    const s24i_row_job rows = {.rule = rule->rule,
+                               .k = s->k,
+                               .count = s->end - s->begin,
+                               .h = s->h + s->begin * (s->k + 1),
+                               .keep = rule->keep,
+                               .group = rule->group,
+                               .rho = rule->rho,
+                               .growth = rule->growth};
     (void)thread;
     for (int64_t r = begin; r < end; r++) {
-        double *steps = s->errors + r * s->block;
-        const double *gradient = s->gradient + r * s->k + s->begin;
-        if (!s->far) memcpy(steps, gradient, (size_t)(s->end - s->begin) * sizeof *steps);
-        job->rule(s, r, s->w + r * s->k + s->begin, steps);
+        const int64_t first = r * s->k + s->begin;
+        const s24i_row row = {.w = s->w + first,
+                              .steps = s->errors + r * s->block,
+                              .d = rule->d ? rule->d + first : NULL,
+                              .u = rule->u ? rule->u + first : NULL,
+                              .lanes = 1};
+        if (!s->far) memcpy(row.steps, s->gradient + first, (size_t)rows.count * sizeof *row.steps);
+        if (s->grid)
+            round_row(s, r, row.w, row.steps);
+        else if (s24i_row_run(&rows, &row))
+            s->moved[r] = 1;
     }
 }
 
@@ -193,49 +223,87 @@ static void mirror_rows(void *arg, int64_t begin, int64_t end, int thread)
     }
 }
 
-/* errors = w − target in the columns at hand. */
+/* errors = w − target in the columns at hand; or of all columns into gradient, on their way to a
+   device. */
 static void find_errors(void *arg, int64_t begin, int64_t end, int thread)
 {
     const s24i_refit *s = arg;
+    const int64_t first = s->far ? 0 : s->begin, ld = s->far ? s->k : s->block;
+    double *errors = s->far ? s->gradient : s->errors;
     (void)thread;
     for (int64_t r = begin; r < end; r++)
-        for (int64_t j = s->begin; j < s->end; j++)
-            s->errors[r * s->block + j - s->begin] =
-                s->w[r * s->k + j] - (double)s->target[r * s->k + j];
+        for (int64_t j = first; j < (s->far ? s->k : s->end); j++)
+            errors[r * ld + j - first] = s->w[r * s->k + j] - (double)s->target[r * s->k + j];
+}
+
+static void begin_there(s24_ctx *ctx, s24i_refit *s)
+{
+    s24i_far *far = s->far;
+    const int is_there = s->is_there;
+    s24i_far_move(far, &(s24i_far_copy){far->square, s->h, s->k, s->k, s->k, s->k});
+    fetch_weights(s);
+    if (!is_there) move_matrix(s, far->weights, s->w);
+    s24_ctx_parallel_for(ctx, s->n, find_errors, s);
+    move_matrix(s, far->other, s->gradient);
+    s24i_far_times_square(far, far->rows, far->other);
+    s24i_far_wait(far);
 }
 
 void s24i_refit_begin(s24_ctx *ctx, s24i_refit *s)
 {
-    s24i_far *far = s->far;
     s24_ctx_parallel_for(ctx, (s->k + SQUARE - 1) / SQUARE, mirror_rows, s);
-    if (far) {
-        s24i_far_move(far, &(s24i_far_copy){far->square, s->h, s->k, s->k, s->k, s->k});
-        s24i_far_clear(far, far->rows, s->n * s->k);
-    } else {
-        memset(s->gradient, 0, (size_t)(s->n * s->k) * sizeof *s->gradient);
+    if (s->far) {
+        begin_there(ctx, s);
+        return;
     }
+    memset(s->gradient, 0, (size_t)(s->n * s->k) * sizeof *s->gradient);
     for (s->end = 0; s->end < s->k;) {
         next_block(s);
-        if (far) s24i_far_wait(far); /* for what is still on its way from errors */
         s24_ctx_parallel_for(ctx, s->n, find_errors, s);
-        add_to_gradient(ctx, s);
+        add_to_gradient(ctx, s, 1);
     }
 }
 
-void s24i_refit_sweep(s24_ctx *ctx, s24i_refit *s, s24i_refit_row *rule)
+int s24i_refit_is_far(const s24i_refit *s, const s24i_sweep *sweep)
 {
-    const sweep job = {s, rule};
+    const int chooses = sweep->rule == S24I_ROW_DROP || sweep->rule == S24I_ROW_PULL;
+    return s->far && !s->grid && s->block <= S24I_ROW_COLUMNS && (!chooses || sweep->group > 1);
+}
+
+static void sweep_there(s24_ctx *ctx, s24i_refit *s, const s24i_sweep *rule)
+{
+    s24i_far *far = s->far;
+    s24i_far_clear(far, far->small, 1);
     for (s->end = 0; s->end < s->k;) {
         next_block(s);
-        if (s->far) s24i_far_fetch(s->far, s->begin, s->end);
+        s24i_far_sweep(far, rule, s->begin, s->end);
+        add_to_gradient(ctx, s, 0);
+    }
+    s->is_there = 1;
+    if (!s->moved) return;
+    s24i_far_move(far, &(s24i_far_copy){far->pinned, far->small, 1, 1, 1, 1});
+    s24i_far_wait(far);
+    s->moved[0] |= far->pinned[0] != 0.0;
+}
+
+void s24i_refit_sweep(s24_ctx *ctx, s24i_refit *s, const s24i_sweep *rule)
+{
+    const rows_job job = {s, rule};
+    if (s24i_refit_is_far(s, rule)) {
+        sweep_there(ctx, s, rule);
+        return;
+    }
+    for (s->end = 0; s->end < s->k;) {
+        next_block(s);
+        if (s->far) s24i_far_fetch(s->far, s->far->rows, s->begin, s->end);
         s24_ctx_parallel_for(ctx, s->n, sweep_rows, (void *)&job);
-        add_to_gradient(ctx, s);
+        add_to_gradient(ctx, s, 1);
     }
 }
 
 void s24i_refit_relax(s24_ctx *ctx, s24i_refit *s)
 {
-    s24i_refit_sweep(ctx, s, refit_row);
+    s24i_refit_sweep(ctx, s, &(s24i_sweep){.rule = S24I_ROW_RELAX});
 }
 
 void s24i_refit_run(s24_ctx *ctx, s24i_refit *s)

@@ -33,6 +33,7 @@ typedef struct solver {
     double *errors; /* [n, block] */
     void *work;
     s24i_far *far;      /* where products are, or NULL: then errors are in its pinned memory */
+    int drops_there;    /* by the device itself, which then has w */
     s24i_choice choice; /* its scores [n, k], or of a block [n, block], and what stays [n, k] */
     int64_t begin, end; /* the columns of this block */
 } solver;
@@ -52,38 +53,24 @@ static double score_of(const solver *s, double w, int64_t col)
     return scaled * scaled;
 }
 
-static void choose_group(const solver *s, const double *w, uint8_t *keep, int64_t col)
-{
-    const int group = (int)s->choice.pattern->group;
-    double score[32];
-    for (int i = 0; i < group; i++)
-        score[i] = score_of(s, w[col + i], col + i);
-    const uint32_t bits = s24i_keep_most(score, (int)s->choice.pattern->keep, group);
-    for (int i = 0; i < group; i++)
-        keep[col + i] = bits >> i & 1u;
-}
-
-/* One row through the columns of a block. */
-static void prune_row(const solver *s, double *restrict w, double *restrict errors, uint8_t *keep)
-{
-    const int64_t group = s->choice.pattern->group;
-    for (int64_t j = s->begin; j < s->end; j++) {
-        const double *u = s->u + j * s->k;
-        if (group > 1 && (j - s->begin) % group == 0) choose_group(s, w, keep, j);
-        errors[j - s->begin] = keep[j] ? 0.0 : w[j] / u[j];
-        if (keep[j]) continue;
-        for (int64_t c = j + 1; c < s->end; c++)
-            w[c] -= errors[j - s->begin] * u[c];
-        w[j] = 0.0;
-    }
-}
-
 static void prune_rows(void *arg, int64_t begin, int64_t end, int thread)
 {
     const solver *s = arg;
+    const s24i_row_job rows = {.rule = S24I_ROW_DROP,
+                               .k = s->k,
+                               .count = s->end - s->begin,
+                               .h = s->u + s->begin * (s->k + 1),
+                               .keep = (int)s->choice.pattern->keep,
+                               .group = (int)s->choice.pattern->group};
     (void)thread;
-    for (int64_t r = begin; r < end; r++)
-        prune_row(s, s->w + r * s->k, s->errors + r * s->block, s->choice.keep + r * s->k);
+    for (int64_t r = begin; r < end; r++) {
+        const int64_t first = r * s->k + s->begin;
+        const s24i_row row = {.w = s->w + first,
+                              .steps = s->errors + r * s->block,
+                              .stays = s->choice.keep + first,
+                              .lanes = 1};
+        (void)s24i_row_run(&rows, &row);
+    }
 }
 
 /* Scores of columns begin … end as they are now, in rows of as many. */
@@ -162,7 +149,7 @@ static void take_rows(void *arg, int64_t begin, int64_t end, int thread)
 static void fetch_block(s24_ctx *ctx, solver *s)
 {
     if (!s->far || s->begin == 0) return;
-    s24i_far_fetch(s->far, s->begin, s->end);
+    s24i_far_fetch(s->far, s->far->weights, s->begin, s->end);
     s24_ctx_parallel_for(ctx, s->n, take_rows, s);
 }
 
@@ -170,7 +157,8 @@ static void fetch_block(s24_ctx *ctx, solver *s)
 static void update_rest(s24_ctx *ctx, const solver *s)
 {
     if (s->far) {
-        s24i_far_add(s->far, &(s24i_far_step){s->begin, s->end, s->end, -1});
+        if (!s->drops_there) s24i_far_send(s->far, s->end - s->begin);
+        s24i_far_add(s->far, &(s24i_far_step){s->far->weights, s->begin, s->end, s->end, -1});
         return;
     }
     const s24i_product update = {.m = s->n,
@@ -188,19 +176,34 @@ static void update_rest(s24_ctx *ctx, const solver *s)
     s24i_product_run(ctx, &update, s->work);
 }
 
-static s24_status prune_blocks(s24_ctx *ctx, solver *s)
+static s24_status prune_blocks(s24_ctx *ctx, solver *s, const s24i_sweep *drop)
 {
     const s24i_pattern *pattern = s->choice.pattern;
     const int by_block = s24i_pattern_is_unstructured(pattern);
     if (pattern->group == 1 && !by_block) TRY(choose_at_once(ctx, s));
     for (s->end = 0; s->end < s->k;) {
         next_block(s);
-        fetch_block(ctx, s);
-        if (by_block) TRY(choose_in_block(ctx, s));
-        s24_ctx_parallel_for(ctx, s->n, prune_rows, s);
+        if (s->drops_there) {
+            s24i_far_sweep(s->far, drop, s->begin, s->end);
+        } else {
+            fetch_block(ctx, s);
+            if (by_block) TRY(choose_in_block(ctx, s));
+            s24_ctx_parallel_for(ctx, s->n, prune_rows, s);
+        }
         if (s->end < s->k) update_rest(ctx, s);
     }
     return S24_OK;
+}
+
+/* U there, and w; and U here where the host goes through the rows. */
+static s24_status go_there(const solver *s)
+{
+    const int64_t k = s->k;
+    TRY(s24i_far_inverse_factor(s->far, s->u));
+    if (!s->drops_there) s24i_far_move(s->far, &(s24i_far_copy){s->u, s->far->square, k, k, k, k});
+    s24i_far_move(s->far, &(s24i_far_copy){s->far->weights, s->w, k, k, s->n, k});
+    s24i_far_wait(s->far);
+    return s->far->status;
 }
 
 static s24_status solve(s24_ctx *ctx, s24i_refit *refit, const s24i_prune_job *job, double *scores)
@@ -220,13 +223,16 @@ static s24_status solve(s24_ctx *ctx, s24i_refit *refit, const s24i_prune_job *j
                            .keep = (uint8_t *)(scores + count),
                            .n = refit->n,
                            .k = refit->k}};
+    const s24i_sweep drop = {
+        .rule = S24I_ROW_DROP, .keep = (int)job->pattern->keep, .group = (int)job->pattern->group};
+    s.drops_there = s24i_refit_is_far(refit, &drop);
     for (int64_t i = 0; i < count; i++)
         s.w[i] = (double)job->w[i];
     dampen(&s, job);
-    TRY(s.far ? s24i_far_inverse_factor(s.far, s.u) : s24i_inverse_factor(ctx, s.u, s.k));
-    if (s.far) s24i_far_move(s.far, &(s24i_far_copy){s.far->rows, s.w, s.k, s.k, s.n, s.k});
-    TRY(prune_blocks(ctx, &s));
+    TRY(s.far ? go_there(&s) : s24i_inverse_factor(ctx, s.u, s.k));
+    TRY(prune_blocks(ctx, &s, &drop));
     if (s.far) TRY(s.far->status);
+    refit->is_there = s.drops_there;
     s24i_gram_dampen(refit->h, job->stats, job->dampening);
     refit->target = job->w;
     s24i_refit_run(ctx, refit);

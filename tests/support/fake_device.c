@@ -272,6 +272,43 @@ static s24_status fake_wide(s24i_device *d, const s24i_device_wide *job, void *s
         }
     return alive(d, error);
 }
+static s24_status fake_sweep(s24i_device *d, const s24i_device_sweep *job, void *stream,
+                             s24i_device_error *error)
+{
+    (void)stream;
+    called(__func__);
+    for (int64_t r = 0; r < job->n && !d->lost; r++) {
+        const int64_t at = r * job->rows.k;
+        double *steps = job->steps + r * job->ld;
+        const s24i_row row = {
+            job->w + at, steps, job->d ? job->d + at : NULL, job->u ? job->u + at : NULL, NULL,
+            0,           1};
+        if (job->gradient)
+            memcpy(steps, job->gradient + at, (size_t)job->rows.count * sizeof *steps);
+        if (s24i_row_run(&job->rows, &row)) *job->moved = 1.0;
+    }
+    return alive(d, error);
+}
+static s24_status fake_descend(s24i_device *d, const s24i_device_descent *job, void *stream,
+                               s24i_device_error *error)
+{
+    (void)stream;
+    called(__func__);
+    for (int64_t r = 0; r < job->n && !d->lost; r++) {
+        const int64_t at = r * job->k;
+        const s24i_row_descent row = {job->w + at,
+                                      job->gradient + at,
+                                      job->way + at,
+                                      job->turn ? job->turn + at : NULL,
+                                      job->left + r,
+                                      job->diagonal,
+                                      job->k,
+                                      0,
+                                      1};
+        s24i_row_descend(&row);
+    }
+    return alive(d, error);
+}
 
 /* Every weight is 2:4. */
 static s24_status fake_weight(s24i_device *d, const s24i_device_weight *job, void *stream,
@@ -516,6 +553,8 @@ const s24i_device_table *s24_device_table_cuda(void)
                                                   .variance = fake_train_variance,
                                                   .wide = fake_wide,
                                                   .copy_rows = fake_rows,
+                                                  .sweep = fake_sweep,
+                                                  .descend = fake_descend,
                                                   .mark_create = fake_train_mark_create,
                                                   .mark_destroy = fake_train_mark_destroy,
                                                   .mark = fake_train_mark,
