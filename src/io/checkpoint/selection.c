@@ -112,9 +112,13 @@ static int is_special(const char *name, size_t length, int is_known)
                                         NULL};
     static const char *const either_way[] = {"c_attn", "c_fc", "c_proj", "q_attn", NULL};
     return (!is_known && is_word(name, length, either_way)) || is_word(name, length, exact) ||
-           contains_word(name, length, "norm") || contains_word(name, length, "Norm") ||
            contains_word(name, length, "embed") ||
            contains_word(name, length, "relative_attention_bias");
+}
+
+static int is_norm(const char *name, size_t length)
+{
+    return contains_word(name, length, "norm") || contains_word(name, length, "Norm");
 }
 
 /* "….layer.7.….weight" and kin, without a special component. */
@@ -128,6 +132,8 @@ static int is_linear_of_block(const char *name, int is_known)
         int is_number = length > 0 && strspn(name, "0123456789") == length;
         if (!name[length]) return is_in_block && length == 6 && !memcmp(name, "weight", 6);
         if (is_special(name, length, is_known)) return 0;
+        /* Models have names, too: roberta_prelayernorm's blocks are no norms. */
+        if (is_in_block && is_norm(name, length)) return 0;
         is_in_block |= was_block_word && is_number;
         was_block_word = is_word(name, length, blocks);
         name += length + 1;
