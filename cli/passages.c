@@ -8,6 +8,19 @@
 
 #include "image_files.h"
 
+/* Texts and images together are of a model that embeds both. */
+static int check_kinds(cli_app *cli, const s24_checkpoint *in, const passages_options *o)
+{
+    s24_transformer_info info;
+    if (!o->images) return CLI_OK;
+    if (o->max_tokens && !o->path) return cli_fail(cli, CLI_USAGE, "--max-tokens is of texts");
+    if (!o->path) return CLI_OK;
+    const int code = cli_status(cli, s24_transformer_peek(&info, cli->ctx, in));
+    if (code != CLI_OK || !info.image) return code;
+    return cli_fail(cli, CLI_USAGE, "--calibration is of texts, and a model of type '%s' has none",
+                    info.model_type);
+}
+
 int passages_check(cli_app *cli, const s24_checkpoint *in, const passages_options *o)
 {
     const char *option = o->images ? "images" : "calibration";
@@ -18,7 +31,7 @@ int passages_check(cli_app *cli, const s24_checkpoint *in, const passages_option
                         "Hugging Face folder",
                         option, cli->operands[0]);
     snprintf(config, sizeof config, "%s/config.json", cli->operands[0]);
-    if (access(config, F_OK) == 0) return CLI_OK;
+    if (access(config, F_OK) == 0) return check_kinds(cli, in, o);
     return cli_fail(cli, CLI_USAGE, "--%s runs the whole model, but there is no %s to describe it",
                     option, config);
 }
@@ -78,16 +91,33 @@ static int write_images(cli_app *cli, passages *given, const s24_images *images,
     return CLI_OK;
 }
 
+/* What the model reads of images, or its tower for them where it reads texts. */
+static int find_reader(cli_app *cli, cli_image_model *reads, const s24_checkpoint *in)
+{
+    s24_transformer_info info;
+    s24_model_info tower;
+    s24_model *model = NULL;
+    const s24_model_opts opts = {.size = sizeof opts, .images = 1};
+    const int code = cli_status(cli, s24_transformer_peek(&info, cli->ctx, in));
+    if (code != CLI_OK) return code;
+    *reads = (cli_image_model){info.model_type, info.image, info.channels, 0, 1};
+    if (info.image || s24_model_load(&model, cli->ctx, in, &opts) != S24_OK) return CLI_OK;
+    s24_model_describe(&tower, model);
+    reads->image = tower.image;
+    reads->channels = tower.channels;
+    s24_model_destroy(model);
+    return CLI_OK;
+}
+
 static int read_images(cli_app *cli, passages *given, const passages_options *o,
                        const s24_checkpoint *in)
 {
-    s24_transformer_info info;
     s24_images *images = NULL;
     s24_normalisation normalisation;
-    int code = cli_status(cli, s24_transformer_peek(&info, cli->ctx, in));
+    cli_image_model reads;
+    int code = find_reader(cli, &reads, in);
     if (code == CLI_OK)
         code = cli_images_read(cli, &images, &normalisation, cli->operands[0], o->images);
-    const cli_image_model reads = {info.model_type, info.image, info.channels, 0, 1};
     if (code == CLI_OK) code = cli_images_fit(cli, images, &reads);
     if (code == CLI_OK) code = write_images(cli, given, images, &normalisation, o->samples);
     s24_images_destroy(images);
@@ -97,9 +127,9 @@ static int read_images(cli_app *cli, passages *given, const passages_options *o,
 int passages_read(cli_app *cli, passages *given, const passages_options *o,
                   const s24_checkpoint *in)
 {
-    if (o->images) return read_images(cli, given, o, in);
-    if (!o->path) return CLI_OK;
-    const int code = o->ids ? read_ids(cli, given, o, in) : read_texts(cli, given, o);
+    int code = o->images ? read_images(cli, given, o, in) : CLI_OK;
+    if (!o->path || code != CLI_OK) return code;
+    code = o->ids ? read_ids(cli, given, o, in) : read_texts(cli, given, o);
     given->batch = s24_id_lines_batch(given->ids);
     return code;
 }

@@ -8,12 +8,12 @@
 
 typedef struct passages_options {
     const char *path;   /* NULL: none */
-    const char *images; /* in place of passages; NULL: none */
+    const char *images; /* in place of passages, or next to them; NULL: none */
     int64_t samples, max_tokens;
     int ids;
 } passages_options;
 
-/* Holds what was read: texts, token ids or images. */
+/* Holds what was read: texts or token ids, and images. */
 typedef struct passages {
     s24_lines *lines;
     s24_text *texts; /* [count] */

@@ -113,7 +113,6 @@ static const cli_rule rules[] = {
     {CLI_ONE_OF, "text qa images", NULL, NULL},
     {CLI_ONLY_WITH, "text qa",
      "method=movement method=snip method=taylor-first method=taylor-second", NULL},
-    {CLI_NOT_WITH, "images", "calibration ids max-tokens", "is of texts"},
     {CLI_ONLY_WITH, "normalize=layer", "scope=global", NULL},
     {CLI_ONLY_WITH, "ids", "calibration", NULL},
     {CLI_ONLY_WITH, "refine reconstruct", "calibration images", NULL},
@@ -136,6 +135,8 @@ static const cli_example examples[] = {
      "With a few hundred texts of the kind the model will read: far better quality."},
     {"sparse24 prune qa qa-24 --method taylor-first --qa train-v1.1.json",
      "By what a task's loss says of each weight."},
+    {"sparse24 prune clip clip-24 --method wanda --calibration captions.txt --images photos",
+     "Texts and images of a model that embeds both: each tower by what it reads."},
     {"sparse24 prune model model-24 --exclude '*.layer.0.*'", "Leave the first block as it is."},
     {NULL, NULL}};
 
@@ -304,7 +305,8 @@ static int permute(cli_app *cli, const struct prune_options *o, s24_temporary **
                                          .text_count = given.count,
                                          .max_tokens = o->passages.max_tokens,
                                          .ids = given.ids ? &given.batch : NULL,
-                                         .images = given.pixels ? &given.images : NULL,
+                                         .images = given.pixels && !o->passages.path ? &given.images
+                                                                                     : NULL,
                                          .include = o->include,
                                          .exclude = o->exclude};
     if (code == CLI_OK) {

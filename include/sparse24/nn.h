@@ -476,13 +476,15 @@ typedef struct s24_model_prune_opts {
        one's outputs. Needs packed; excludes reconstruct. NULL: none. */
     const char *low_rank;
     /* Images to calibrate a model of images with, in place of texts: so many as `texts` says at
-       `pixels`, in host memory, as s24_session_forward reads them. Excludes max_tokens. NULL:
-       none. */
+       `pixels`, in host memory, as s24_session_forward reads them. Excludes max_tokens. With a
+       model that embeds both they are its tower's, and may stand next to texts or ids; then there
+       is no keep, and for images neither device nor reconstruct. NULL: none. */
     const s24_batch *images;
     /* Where the passages run, in bf16 with weights in f32, as training does: Gram matrices are of
-       those inputs, with sums in f32. Reconstruction runs there too, and the products in f64 of
-       what prunes and refines; what goes weight by weight, and rounding to integers, stays on the
-       CPU. All of the model is in its memory. Needs passages. NULL: the CPU. */
+       those inputs, with sums in f32. Reconstruction runs there too, and so do, in f64, the
+       products of what prunes and refines, SparseGPT and ALPS of N:M, swaps of 2:4 and least
+       squares; other choices, and rounding to integers, stay on the CPU. All of the model is in its
+       memory. Needs passages. NULL: the CPU. */
     s24_device *device;
     /* A folder in which each block is kept as it is done, made if it is not there: a run with the
        same options, model and passages goes on after those that it finds, to the same bits, and

@@ -216,10 +216,14 @@ def _passages(model: Path, texts: Passages, images: Array | None) -> tuple:
 
 def _images(model: Path, pixels: np.ndarray) -> tuple:
     info = _core.transformer_peek(_core.checkpoint_open(model))
+    if not info["image"]:
+        from .model import Model  # pylint: disable=import-outside-toplevel
+        try:
+            info = Model(model, images=True).info
+        except Error as error:
+            raise ValueError(f"a model of type '{info['model_type']}' reads texts, and images "
+                             "were given") from error
     side, channels = info["image"], info["channels"]
-    if not side:
-        raise ValueError(f"a model of type '{info['model_type']}' reads texts, and images were "
-                         "given")
     if pixels.shape != (len(pixels), channels, side, side):
         raise ValueError(f"images {pixels.shape}: expected [n, {channels}, {side}, {side}]")
     return pixels.reshape(len(pixels), -1), len(pixels)
@@ -250,7 +254,8 @@ def prune_model(model: Path, out: Path, criterion: Criterion = "magnitude", *,
 
     criterion, pattern, refine, dampening, block, seed: as `prune` has them. texts: passages to
     calibrate with, str or token ids, for `wanda`, `sparsegpt` and others; images: of a model of
-    images, in their place, [n, channels, side, side], normalised. reconstruct: steps of training
+    images, in their place, [n, channels, side, side], normalised; of one that embeds both its tower
+    for them is calibrated. reconstruct: steps of training
     for each half of a block after its layers are pruned, towards the dense model's states, without
     labels. device: "cuda" runs the texts in bf16, and the products of what prunes; else the CPU
     does. keep: a folder in which each block is kept as it is done: a run of the same that was

@@ -167,7 +167,8 @@ s24_status s24i_model_load_headless(s24_model **out, s24_ctx *ctx, const s24_che
                                     const s24_model_opts *opts);
 /* A model on the CPU in f32 whose blocks have no linear weights yet, only biases and norms; nor
    has it a language model's head. Its tensors are checked as s24_model_load checks them. */
-s24_status s24i_model_load_bare(s24_model **out, s24_ctx *ctx, const s24_checkpoint *checkpoint);
+s24_status s24i_model_load_bare(s24_model **out, s24_ctx *ctx, const s24_checkpoint *checkpoint,
+                                int images);
 
 /* Replaces the linear weights of a block by dense f32 ones, one for each number of a slot of a
    model of that shape, without data where it has no such layer; the biases stay. No session may be

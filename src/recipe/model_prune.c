@@ -47,60 +47,131 @@ static s24_status declare(const s24i_pruner *pruner)
     return S24_OK;
 }
 
-/* The tensors that are no layer of the model's blocks (model NULL: all of them). */
-static s24_status write_others(const s24i_pruner *pruner, const s24_model *model)
+/* The models of a folder that passages are run through: what reads texts, and what reads images,
+   which may be a tower next to that; NULL: there is none, or none is needed. */
+enum { OF_TEXTS, OF_IMAGES, KINDS };
+typedef struct models {
+    s24_model *by[KINDS];
+    int given[KINDS]; /* passages of it */
+} models;
+
+/* Is the tensor a layer of the blocks of a model that has passages? */
+static int is_layer_of(const models *m, const char *name)
+{
+    int64_t block;
+    s24i_slot slot;
+    for (int kind = 0; m && kind < KINDS; kind++)
+        if (m->given[kind] && s24i_model_find_linear(&block, &slot, m->by[kind], name)) return 1;
+    return 0;
+}
+
+/* Or of one that has none? */
+static int is_without_passages(const models *m, const char *name)
+{
+    int64_t block;
+    s24i_slot slot;
+    const s24_model *own = m->by[OF_TEXTS];
+    return own && own->architecture->images &&
+           (s24i_slot_find(&block, &slot, own->architecture, name) ||
+            s24i_slot_find(&block, &slot, own->architecture->images, name));
+}
+
+/* The tensors that are no layer of the models' blocks (m NULL: all of them). */
+static s24_status write_others(const s24i_pruner *pruner, const models *m)
 {
     const int64_t count = s24_checkpoint_count(pruner->in);
     for (int64_t i = 0; i < count; i++) {
         const s24_tensor *tensor = s24_checkpoint_tensor(pruner->in, i);
-        int64_t block;
-        s24i_slot slot;
-        if (!model) TRY(s24_ctx_progress(pruner->ctx, "pruning", i, count));
+        if (!m) TRY(s24_ctx_progress(pruner->ctx, "pruning", i, count));
         if (!s24i_pruner_takes(pruner, tensor)) {
             if (pruner->writer && !pruner->opts.masks_only)
                 TRY(s24_writer_copy(pruner->writer, tensor));
-        } else if (!model || !s24i_model_find_linear(&block, &slot, model, tensor->name)) {
+        } else if (!is_layer_of(m, tensor->name)) {
             TRY(s24i_pruner_alone(pruner, tensor));
         }
     }
-    return model ? S24_OK : s24_ctx_progress(pruner->ctx, "pruning", count, count);
+    return m ? S24_OK : s24_ctx_progress(pruner->ctx, "pruning", count, count);
 }
 
 /* Every tensor to prune must have statistics when the criterion needs them. */
-static s24_status check_layers(const s24i_pruner *pruner, const s24_model *model)
+static s24_status check_layers(const s24i_pruner *pruner, const models *m)
 {
-    if (s24_criterion_needs_stats(pruner->opts.prune.criterion) != 1) return S24_OK;
+    const char *criterion = pruner->opts.prune.criterion;
+    if (s24_criterion_needs_stats(criterion) != 1) return S24_OK;
     for (int64_t i = 0; i < s24_checkpoint_count(pruner->in); i++) {
         const s24_tensor *tensor = s24_checkpoint_tensor(pruner->in, i);
-        int64_t block;
-        s24i_slot slot;
-        REQUIRE(pruner->ctx,
-                !s24i_pruner_takes(pruner, tensor) ||
-                    s24i_model_find_linear(&block, &slot, model, tensor->name),
-                S24_ERROR_ARGUMENT,
+        if (!s24i_pruner_takes(pruner, tensor) || is_layer_of(m, tensor->name)) continue;
+        REQUIRE(pruner->ctx, !is_without_passages(m, tensor->name), S24_ERROR_ARGUMENT,
+                "%s: tensor '%s' is selected, whose inputs come of %s, and %s needs them; "
+                "calibration %s were expected, too",
+                tensor->file, s24i_show(tensor->name).text, m->given[OF_TEXTS] ? "images" : "texts",
+                criterion, m->given[OF_TEXTS] ? "images" : "texts");
+        REQUIRE(pruner->ctx, 0, S24_ERROR_ARGUMENT,
                 "%s: tensor '%s' is selected, but is no linear layer of the model's blocks, whose "
                 "inputs %s needs",
-                tensor->file, s24i_show(tensor->name).text, pruner->opts.prune.criterion);
+                tensor->file, s24i_show(tensor->name).text, criterion);
     }
     return S24_OK;
 }
 
+/* What runs another model than the folder's own, or two, can what that one alone can not. */
+static s24_status check_towers(const s24i_pruner *pruner, const models *m, const char *type)
+{
+    const s24_model_prune_opts *o = &pruner->opts;
+    const int both = m->given[OF_TEXTS] && m->given[OF_IMAGES];
+    REQUIRE(pruner->ctx, !both || (m->by[OF_TEXTS] && m->by[OF_IMAGES]), S24_ERROR_ARGUMENT,
+            "calibration images were given next to calibration texts");
+    for (int kind = 0; kind < KINDS; kind++)
+        REQUIRE(pruner->ctx, !m->given[kind] || m->by[kind], S24_ERROR_UNSUPPORTED,
+                "a model of type '%s' reads %s, which %s cannot calibrate; magnitude and tiles "
+                "need no calibration",
+                type, kind == OF_TEXTS ? "images" : "texts", kind == OF_TEXTS ? "texts" : "images");
+    REQUIRE(pruner->ctx, !both || !(o->keep || pruner->tried), S24_ERROR_UNSUPPORTED,
+            "a model of type '%s' is %s by texts or by images at a time", type,
+            o->keep ? "kept block by block" : "measured");
+    REQUIRE(pruner->ctx, !(o->device || o->reconstruct) || !m->by[OF_TEXTS] || !m->given[OF_IMAGES],
+            S24_ERROR_UNSUPPORTED,
+            "the images of a model of type '%s' calibrate on the CPU alone, without reconstruction",
+            type);
+    return S24_OK;
+}
+
+static s24_status load_models(models *m, const s24i_pruner *pruner)
+{
+    s24_model *own;
+    TRY(s24i_model_load_bare(&own, pruner->ctx, pruner->in, 0));
+    const s24i_architecture *row = own->architecture;
+    m->by[own->shape.image ? OF_IMAGES : OF_TEXTS] = own;
+    m->given[OF_IMAGES] = pruner->opts.images != NULL;
+    m->given[OF_TEXTS] = pruner->opts.ids || pruner->opts.text_count > 0;
+    if (row->images) TRY(s24i_model_load_bare(&m->by[OF_IMAGES], pruner->ctx, pruner->in, 1));
+    TRY(check_towers(pruner, m, row->model_type));
+    return check_layers(pruner, m);
+}
+
+/* The blocks of a model, as if its passages were all that there are. */
+static s24_status prune_kind(const s24i_pruner *pruner, const models *m, int kind)
+{
+    s24i_pruner own = *pruner;
+    if (!m->given[kind]) return S24_OK;
+    if (kind == OF_TEXTS) {
+        own.opts.images = NULL;
+    } else {
+        own.opts.ids = NULL;
+        own.opts.text_count = own.opts.max_tokens = 0;
+    }
+    return s24i_pruner_blocks(&own, m->by[kind]);
+}
+
 static s24_status prune_with_model(const s24i_pruner *pruner)
 {
-    s24_model *model;
-    TRY(s24i_model_load_bare(&model, pruner->ctx, pruner->in));
-    s24_status status = S24_OK;
-    if (!model->shape.image != !pruner->opts.images)
-        status =
-            s24_ctx_fail(pruner->ctx, S24_ERROR_UNSUPPORTED,
-                         "a model of type '%s' reads %s, which %s cannot calibrate; "
-                         "magnitude and tiles need no calibration",
-                         model->architecture->model_type, model->shape.image ? "images" : "texts",
-                         model->shape.image ? "texts" : "images");
-    if (status == S24_OK) status = check_layers(pruner, model);
-    if (status == S24_OK) status = s24i_pruner_blocks(pruner, model);
-    if (status == S24_OK && !pruner->tried) status = write_others(pruner, model);
-    s24_model_destroy(model);
+    models m = {.by = {NULL}};
+    s24_status status = load_models(&m, pruner);
+    for (int kind = 0; kind < KINDS && status == S24_OK; kind++)
+        status = prune_kind(pruner, &m, kind);
+    if (status == S24_OK && !pruner->tried) status = write_others(pruner, &m);
+    for (int kind = 0; kind < KINDS; kind++)
+        s24_model_destroy(m.by[kind]);
     return status;
 }
 
@@ -167,13 +238,11 @@ static s24_status check_passages(const s24i_pruner *pruner)
             "calibration passages were given as texts and as token ids");
     REQUIRE(pruner->ctx, !ids || (ids->texts >= 0 && (!ids->texts || (ids->offsets && ids->ids))),
             S24_ERROR_ARGUMENT, "the calibration passages' offsets or ids are NULL");
-    REQUIRE(pruner->ctx, !images || (!known->text_count && !ids), S24_ERROR_ARGUMENT,
-            "calibration images were given next to calibration texts");
     REQUIRE(pruner->ctx, !images || (images->texts >= 0 && (!images->texts || images->pixels)),
             S24_ERROR_ARGUMENT, "there are %lld calibration images at NULL",
             (long long)images->texts);
-    REQUIRE(pruner->ctx, !images || !known->max_tokens, S24_ERROR_ARGUMENT,
-            "max_tokens is of calibration texts, and images were given");
+    REQUIRE(pruner->ctx, !images || !known->max_tokens || known->text_count || ids,
+            S24_ERROR_ARGUMENT, "max_tokens is of calibration texts, and images were given");
     return S24_OK;
 }
 

@@ -333,7 +333,7 @@ s24_status s24_model_permute(s24_ctx *ctx, const s24_checkpoint *in, const char 
     REQUIRE(ctx, ctx && in && out_path, S24_ERROR_ARGUMENT,
             "s24_model_permute: ctx, in and out_path are required");
     TRY(s24i_opts_read(ctx, &p.opts, sizeof p.opts, opts, "s24_model_permute_opts"));
-    TRY_DONE(s24i_model_load_bare(&p.model, ctx, in));
+    TRY_DONE(s24i_model_load_bare(&p.model, ctx, in, 0));
     TRY_DONE(make_tables(&p));
     TRY_DONE(gather_norms(&p));
     TRY_DONE(find_orders(&p));

@@ -515,9 +515,11 @@ s24_status s24i_model_load_headless(s24_model **out, s24_ctx *ctx, const s24_che
     return load_with(out, &l, opts);
 }
 
-s24_status s24i_model_load_bare(s24_model **out, s24_ctx *ctx, const s24_checkpoint *checkpoint)
+s24_status s24i_model_load_bare(s24_model **out, s24_ctx *ctx, const s24_checkpoint *checkpoint,
+                                int images)
 {
-    const s24_model_opts opts = {.size = sizeof opts, .dtype = S24_F32, .all_sparse = 1};
+    const s24_model_opts opts = {
+        .size = sizeof opts, .dtype = S24_F32, .all_sparse = 1, .images = images};
     s24i_loader l = {.ctx = ctx, .checkpoint = checkpoint, .opts = opts, .without_weights = 1};
     *out = NULL;
     return load(out, &l);
