@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "sensitivity.h"
 #include "shard.h"
 
@@ -60,36 +61,24 @@ int sensitivity_part(sensitivity_job *j)
 
 /* ---- what decides the numbers ---------------------------------------------------------------- */
 
-static uint64_t hash_bytes(uint64_t hash, const void *data, size_t bytes)
-{
-    const char *at = data;
-    for (size_t i = 0; i < bytes; i += sizeof hash) {
-        uint64_t word = 0;
-        memcpy(&word, at + i, bytes - i < sizeof word ? bytes - i : sizeof word);
-        hash = (hash ^ word) * UINT64_C(0x9e3779b97f4a7c15);
-        hash ^= hash >> 32;
-    }
-    return hash;
-}
-
 static uint64_t hash_text(uint64_t hash, const char *text)
 {
     const size_t bytes = text ? strlen(text) + 1 : 0;
-    return hash_bytes(hash_bytes(hash, &bytes, sizeof bytes), text ? text : "", bytes);
+    return s24i_hash(s24i_hash(hash, &bytes, sizeof bytes), text ? text : "", bytes);
 }
 
 static uint64_t hash_passages(uint64_t hash, const passages *given)
 {
     const s24_batch *ids = &given->batch;
     if (given->pixels)
-        return hash_bytes(hash, given->pixels, (size_t)given->values * sizeof *given->pixels);
+        return s24i_hash(hash, given->pixels, (size_t)given->values * sizeof *given->pixels);
     if (given->ids) {
-        hash = hash_bytes(hash, ids->offsets, (size_t)(ids->texts + 1) * sizeof *ids->offsets);
-        return hash_bytes(hash, ids->ids, (size_t)ids->offsets[ids->texts] * sizeof *ids->ids);
+        hash = s24i_hash(hash, ids->offsets, (size_t)(ids->texts + 1) * sizeof *ids->offsets);
+        return s24i_hash(hash, ids->ids, (size_t)ids->offsets[ids->texts] * sizeof *ids->ids);
     }
     for (int64_t i = 0; i < given->count; i++) {
-        hash = hash_bytes(hash, &given->texts[i].bytes, sizeof given->texts[i].bytes);
-        hash = hash_bytes(hash, given->texts[i].data, given->texts[i].bytes);
+        hash = s24i_hash(hash, &given->texts[i].bytes, sizeof given->texts[i].bytes);
+        hash = s24i_hash(hash, given->texts[i].data, given->texts[i].bytes);
     }
     return hash;
 }
@@ -102,12 +91,12 @@ uint64_t sensitivity_hash(const sensitivity_job *j, const passages *given)
     uint64_t hash = 1;
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         hash = hash_text(hash, texts[i]);
-    hash = hash_bytes(hash, &o->passages.max_tokens, sizeof o->passages.max_tokens);
+    hash = s24i_hash(hash, &o->passages.max_tokens, sizeof o->passages.max_tokens);
     hash = hash_passages(hash, given);
     for (int64_t i = 0; i < s24_checkpoint_count(j->in); i++) {
         const s24_tensor *t = s24_checkpoint_tensor(j->in, i);
         hash = hash_text(hash, t->name);
-        if (t->data) hash = hash_bytes(hash, t->data, t->bytes);
+        if (t->data) hash = s24i_hash(hash, t->data, t->bytes);
     }
     return hash;
 }

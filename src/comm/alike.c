@@ -10,18 +10,6 @@
 
 enum { PIECE = 1 << 20 };
 
-uint64_t s24i_alike_hash(uint64_t hash, const void *data, size_t bytes)
-{
-    const char *at = data;
-    for (size_t i = 0; i < bytes; i += sizeof hash) {
-        uint64_t word = 0;
-        memcpy(&word, at + i, bytes - i < sizeof word ? bytes - i : sizeof word);
-        hash = (hash ^ word) * UINT64_C(0x9e3779b97f4a7c15);
-        hash ^= hash >> 32;
-    }
-    return hash;
-}
-
 typedef struct hash_job {
     const char *data;
     size_t bytes;
@@ -34,9 +22,8 @@ static void hash_range(void *arg, int64_t begin, int64_t end, int thread)
     (void)thread;
     for (int64_t i = begin; i < end; i++) {
         const size_t at = (size_t)i * PIECE, left = job->bytes - at;
-        const uint64_t first = s24i_alike_hash(S24I_ALIKE_FIRST, &i, sizeof i);
-        atomic_fetch_add(&job->sum,
-                         s24i_alike_hash(first, job->data + at, left < PIECE ? left : PIECE));
+        const uint64_t first = s24i_hash(S24I_ALIKE_FIRST, &i, sizeof i);
+        atomic_fetch_add(&job->sum, s24i_hash(first, job->data + at, left < PIECE ? left : PIECE));
     }
 }
 
@@ -45,7 +32,7 @@ uint64_t s24i_alike_hash_large(s24_ctx *ctx, uint64_t hash, const void *data, si
     hash_job job = {.data = data, .bytes = bytes};
     s24_ctx_parallel_for(ctx, (int64_t)((bytes + PIECE - 1) / PIECE), hash_range, &job);
     const uint64_t numbers[] = {bytes, atomic_load(&job.sum)};
-    return s24i_alike_hash(hash, numbers, sizeof numbers);
+    return s24i_hash(hash, numbers, sizeof numbers);
 }
 
 int64_t s24i_alike_room(int world)

@@ -4,6 +4,7 @@
 #ifndef S24_COMM_ALIKE_H
 #define S24_COMM_ALIKE_H
 
+#include "base/hash.h"
 #include "comm/transport.h"
 
 /* What a rank says at once, next to how it fared: numbers, or half as many hashes. */
@@ -14,10 +15,9 @@ typedef struct s24i_alike {
     uint64_t hash;
 } s24i_alike;
 
-/* Where a hash begins, and how it goes on. */
+/* Where a hash (s24i_hash) begins. */
 #define S24I_ALIKE_FIRST UINT64_C(14695981)
-uint64_t s24i_alike_hash(uint64_t hash, const void *data, size_t bytes);
-/* Of large data, by all threads of the context. */
+/* How it goes on with large data, by all threads of the context. */
 uint64_t s24i_alike_hash_large(s24_ctx *ctx, uint64_t hash, const void *data, size_t bytes);
 
 /* Numbers of a table that has room for whatever all ranks say. */

@@ -146,14 +146,14 @@ s24_status s24i_share_hash_of(uint64_t *hash, s24_transformer *t, s24_ctx *ctx, 
     char *copy;
     m->ctx = ctx;
     if (!m->gpu) {
-        *hash = s24i_alike_hash(*hash, data, bytes);
+        *hash = s24i_hash(*hash, data, bytes);
         return S24_OK;
     }
     TRY(s24i_alloc_elems(&copy, ctx, AT_ONCE, 1, "what is compared"));
     for (size_t at = 0, n; at < bytes; at += n) {
         n = bytes - at < AT_ONCE ? bytes - at : AT_ONCE;
         m->ops->download(m, copy, (const char *)data + at, n);
-        *hash = s24i_alike_hash(*hash, copy, n);
+        *hash = s24i_hash(*hash, copy, n);
     }
     s24_ctx_free(ctx, copy);
     return m->status;

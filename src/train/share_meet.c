@@ -23,19 +23,19 @@ static uint64_t hash_read(uint64_t hash, const s24i_examples *e, const s24i_shap
 {
     const size_t tokens = (size_t)(s->image ? e->count : e->tokens) * sizeof(int32_t);
     const size_t pixels = (size_t)(e->count * s->channels * s->image * s->image) * sizeof(float);
-    hash = s24i_alike_hash(hash, e->targets, tokens);
-    hash = s24i_alike_hash(hash, e->starts, (size_t)e->count * sizeof *e->starts);
-    hash = s24i_alike_hash(hash, e->ends, (size_t)e->count * sizeof *e->ends);
-    if (s->image) return s24i_alike_hash(hash, e->pixels, pixels);
-    hash = s24i_alike_hash(hash, e->types, tokens);
-    return s24i_alike_hash(hash, e->ids, tokens);
+    hash = s24i_hash(hash, e->targets, tokens);
+    hash = s24i_hash(hash, e->starts, (size_t)e->count * sizeof *e->starts);
+    hash = s24i_hash(hash, e->ends, (size_t)e->count * sizeof *e->ends);
+    if (s->image) return s24i_hash(hash, e->pixels, pixels);
+    hash = s24i_hash(hash, e->types, tokens);
+    return s24i_hash(hash, e->ids, tokens);
 }
 
 static s24_status hash_examples(uint64_t *hash, s24i_examples *e, s24_transformer *t, s24_ctx *ctx)
 {
     const int64_t count = e->source->count;
     const int64_t every = t->shape.image && count > IMAGES ? count / IMAGES : 1;
-    *hash = s24i_alike_hash(S24I_ALIKE_FIRST, &count, sizeof count);
+    *hash = s24i_hash(S24I_ALIKE_FIRST, &count, sizeof count);
     for (int64_t at = 0; at < count; at += every) {
         TRY(s24i_examples_read(e, t, ctx, &at, 1));
         *hash = hash_read(*hash, e, &t->shape);
@@ -47,7 +47,7 @@ static uint64_t hash_machine(const s24_transformer *t, s24_ctx *ctx)
 {
     const uint64_t numbers[] = {(uint64_t)s24_ctx_threads(ctx), s24_ctx_cpu(ctx),
                                 t->machine.gpu != NULL};
-    return s24i_alike_hash(S24I_ALIKE_FIRST, numbers, sizeof numbers);
+    return s24i_hash(S24I_ALIKE_FIRST, numbers, sizeof numbers);
 }
 
 s24_status s24i_share_meet(s24i_share *s, s24_transformer *t, s24_ctx *ctx,
@@ -62,9 +62,9 @@ s24_status s24i_share_meet(s24i_share *s, s24_transformer *t, s24_ctx *ctx,
                            {"other examples", 0},
                            {"other options", run->options}};
     const char *version = s24_version();
-    proofs[0].hash = s24i_alike_hash(S24I_ALIKE_FIRST, version, strlen(version));
+    proofs[0].hash = s24i_hash(S24I_ALIKE_FIRST, version, strlen(version));
     proofs[1].hash = hash_machine(t, ctx);
-    proofs[2].hash = s24i_alike_hash(S24I_ALIKE_FIRST, &run->step, sizeof run->step);
+    proofs[2].hash = s24i_hash(S24I_ALIKE_FIRST, &run->step, sizeof run->step);
     if (mine == S24_OK) mine = hash_weights(&proofs[3].hash, t, ctx);
     if (mine == S24_OK) mine = hash_weights(&proofs[4].hash, run->teacher, ctx);
     if (mine == S24_OK) mine = hash_examples(&proofs[5].hash, run->examples, t, ctx);

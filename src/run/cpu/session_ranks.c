@@ -8,8 +8,8 @@
 static uint64_t hash_of(uint64_t hash, const void *data, int64_t count, size_t size)
 {
     const uint64_t bytes = data ? (uint64_t)count * size : 0;
-    hash = s24i_alike_hash(hash, &bytes, sizeof bytes);
-    return data ? s24i_alike_hash(hash, data, (size_t)bytes) : hash;
+    hash = s24i_hash(hash, &bytes, sizeof bytes);
+    return data ? s24i_hash(hash, data, (size_t)bytes) : hash;
 }
 
 static uint64_t hash_batch(const s24_session *session, const s24_batch *batch)
@@ -29,7 +29,7 @@ static uint64_t hash_cache(const s24_cache *cache, int64_t texts)
 {
     if (!cache) return S24I_ALIKE_FIRST;
     const int64_t numbers[] = {cache->dtype, cache->texts, cache->room};
-    uint64_t hash = s24i_alike_hash(S24I_ALIKE_FIRST, numbers, sizeof numbers);
+    uint64_t hash = s24i_hash(S24I_ALIKE_FIRST, numbers, sizeof numbers);
     hash = hash_of(hash, cache->places, texts, sizeof *cache->places);
     return hash_of(hash, cache->before, texts, sizeof *cache->before);
 }

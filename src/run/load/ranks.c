@@ -67,7 +67,7 @@ s24_status s24i_ranks_shape(s24i_shape *cut, s24_ctx *ctx, const s24i_ranks *ran
 static uint64_t hash_text(uint64_t hash, const char *text)
 {
     const size_t bytes = text ? strlen(text) + 1 : 0;
-    return s24i_alike_hash(s24i_alike_hash(hash, &bytes, sizeof bytes), text ? text : "", bytes);
+    return s24i_hash(s24i_hash(hash, &bytes, sizeof bytes), text ? text : "", bytes);
 }
 
 static uint64_t hash_options(const s24_model_opts *o)
@@ -75,7 +75,7 @@ static uint64_t hash_options(const s24_model_opts *o)
     const int numbers[] = {(int)o->dtype, o->dense, o->sparse, o->all_sparse, o->verify};
     const char *const texts[] = {o->include, o->exclude, o->quantize, o->quantize_head,
                                  o->layer_dtypes};
-    uint64_t hash = s24i_alike_hash(S24I_ALIKE_FIRST, numbers, sizeof numbers);
+    uint64_t hash = s24i_hash(S24I_ALIKE_FIRST, numbers, sizeof numbers);
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         hash = hash_text(hash, texts[i]);
     return hash;
@@ -86,7 +86,7 @@ static uint64_t hash_machine(const s24_ctx *ctx, const s24_device *device)
 {
     if (device) return hash_text(S24I_ALIKE_FIRST, s24_device_text(device));
     const uint64_t numbers[] = {(uint64_t)s24_ctx_threads(ctx), s24_ctx_cpu(ctx)};
-    return s24i_alike_hash(S24I_ALIKE_FIRST, numbers, sizeof numbers);
+    return s24i_hash(S24I_ALIKE_FIRST, numbers, sizeof numbers);
 }
 
 /* Config and all files of weights, byte for byte. */
@@ -97,7 +97,7 @@ static s24_status hash_files(uint64_t *hash, s24_ctx *ctx, const s24_checkpoint 
     s24i_map map = {0};
     if (folder) TRY(s24i_join_path(&path, ctx, folder, "config.json"));
     s24_status status = path ? s24i_map_open(&map, ctx, path) : S24_OK;
-    if (status == S24_OK) *hash = s24i_alike_hash(*hash, map.data, map.bytes);
+    if (status == S24_OK) *hash = s24i_hash(*hash, map.data, map.bytes);
     s24i_map_close(&map);
     s24_ctx_free(ctx, path);
     for (size_t i = 0; i < checkpoint->shard_count && status == S24_OK; i++)
