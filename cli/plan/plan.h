@@ -84,7 +84,7 @@ int plan_layer(cli_app *cli, plan_model *model, bench_shape shape, s24_dtype dty
 
 /* ---- plan_rows.c ----------------------------------------------------------------------------- */
 
-enum { PLAN_ROWS = 8 };
+enum { PLAN_ROWS = 12 };
 
 typedef struct plan_row {
     const char *kernel;

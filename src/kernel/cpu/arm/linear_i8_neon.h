@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The 2:4 linear on int8 with NEON, the design of linear_i8_avx512vnni.c: a register holds four
+ * The 2:4 linear on int8 with NEON, the design of linear_i8_avx512vnni.h: a register holds four
  * rows of the four kept values of eight columns, out of which a table look-up takes each row's
  * columns of a token. The including file defines dot(sum, kept, quads): sum plus the products of
  * bytes, four a lane; none of kept is -128.

@@ -30,14 +30,18 @@ AVX512_INLINE __m512 spread_lane(__m512 four, int lane)
     return value;
 }
 
-/* Asks for weights: lines that several tokens share need not go through L2, one token alone is
-   faster if they do. */
+/* Into what lines of weights are asked for that several tokens share; one token alone is faster if
+   they go through L2. */
+#ifndef ASK_HINT
+#define ASK_HINT _MM_HINT_NTA
+#endif
+
 AVX512_INLINE void ask_for(const uint8_t *w, int tokens)
 {
     if (tokens == 1)
         _mm_prefetch((const char *)w, _MM_HINT_T0);
     else
-        _mm_prefetch((const char *)w, _MM_HINT_NTA);
+        _mm_prefetch((const char *)w, ASK_HINT);
 }
 
 /* r[i] lane j <-> r[j] lane i: two rounds inside the 128-bit lanes, two between them. */

@@ -30,7 +30,9 @@
 enum {
     TILE_COLUMNS = 32,
     ROW_HEAD = 0,
-    FEW = 1, /* tokens that the row of dots is faster with: it stores nothing on its way */
+    FEW = 2, /* tokens that the row of dots is faster with: it stores nothing on its way; more than
+                one only with packed weights of no more than */
+    FEW_BYTES = 40 << 20,
     TILE_BYTES = S24I_ROWS16_CODES + 8 * 64 /* a k block of rows16_bf16_pairs */
 };
 
@@ -145,11 +147,11 @@ TARGET_INLINE __m512 as_floats(const float *sums, __m512 w_scales, float x_scale
 
 /* ---- the row's entries ----------------------------------------------------------------------- */
 
-extern const s24i_linear_kernel s24i_linear_bf16_avx512bf16;
+extern const s24i_linear_kernel s24i_linear_bf16_avx512bf16_near;
 
 static const s24i_linear_kernel *other_row(void)
 {
-    return &s24i_linear_bf16_avx512bf16;
+    return &s24i_linear_bf16_avx512bf16_near;
 }
 
 static size_t weight_bytes(const s24i_weight *from)
@@ -165,7 +167,8 @@ static void weight_pack(void *w, const s24i_weight *from)
 
 static void run_job(const s24i_linear_job *job)
 {
-    if (job->m > FEW)
+    const int is_large = packed_bytes(job->n, job->k) > FEW_BYTES;
+    if (job->m > (is_large ? 1 : FEW))
         run_tiles(job);
     else
         other_row()->run(job);

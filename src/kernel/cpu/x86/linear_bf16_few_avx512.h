@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Up to 16 tokens of linear_bf16_avx512bf16.c, rows in the lanes: a token's group is broadcast as
+ * Up to 16 tokens of linear_bf16_avx512bf16.h, rows in the lanes: a token's group is broadcast as
  * 64 bits, of which both columns of 16 rows are picked by the code bits, and one dot multiplies
  * them; every weight is read once, in one sequential stream.
  *
@@ -246,7 +246,7 @@ TARGET_INLINE void lanes_group(picks *p, __m512 (*acc)[2], int g, const int T)
     p->pair = _mm512_load_si512(p->w + CODES + g * 64);
     __m512i bit = next < 4 ? p->low : p->high, shift = p->shift;
     two_tokens(p, acc, g, 0, T);
-    _mm_prefetch((const char *)p->w + AHEAD + CODES + g * 64, _MM_HINT_NTA);
+    _mm_prefetch((const char *)p->w + AHEAD + CODES + g * 64, ASK_HINT);
     bit = twice_of(bit, next % 4);
     HOLD(bit);
     two_tokens(p, acc, g, 2, T);
@@ -332,7 +332,7 @@ TARGET_INLINE void lanes_many(const s24i_linear_job *job, const few_t *x, int64_
     __asm__ volatile("" ::: "memory");
     for (int64_t k = 0; k < job->k; k += COLUMNS, p.w += BLOCK, p.x += COLUMNS * T) {
         p.following = k + COLUMNS < job->k ? p.w + BLOCK : p.w;
-        _mm_prefetch((const char *)p.w + AHEAD, _MM_HINT_NTA);
+        _mm_prefetch((const char *)p.w + AHEAD, ASK_HINT);
         _mm_prefetch(line_of_code(self, (uintptr_t)p.w / 8, FEW_CODE), _MM_HINT_T1);
         lanes_group(&p, acc, 0, T);
         lanes_group(&p, acc, 1, T);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The 2:4 linear on int8 in vectors of 256 bits, the design of linear_i8_avx512vnni.c. The
+ * The 2:4 linear on int8 in vectors of 256 bits, the design of linear_i8_avx512vnni.h. The
  * including file defines X_OFFSET, X_BYTES and DOT, instructions that add products of bytes, four a
  * lane, to the sums in %0: of columns in %1, which they may overwrite, by quads in %4; %5 has ONES.
  */
