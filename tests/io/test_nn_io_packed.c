@@ -199,6 +199,7 @@ static const char *const linear[] = {
     "vision_model.encoder.layers.2.mlp.fc1.weight",
     "blocks.1.attn.qkv.weight",
     "encoder.block.0.layer.0.SelfAttention.q.weight",
+    "roberta_prelayernorm.encoder.layer.0.intermediate.dense.weight",
 };
 static const char *const not_linear[] = {
     "embeddings.word_embeddings.weight",
@@ -208,6 +209,7 @@ static const char *const not_linear[] = {
     "qa_outputs.weight",
     "lm_head.weight",
     "encoder.layer.0.attention.output.LayerNorm.weight",
+    "roberta_prelayernorm.encoder.layer.0.intermediate.LayerNorm.weight",
     "encoder.layer.0.attention.self.query.bias",
     "model.layers.0.input_layernorm.weight",
     "model.layers.0.block_sparse_moe.gate.weight",
