@@ -458,9 +458,11 @@ static s24_status check_parts(const s24_transformer *t, s24_ctx *ctx,
             "%s: embeddings of %lld elements that a layer widens to %lld are not trained on a "
             "device",
             folder, (long long)t->shape.embedding, (long long)t->shape.width);
-    REQUIRE(ctx, s24i_pooling_is_common(&t->pooled) && !t->pooled.more_modules,
-            S24_ERROR_UNSUPPORTED, "%s/modules.json: %s is not trained", folder,
-            t->pooled.more_modules ? "a module Dense or LayerNorm" : "this way of pooling");
+    REQUIRE(ctx, !t->pooled.more_modules, S24_ERROR_UNSUPPORTED,
+            "%s/modules.json: a module Dense or LayerNorm is not trained", folder);
+    REQUIRE(ctx, s24i_pooling_is_common(&t->pooled), S24_ERROR_UNSUPPORTED,
+            "%s: pooling by %s is not trained", folder,
+            t->pooled.further_count ? "several ways" : s24i_pooling_name(t->pooled.pooling));
     return S24_OK;
 }
 
