@@ -140,6 +140,11 @@ s24_status train_product_enqueue(s24i_device *device, const s24_device_train_pro
 {
     const s24_status status = dense_open(device, error);
     if (status != S24_OK) return status;
+    if (job->scale_a && device->capability < 89)
+        return device_failed(
+            error, S24_ERROR_UNSUPPORTED,
+            "products of 8-bit floats need compute capability 8.9, this GPU has %d.%d",
+            device->capability / 10, device->capability % 10);
     const int64_t m = job->y->rows, k = job->transposed_a ? job->a->rows : job->a->cols;
     const train_product_key key = {
         dense_class(m), job->y->cols,      dense_class(k),    job->a->dtype, job->b->dtype,
