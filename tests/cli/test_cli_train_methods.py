@@ -20,15 +20,16 @@ class Methods(Scratch):
         return done
 
     def test_methods_make_a_dense_model_two_four(self):
-        for method, numbers in (("sr-ste", "refresh=2"), ("s-ste", "mvue=0"), ("cast", ""),
-                                ("semi-sparse", "tail=0")):
+        for method, numbers in (("sr-ste", "refresh=2"), ("s-ste", "mvue=0"), ("s-ste", "fp8=1"),
+                                ("cast", ""), ("semi-sparse", "tail=0")):
+            metrics = f"m-{method}-{numbers}"
             options = ("--numbers", numbers) if numbers else ()
             loss = ("--loss", "cosine=1") if method == "cast" else ()
             found = self.json("train", "model", "out", *self.SHORT, "--method", method, *options,
-                              *loss, "--force", "--metrics", f"m-{method}", "--held-out", "6")
+                              *loss, "--force", "--metrics", metrics, "--held-out", "6")
             self.assertTrue(self.json("check", "out")["ok"], method)
             self.assertIs(found["sparse"], True)
-            lines = (self.folder / f"m-{method}").read_text().splitlines()
+            lines = (self.folder / metrics).read_text().splitlines()
             lines = [json.loads(line) for line in lines]
             self.assertEqual(len(lines), 12)
             self.assertGreaterEqual(lines[5]["mask_age"], 0)
