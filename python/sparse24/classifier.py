@@ -10,6 +10,7 @@ import numpy as np
 
 from . import _core
 from .encoder import Progress
+from .reopen import Reopens
 
 
 class Tag(typing.NamedTuple):
@@ -21,7 +22,7 @@ class Tag(typing.NamedTuple):
     logits: np.ndarray  # [classes] f32
 
 
-class Classifier:
+class Classifier(Reopens):
     """A model of a Hugging Face folder with the head that it was trained for. Calls of several
     threads wait for each other."""
 
@@ -30,6 +31,7 @@ class Classifier:
                  batch_tokens: int = 0, verify: bool = False,
                  progress: Progress | None = None):
         """Options as Encoder's. Raises OSError, ValueError, Error (no head that classifies)."""
+        self._keep_call(locals())
         options = (dtype, dense, sparse, None, None, all_sparse, None, None, None, verify, None,
                    None)
         self._handle = _core.encoder_open(folder, options, None, max_tokens, batch_tokens, False,

@@ -12,15 +12,16 @@ from . import _core
 from .images import Image, ImageForm, is_image
 from .matrix import Array
 from .ranks import Comm
+from .reopen import Reopens
 
 PIECE = 32  # images that are made at once
 Progress = typing.Callable[[str, int, int], object]
 
 
-class Encoder:
+class Encoder(Reopens):
     """A sentence encoder of a Hugging Face folder: tokenizes, runs, pools and normalises as its
     files say; or an encoder of images, or of both in one space (CLIP). Calls of several threads
-    wait for each other; `share` gives each its own."""
+    wait for each other; `share` gives each its own. Pickled, it is opened again from its folder."""
 
     def __init__(self, folder: str | os.PathLike, *, dtype: str | None = None, dense: bool = False,
                  sparse: bool = False, all_sparse: bool = False, max_tokens: int = 0,
@@ -40,6 +41,7 @@ class Encoder:
         images by the second, which is opened when the first image comes.
         layer_dtypes, verify, comm: as Model has them.
         Raises OSError, ValueError, Error (what the model has that is not carried out)."""
+        self._keep_call(locals())
         from .model import open_device  # pylint: disable=import-outside-toplevel,cyclic-import
         options = (dtype, dense, sparse, None, None, all_sparse, None, None, layer_dtypes,
                    verify, open_device(device), comm and comm._handle)
@@ -75,6 +77,7 @@ class Encoder:
     def share(self) -> Encoder:
         """Another encoder on the same weights, for another thread."""
         other = Encoder.__new__(Encoder)
+        other._opened = self._opened
         with self._lock:
             other._open(_core.encoder_share(self._handle))
             if self._tower is not None:

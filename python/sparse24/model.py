@@ -14,6 +14,7 @@ from .checkpoint import Checkpoint
 from .encoder import Progress
 from .images import Image, ImageForm
 from .ranks import Comm
+from .reopen import Reopens
 from .tokenizer import Tokenizer
 
 
@@ -37,7 +38,7 @@ def lay(texts: typing.Sequence[typing.Sequence[int]]) -> tuple[np.ndarray, np.nd
     return offsets, np.concatenate(rows) if rows else np.empty(0, np.int32)
 
 
-class Model:
+class Model(Reopens):
     """A model of a Hugging Face folder, planned for this machine. Calls of several threads wait for
     each other; `Model` of the same folder twice holds its weights twice."""
 
@@ -59,6 +60,7 @@ class Model:
         and one of images (CLIP) the second.
         Raises OSError, ValueError, TypeError, Error (a model type or a part that is not carried
         out, by its name)."""
+        self._keep_call(locals())
         checkpoint = Checkpoint(folder)
         options = (dtype, dense, sparse, include, exclude, all_sparse, quantize, quantize_head,
                    layer_dtypes, verify, open_device(device), comm and comm._handle, images)

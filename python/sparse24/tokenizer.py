@@ -8,6 +8,7 @@ import typing
 import numpy as np
 
 from . import _core
+from .reopen import Reopens
 
 
 class Encoding(typing.NamedTuple):
@@ -17,12 +18,13 @@ class Encoding(typing.NamedTuple):
     offsets: np.ndarray  # [tokens, 2] code points of the text it came from; 0, 0 for [CLS], [SEP]
 
 
-class Tokenizer:
+class Tokenizer(Reopens):
     """Of a folder or one of its files: tokenizer.json, vocab.txt, vocab.json and merges.txt, or
     tokenizer.model. Any number of threads may use one."""
 
     def __init__(self, path: str | os.PathLike):
         """Raises OSError, Error (malformed; a part that is not carried out, by its name)."""
+        self._keep_call({"folder": path})
         self._handle = _core.tokenizer_load(path)
 
     def __len__(self):

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checkpoints, tokenizers, encoders, models and texts that go on."""
+import copy
+import multiprocessing
 import pathlib
+import pickle
 import subprocess
 import sys
 import tempfile
@@ -172,6 +175,20 @@ class Encoders(Folder):
                 np.testing.assert_allclose(model.forward([[2, 7, 3]])["hidden"], hidden, atol=1e-5)
         finally:
             sparse24.set_threads(kept)
+
+    def test_pickled_it_is_opened_again(self):
+        texts = tiny_bert.sentences(3)
+        encoder = sparse24.Encoder(self.folder, max_tokens=9, progress=lambda *_: None)
+        expected = encoder.encode(texts)
+        for again in (pickle.loads(pickle.dumps(encoder)), copy.deepcopy(encoder),
+                      pickle.loads(pickle.dumps(encoder.share()))):
+            np.testing.assert_array_equal(again.encode(texts), expected)
+        with multiprocessing.get_context("spawn").Pool(2) as pool:
+            np.testing.assert_array_equal(pool.map(encoder.encode, [texts, texts])[1], expected)
+        model = pickle.loads(pickle.dumps(sparse24.Model(self.folder, max_tokens=99)))
+        self.assertEqual((model.max_tokens, model.folder), (99, self.folder))
+        tokenizer = sparse24.Tokenizer(self.folder)
+        self.assertEqual(len(pickle.loads(pickle.dumps(tokenizer))), len(tokenizer))
 
     def test_refusals(self):
         with self.assertRaises(OSError):
