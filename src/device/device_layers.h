@@ -220,6 +220,39 @@ S24_API s24_status s24_device_cache_put(s24_ctx *ctx, s24_device *device,
 S24_API s24_status s24_device_attention_cache(s24_ctx *ctx, s24_device *device,
                                               const s24_device_attention_cache_args *args);
 
+typedef struct s24_device_scale_args {
+    size_t size; /* sizeof(s24_device_scale_args) */
+    s24_dtype dtype;
+    int64_t rows, width;  /* 8 divides width */
+    void *x;              /* [rows, width], changed in place */
+    const void *columns;  /* [width] of the dtype, or NULL: 1 */
+    const float *factors; /* [rows], or NULL: 1 */
+    float factor;         /* 0: 1 */
+    void *stream;
+} s24_device_scale_args;
+/* x[r, c] *= columns[c]·factors[r]·factor, rounded once. What a factor of 0 multiplies is 0. */
+S24_API s24_status s24_device_scale(s24_ctx *ctx, s24_device *device,
+                                    const s24_device_scale_args *args);
+
+enum { S24_DEVICE_APART_ROWS = 64 };
+typedef struct s24_device_apart_args {
+    size_t size; /* sizeof(s24_device_apart_args) */
+    s24_dtype dtype;
+    int64_t tokens, heads, d; /* d: as attention for training takes it */
+    int64_t rows;             /* of the table */
+    const void *vectors;      /* [tokens, heads·d], ld elements apart, */
+    const void *table;        /* [rows, heads·d], table_ld apart */
+    int64_t ld, table_ld;     /* 8 divides them */
+    float
+        *y; /* [heads, tokens, y_ld] written, y_ld: rows, up to S24_DEVICE_APART_ROWS's multiple */
+    int64_t y_ld;
+    void *stream;
+} s24_device_apart_args;
+/* Computes y[h, t, r] = vectors[t]·table[r] by head, what scores grow by in attention by content
+   and distance. On compute capability 9.0 alone: UNSUPPORTED elsewhere. */
+S24_API s24_status s24_device_apart(s24_ctx *ctx, s24_device *device,
+                                    const s24_device_apart_args *args);
+
 /* The likeliest token by a row of logits. */
 typedef struct s24_device_picked {
     int32_t id;            /* of equal ones the lowest; −1: a NaN, or the largest is infinite */

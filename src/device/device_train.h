@@ -142,8 +142,9 @@ typedef struct s24_device_train_norm_back_args {
 S24_API s24_status s24_device_train_norm_back(s24_ctx *ctx, s24_device *device,
                                               const s24_device_train_norm_back_args *args);
 
-/* h = activation(u), squared where asked; gated: u is [rows, 2·width], gate and up
-   next to each other, h = activation(g)·up. */
+/* h = activation(u), squared where asked; gated: u is [rows, 2·width], gate and up next to each
+   other, or the other way round with gate_last, h = activation(g)·up. h may be u where not
+   gated. */
 typedef struct s24_device_train_activate_args {
     size_t size; /* sizeof(s24_device_train_activate_args) */
     s24_dtype dtype;
@@ -153,6 +154,7 @@ typedef struct s24_device_train_activate_args {
     s24_activation activation;
     int squared, gated;
     void *stream;
+    int gate_last;
 } s24_device_train_activate_args;
 S24_API s24_status s24_device_train_activate(s24_ctx *ctx, s24_device *device,
                                              const s24_device_train_activate_args *args);
@@ -231,8 +233,9 @@ S24_API s24_status s24_device_train_unfold(s24_ctx *ctx, s24_device *device,
  * attended by none, but a token that sees only such ones attends to them all alike. causal: no
  * token sees a later one, and with a window only so many, itself the last; where later ones are
  * seen, the window is as wide on either side (forward alone). Weights are rounded to
- * the dtype before they multiply, sums are f32. On compute capability 9.0 alone: UNSUPPORTED
- * elsewhere.
+ * the dtype before they multiply, sums are f32. Where `distances` or `apart_rows` is there q·kᵀ
+ * grows by what they say of the two tokens' places before the scale multiplies it, forward and
+ * without dropout alone. On compute capability 9.0 alone: UNSUPPORTED elsewhere.
  */
 typedef struct s24_device_train_attention_args {
     size_t size; /* sizeof(s24_device_train_attention_args) */
@@ -255,6 +258,16 @@ typedef struct s24_device_train_attention_args {
     void *work;
     size_t work_bytes; /* at least s24_device_train_attention_work_bytes */
     void *stream;
+    float scale;  /* in place of 1/√d, forward alone; 0: that */
+    int64_t zero; /* where distance 0 stands in the two tables, at least longest − 1 */
+    /* [heads], distance_head apart: for key − query the number zero + key − query; or NULL. */
+    const float *distances;
+    int64_t distance_head;
+    /* [2·zero + 1]: for query − key the column of the two products, [heads, tokens, apart_ld], that
+       counts, of queries with distances' keys and of keys with distances' queries; or NULL. */
+    const int32_t *apart_rows;
+    const float *of_queries, *of_keys; /* NULL: that one does not count */
+    int64_t apart_ld;
 } s24_device_train_attention_args;
 S24_API size_t s24_device_train_attention_work_bytes(const s24_device *device, int64_t tokens,
                                                      int64_t longest, int64_t heads);
@@ -267,16 +280,19 @@ S24_API s24_status s24_device_train_attention_back(s24_ctx *ctx, s24_device *dev
                                                    const s24_device_train_attention_args *args);
 
 /* Turns queries and keys in place by their positions; back: the other way. Element i of a head
-   turns with element i + d/2. */
+   turns with element i + turned/2, or, adjacent, 2·i with 2·i + 1; what follows the first `turned`
+   elements stays. */
 typedef struct s24_device_train_rotate_args {
     size_t size; /* sizeof(s24_device_train_rotate_args) */
     s24_dtype dtype;
     int64_t tokens, heads, kv_heads, d;
     void *qkv;
-    const float *angles;     /* [positions, d]: cosines, then sines, by half */
+    const float *angles;     /* [positions, turned]: cosines, then sines, by half */
     const int32_t *position; /* [tokens] */
     int back;
     void *stream;
+    int64_t turned; /* an even number; 0: d */
+    int adjacent;
 } s24_device_train_rotate_args;
 S24_API s24_status s24_device_train_rotate(s24_ctx *ctx, s24_device *device,
                                            const s24_device_train_rotate_args *args);

@@ -2,6 +2,8 @@
 /* Training on a device: attention forward and backward, rotary positions. */
 #include "device/device_train_room.h"
 
+#include <math.h>
+
 enum { MOST_D = 128, MOST_BLOCKS = 65535 /* of a launch's second and third dimension */ };
 
 static s24_status heads_check(s24_ctx *ctx, int64_t tokens, int64_t heads, int64_t kv_heads,
@@ -46,6 +48,30 @@ static s24_status attention_check(s24_ctx *ctx, const s24_device_train_attention
             "window is %" PRId64 "; expected 0 to %d", a->window, INT32_MAX / 2 - 1);
     REQUIRE(ctx, a->drop.rate >= 0 && a->drop.rate < 1, S24_ERROR_ARGUMENT,
             "drop.rate is %g; expected 0 to less than 1", (double)a->drop.rate);
+    REQUIRE(ctx, a->scale >= 0 && isfinite(a->scale), S24_ERROR_ARGUMENT,
+            "scale is %g; expected 0 or more", (double)a->scale);
+    return S24_OK;
+}
+
+static int grows(const s24_device_train_attention_args *a)
+{
+    return a->distances || a->apart_rows;
+}
+
+static s24_status growth_check(s24_ctx *ctx, const s24_device_train_attention_args *a)
+{
+    const s24i_train_pointer pointers[] = {{"distances", a->distances, 1},
+                                           {"apart_rows", a->apart_rows, 1},
+                                           {"of_queries", a->of_queries, 1},
+                                           {"of_keys", a->of_keys, 1}};
+    if (!grows(a)) return S24_OK;
+    TRY(s24i_train_pointers(ctx, pointers, sizeof pointers / sizeof *pointers));
+    REQUIRE(ctx, a->zero >= a->longest - 1 && a->zero < INT32_MAX / 2, S24_ERROR_SHAPE,
+            "distance 0 stands at %" PRId64 "; expected at least %" PRId64 ", for texts of %" PRId64
+            " tokens",
+            a->zero, a->longest - 1, a->longest);
+    REQUIRE(ctx, !(a->drop.rate > 0), S24_ERROR_ARGUMENT,
+            "drop.rate is %g; expected 0 where scores grow by distances", (double)a->drop.rate);
     return S24_OK;
 }
 
@@ -56,6 +82,7 @@ s24_status s24_device_train_attention(s24_ctx *ctx, s24_device *device,
     s24_device_train_attention_args a;
     READ_ARGS(a, args, "s24_device_train_attention_args");
     TRY(attention_check(ctx, &a));
+    TRY(growth_check(ctx, &a));
     return TRAIN_RUN(attention, &a);
 }
 
@@ -66,6 +93,8 @@ s24_status s24_device_train_attention_back(s24_ctx *ctx, s24_device *device,
     s24_device_train_attention_args a;
     READ_ARGS(a, args, "s24_device_train_attention_args");
     TRY(attention_check(ctx, &a));
+    REQUIRE(ctx, !grows(&a) && !(a.scale > 0), S24_ERROR_ARGUMENT,
+            "attention by distances or with a scale of its own runs forward alone");
     REQUIRE(ctx, a.causal || !a.window, S24_ERROR_ARGUMENT,
             "window is %" PRId64 "; expected 0 where later tokens are seen, backward", a.window);
     const s24i_train_pointer pointers[] = {
@@ -89,5 +118,8 @@ s24_status s24_device_train_rotate(s24_ctx *ctx, s24_device *device,
     TRY(s24i_train_dtype(ctx, a.dtype));
     TRY(heads_check(ctx, a.tokens, a.heads, a.kv_heads, a.d));
     TRY(s24i_train_pointers(ctx, pointers, sizeof pointers / sizeof *pointers));
+    REQUIRE(ctx, a.turned >= 0 && a.turned <= a.d && a.turned % 2 == 0, S24_ERROR_SHAPE,
+            "%" PRId64 " elements of a head are turned; expected an even number up to %" PRId64,
+            a.turned, a.d);
     return TRAIN_RUN(rotate, &a);
 }

@@ -12,8 +12,9 @@ static s24_status check_rate(s24_ctx *ctx, const s24_device_dropout *drop)
 
 static s24_status check_activation(s24_ctx *ctx, s24_activation activation)
 {
-    REQUIRE(ctx, (int)activation >= 0 && activation <= S24_ACTIVATION_SILU, S24_ERROR_ARGUMENT,
-            "activation is %d; expected 0 to %d", (int)activation, (int)S24_ACTIVATION_SILU);
+    REQUIRE(ctx, (int)activation >= 0 && activation <= S24_ACTIVATION_GELU_QUICK,
+            S24_ERROR_ARGUMENT, "activation is %d; expected 0 to %d", (int)activation,
+            (int)S24_ACTIVATION_GELU_QUICK);
     return S24_OK;
 }
 

@@ -62,6 +62,16 @@ static inline float s24i_distance(const s24i_distance_rule *rule, int64_t by, in
     return -(float)apart * s24i_slope(rule->first_head + head, rule->all_heads);
 }
 
+static inline s24i_distance_rule s24i_distance_rule_of(const s24_model *model)
+{
+    const s24i_shape *shape = &model->shape;
+    return (s24i_distance_rule){.shape = shape,
+                                .table = model->relative,
+                                .slopes = model->architecture->slopes,
+                                .first_head = model->ranks.rank * shape->heads,
+                                .all_heads = s24i_max(model->ranks.world, 1) * shape->heads};
+}
+
 static inline void s24i_distances_fill(float *to, const s24i_distance_rule *rule, int64_t longest)
 {
     int64_t zero;
@@ -70,6 +80,31 @@ static inline void s24i_distances_fill(float *to, const s24i_distance_rule *rule
     for (int64_t head = 0; head < heads; head++)
         for (int64_t i = 0; i < count; i++)
             to[head * count + i] = s24i_distance(rule, i - zero, head);
+}
+
+/* Elements of all of a model's tables for texts of up to `longest` tokens: one, or one for each
+   block; *head: of a head's, 0 where all heads have the same. */
+static inline int64_t s24i_distance_tables(int64_t *head, int64_t *zero, const s24_model *model,
+                                           int64_t longest)
+{
+    const s24i_shape *shape = &model->shape;
+    const int64_t count = s24i_distances(longest, zero);
+    const int by_head = s24i_has_distances(model->architecture);
+    *head = by_head ? count : 0;
+    return s24i_max(shape->tables, 1) * (by_head ? shape->heads : 1) * count;
+}
+
+static inline void s24i_distance_tables_fill(float *to, const s24_model *model, int64_t longest)
+{
+    const s24i_shape *shape = &model->shape;
+    s24i_distance_rule rule = s24i_distance_rule_of(model);
+    int64_t head, zero;
+    const int64_t tables = s24i_max(shape->tables, 1);
+    const int64_t each = s24i_distance_tables(&head, &zero, model, longest) / tables;
+    for (int64_t t = 0; t < tables; t++) {
+        s24i_distances_fill(to + t * each, &rule, longest);
+        if (rule.table) rule.table += shape->buckets * shape->heads;
+    }
 }
 
 #endif

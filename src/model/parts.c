@@ -16,6 +16,7 @@ static const char *const names[S24I_PARTS] = {
     [S24I_PART_IMAGES] = "image with other tokens than patches after a class token",
     [S24I_PART_TABLES] = "table of distances of each block",
     [S24I_PART_MASKED] = "factor of embeddings by the share of masked tokens",
+    [S24I_PART_AFTER_NORMS] = "norm of what is added",
     [S24I_PART_QUICK] = "activation quick_gelu",
     [S24I_PART_GATE_LAST] = "gate whose rows stand after those that it multiplies",
     [S24I_PART_NORMS_TURNED] = "norm of heads that positions have turned",
@@ -42,6 +43,7 @@ unsigned s24i_parts_of(const s24i_architecture *architecture, const s24i_shape *
              architecture->bare_patches || architecture->interpolates),
         [S24I_PART_TABLES] = shape->tables > 0,
         [S24I_PART_MASKED] = shape->masked_grows,
+        [S24I_PART_AFTER_NORMS] = architecture->after_attention_norm != NULL,
         [S24I_PART_QUICK] = shape->activation == S24_ACTIVATION_GELU_QUICK,
         [S24I_PART_NORMS_TURNED] = architecture->norms_turned,
         [S24I_PART_SLOPES] = architecture->slopes};

@@ -36,8 +36,6 @@ static s24_status check_model(s24_ctx *ctx, const s24_checkpoint *checkpoint, co
 static s24_status check_head(const s24_encoder *encoder, s24_ctx *ctx, const char *folder)
 {
     const s24_model *model = encoder->model;
-    REQUIRE(ctx, !model->device, S24_ERROR_UNSUPPORTED,
-            "%s: heads that classify texts run on the CPU alone", folder);
     REQUIRE(ctx, model->reading.whom, S24_ERROR_UNSUPPORTED,
             "%s: architectures in config.json names no model of type '%s' for sequence or token "
             "classification whose head is known",
@@ -64,9 +62,6 @@ static s24_status set_modules(s24_encoder *e, s24_ctx *ctx, const char *folder,
     REQUIRE(ctx, pooled->said, S24_ERROR_UNSUPPORTED,
             "%s/modules.json: no module is Pooling, which makes a text's vector of its tokens'",
             folder);
-    REQUIRE(ctx, !e->model->device || s24i_pooling_is_common(pooled), S24_ERROR_UNSUPPORTED,
-            "%s: pooling by %s%s runs on the CPU alone", folder, s24i_pooling_name(pooled->pooling),
-            pooled->further_count ? " and more" : "");
     const int64_t width = e->model->shape.width * (1 + pooled->further_count);
     TRY(s24i_modules_read(&e->modules, ctx, folder, width, opts->dimensions, model));
     if (!s24i_modules_any(&e->modules)) return S24_OK;

@@ -22,6 +22,7 @@
 #include "run/cpu/kv_cache.h"
 #include "run/cpu/pass.h"
 #include "run/gpu/gpu_model.h"
+#include "run/tail.h"
 #include "run/weight/weight.h"
 
 /* ---- create and destroy ---------------------------------------------------------------------- */
@@ -156,23 +157,11 @@ static s24_status fill_angles(float **angles, s24_ctx *ctx, const s24i_shape *sh
 static s24_status fill_distances(s24_session *session, s24_ctx *ctx, int64_t longest)
 {
     const s24_model *model = session->model;
-    const s24i_shape *s = &model->shape;
-    const int64_t count = s24i_distances(longest, &session->distance_zero);
-    const int by_head = s24i_has_distances(model->architecture);
-    s24i_distance_rule rule = {.shape = s,
-                               .table = model->relative,
-                               .slopes = model->architecture->slopes,
-                               .first_head = model->ranks.rank * s->heads,
-                               .all_heads = s24i_max(model->ranks.world, 1) * s->heads};
-    const int64_t each = (by_head ? s->heads : 1) * count;
-    session->distances_head = by_head ? count : 0;
-    const int64_t tables = s24i_max(s->tables, 1);
-    session->distances_block = s->tables ? each : 0;
-    TRY(s24i_alloc_elems(&session->distances, ctx, tables * each, sizeof(float), "distances"));
-    for (int64_t t = 0; t < tables; t++) {
-        s24i_distances_fill(session->distances + t * each, &rule, longest);
-        if (rule.table) rule.table += s->buckets * s->heads;
-    }
+    const int64_t all =
+        s24i_distance_tables(&session->distances_head, &session->distance_zero, model, longest);
+    session->distances_block = model->shape.tables ? all / model->shape.tables : 0;
+    TRY(s24i_alloc_elems(&session->distances, ctx, all, sizeof(float), "distances"));
+    s24i_distance_tables_fill(session->distances, model, longest);
     return S24_OK;
 }
 
@@ -199,7 +188,6 @@ static s24_status fill(s24_session *session, s24_ctx *ctx)
         : shape->apart.span
             ? s24i_attention_apart_scratch(&shape->apart, longest, shape->head_width)
             : s24i_attention_scratch(longest, shape->head_width);
-    TRY(s24i_alloc_elems(&session->hidden, ctx, tokens * shape->width, one, "hidden states"));
     TRY(s24i_alloc_elems(&session->qkv, ctx, tokens * s24i_qkv_outputs(shape), part, "q, k and v"));
     TRY(s24i_alloc_elems(&session->context, ctx, tokens * heads, part, "attention"));
     TRY(s24i_alloc_elems(&session->tiles, ctx, tokens + 1, sizeof(int64_t), "tiles"));
@@ -212,12 +200,7 @@ static s24_status fill(s24_session *session, s24_ctx *ctx)
     if (s24i_has_distances(session->model->architecture) || shape->near)
         TRY(fill_distances(session, ctx, longest));
     TRY(fill_apart(session, ctx, longest));
-    if (shape->probes)
-        TRY(s24i_alloc_elems(&session->probe_rows, ctx, session->threads * s24i_probe_room(shape),
-                             one, "rows of a head that pools"));
-    if (session->model->class_weight)
-        TRY(s24i_alloc_elems(&session->class_rows, ctx, session->threads * 2 * shape->width, one,
-                             "a classifier's rows"));
+    TRY(s24i_tail_reserve(session, ctx));
     TRY(fill_lanes(session, ctx));
     TRY(s24i_experts_create(&session->experts, ctx, session));
     return session->model->lm_head.n ? fill_head(session, ctx) : S24_OK;
@@ -258,6 +241,7 @@ s24_status s24_session_create(s24_session **out, s24_ctx *ctx, const s24_model *
     s24_status status = lay_out_images(session, ctx);
     if (status == S24_OK && model->device) {
         status = s24i_gpu_session_create(&session->gpu, ctx, model, max_tokens);
+        if (status == S24_OK && s24i_tail_is_here(model)) status = s24i_tail_reserve(session, ctx);
     } else if (status == S24_OK) {
         session->between = choose_between(session, s24_ctx_cpu(ctx));
         status = fill(session, ctx);
@@ -467,6 +451,8 @@ s24_status s24i_session_submit(s24_session *session, s24_ctx *ctx, const s24_bat
         s24i_gpu_is_known_step(session->gpu, &pass))
         return s24i_gpu_submit(session->gpu, ctx, &pass);
     TRY(s24i_session_meet(session, ctx, &whole, status));
+    if (session->gpu && s24i_tail_is_here(session->model))
+        return s24i_tail_run(session, ctx, &pass);
     if (session->gpu) return s24i_gpu_submit(session->gpu, ctx, &pass);
     return forward(session, ctx, &whole, outputs);
 }
@@ -504,6 +490,10 @@ s24_status s24_session_enqueue(s24_session *session, s24_ctx *ctx, const s24_bat
             "a pass that is enqueued gives no states of every block, and no logits or losses of a "
             "language model");
     TRY(check_outputs(session, ctx, outputs));
+    REQUIRE(ctx, !s24i_tail_is_here(session->model) || (!outputs->embeddings && !outputs->logits),
+            S24_ERROR_UNSUPPORTED,
+            "a pass that is enqueued gives no vectors or logits that the host makes of the states, "
+            "as of this model");
     TRY(begin(session, ctx, &whole, batch, s24i_batch_check_texts));
     const s24i_gpu_pass pass = {.batch = &whole, .outputs = outputs};
     return s24i_gpu_pass_in(session->gpu, ctx, &pass, states, stream);

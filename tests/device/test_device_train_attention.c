@@ -292,20 +292,27 @@ static void test_nan(void **state)
     gpu_end(&g);
 }
 
+/* Which elements turn, and the other one of each pair. */
+typedef struct turning {
+    int64_t d, turned;
+    int adjacent;
+} turning;
+
 /* Pairs turn by their angles, and back again. */
-static void check_rotate(gpu *g, int64_t d)
+static void check_rotate(gpu *g, const turning *how)
 {
     enum { POSITIONS = 9, ROWS = 21, HEADS = 3, KV_HEADS = 1 };
-    const int64_t ld = (HEADS + 2 * KV_HEADS) * d, half = d / 2;
+    const int64_t d = how->d, turned = how->turned, half = turned / 2;
+    const int64_t ld = (HEADS + 2 * KV_HEADS) * d;
     array qkv = array_make(g, ROWS * ld, 1);
     float angles[POSITIONS * 128];
     int32_t position[ROWS];
     double *expected = calloc((size_t)(ROWS * ld), sizeof *expected);
     for (int64_t i = 0; i < POSITIONS * half; i++) {
         const double angle =
-            (double)(i / half) * pow(10000.0, -2.0 * (double)(i % half) / (double)d);
-        angles[i / half * d + i % half] = (float)cos(angle);
-        angles[i / half * d + half + i % half] = (float)sin(angle);
+            (double)(i / half) * pow(10000.0, -2.0 * (double)(i % half) / (double)turned);
+        angles[i / half * turned + i % half] = (float)cos(angle);
+        angles[i / half * turned + half + i % half] = (float)sin(angle);
     }
     for (int t = 0; t < ROWS; t++)
         position[t] = t % POSITIONS;
@@ -319,15 +326,18 @@ static void check_rotate(gpu *g, int64_t d)
                                          .d = d,
                                          .qkv = qkv.there,
                                          .angles = angles_there,
-                                         .position = position_there};
+                                         .position = position_there,
+                                         .turned = turned == d ? 0 : turned,
+                                         .adjacent = how->adjacent};
     for (int64_t i = 0; i < ROWS * ld; i++) {
         const int64_t t = i / ld, at = i % ld % d;
-        const float *c = angles + position[t] * d + at % half;
-        const double partner = (double)qkv.host[at < half ? i + half : i - half];
+        const int first = how->adjacent ? at % 2 == 0 : at < half;
+        const int64_t pair = how->adjacent ? at / 2 : at % half, by = how->adjacent ? 1 : half;
         expected[i] = (double)qkv.host[i];
-        if (i % ld < (HEADS + KV_HEADS) * d)
-            expected[i] =
-                expected[i] * (double)c[0] + (at < half ? -1 : 1) * partner * (double)c[half];
+        if (i % ld >= (HEADS + KV_HEADS) * d || at >= turned) continue;
+        const float *c = angles + position[t] * turned + pair;
+        const double partner = (double)qkv.host[first ? i + by : i - by];
+        expected[i] = expected[i] * (double)c[0] + (first ? -1 : 1) * partner * (double)c[half];
     }
     assert_ok(g->ctx, s24_device_train_rotate(g->ctx, g->device, &args));
     expect(g, "turned", qkv.there, 0, expected, ROWS * ld, 1e-6);
@@ -345,12 +355,13 @@ static void check_rotate(gpu *g, int64_t d)
 static void test_rotate(void **state)
 {
     (void)state;
-    static const int64_t widths[] = {8, 16, 24, 64, 128};
+    static const turning ways[] = {{8, 8, 0},     {16, 16, 0}, {24, 24, 0}, {64, 64, 0},
+                                   {128, 128, 0}, {64, 64, 1}, {24, 10, 0}, {128, 32, 1}};
     gpu g = {0};
     if (!gpu_here(&g)) return;
-    for (size_t i = 0; i < 2 * sizeof widths / sizeof *widths; i++) {
+    for (size_t i = 0; i < 2 * sizeof ways / sizeof *ways; i++) {
         g.dtype = i % 2 ? S24_F16 : S24_BF16;
-        check_rotate(&g, widths[i / 2]);
+        check_rotate(&g, &ways[i / 2]);
     }
     gpu_end(&g);
 }

@@ -10,6 +10,7 @@
 
 #include "nn_language_pass.h"
 #include "nn_train_golden.h"
+#include "run/session.h"
 #include "sparse24/device.h"
 
 enum { TEXTS = 4, ROOM = 512, WIDTH = 64 };
@@ -148,8 +149,8 @@ static void heads_of_another_width(void **state)
 
 static void golden_models(void **state)
 {
-    static const char *const names[] = {"roberta", "xlm-roberta", "distilbert", "modernbert",
-                                        "nomic_bert"};
+    static const char *const names[] = {"roberta",    "xlm-roberta", "distilbert", "modernbert",
+                                        "nomic_bert", "mpnet",       "electra"};
     static const char *const schemes[] = {"int8", "int8-g64", "int4-g64"};
     s24_ctx *ctx = new_ctx(NULL, 2);
     s24_device *device = device_here(ctx);
@@ -178,9 +179,54 @@ static void golden_models(void **state)
     s24_ctx_destroy(ctx);
 }
 
+/* Logits of a head of texts, or vectors pooled in a way that the host has alone. */
+static void tail_of(float *to, s24_ctx *ctx, const texts *t, const s24_model_opts *opts,
+                    const s24i_pooled *pooled)
+{
+    s24_model *model;
+    s24_session *session;
+    const s24_outputs outputs = {.logits = pooled ? NULL : to, .embeddings = pooled ? to : NULL};
+    OK(ctx, load(&model, ctx, t->folder, opts));
+    if (pooled) model->pooled = *pooled;
+    OK(ctx, s24_session_create(&session, ctx, model, ROOM));
+    session->takes_ways = 1;
+    for (int turn = 0; turn < 3; turn++)
+        OK(ctx, s24_session_forward(session, ctx, &t->batch, &outputs));
+    s24_session_destroy(session);
+    s24_model_destroy(model);
+}
+
+static void what_the_host_makes(void **state)
+{
+    static const char *const names[] = {"bert-reranker", "roberta-reranker", "bert-classes",
+                                        "roberta"};
+    static const s24i_pooled pooled = {.pooling = S24I_POOL_ROOT,
+                                       .further = {S24I_POOL_WEIGHTED, S24I_POOL_MAX},
+                                       .further_count = 2,
+                                       .said = 1,
+                                       .normalise = 1};
+    s24_ctx *ctx = new_ctx(NULL, 2);
+    s24_device *device = device_here(ctx);
+    (void)state;
+    for (size_t i = 0; device && i < sizeof names / sizeof *names; i++) {
+        static texts t;
+        float here[TEXTS * 3 * WIDTH] = {0}, there[TEXTS * 3 * WIDTH] = {0};
+        const s24i_pooled *ways = i == 3 ? &pooled : NULL;
+        const s24_model_opts opts = {.size = sizeof opts, .device = device, .dtype = S24_F16};
+        if (!open_texts(&t, names[i])) SKIP_WITHOUT(t.folder);
+        tail_of(here, ctx, &t, NULL, ways);
+        tail_of(there, ctx, &t, &opts, ways);
+        near(here, there, TEXTS * (ways ? 3 * WIDTH : i == 2 ? 5 : 1), 1e-2, names[i]);
+        mini_close(&t.io);
+    }
+    s24_device_destroy(device);
+    s24_ctx_destroy(ctx);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(golden_models),
+                                       cmocka_unit_test(what_the_host_makes),
                                        cmocka_unit_test(heads_of_another_width)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -199,13 +199,9 @@ static void device_models(void **state)
 {
     static const struct {
         const char *name, *refused;
-    } rows[] = {{"roberta", NULL},
-                {"xlm-roberta", NULL},
-                {"distilbert", NULL},
-                {"nomic_bert", NULL},
-                {"modernbert", NULL},
-                {"electra", "embeddings of 32 elements that a layer widens to 64"},
-                {"mpnet", "a device has no step 'attend by distance'"}};
+    } rows[] = {{"roberta", NULL},    {"xlm-roberta", NULL}, {"distilbert", NULL},
+                {"nomic_bert", NULL}, {"modernbert", NULL},  {"electra", NULL},
+                {"mpnet", NULL}};
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         texts t;

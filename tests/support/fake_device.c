@@ -222,6 +222,8 @@ KERNEL(fake_integers, s24i_device_integers)
 KERNEL(fake_integers_widen, s24i_device_integers_widen)
 KERNEL(fake_mask, s24i_device_masking)
 KERNEL(fake_unfold, s24_device_unfold_args)
+KERNEL(fake_scale, s24_device_scale_args)
+KERNEL(fake_apart, s24_device_apart_args)
 KERNEL(fake_grid, s24_device_attention_grid_args)
 KERNEL(fake_attention_cache, s24_device_attention_cache_args)
 KERNEL(fake_cache_put, s24_device_attention_cache_args)
@@ -603,6 +605,8 @@ const s24i_device_table *s24_device_table_cuda(void)
                                             .integers_widen = fake_integers_widen,
                                             .mask_apply = fake_mask,
                                             .unfold = fake_unfold,
+                                            .scale = fake_scale,
+                                            .apart = fake_apart,
                                             .attention_grid_takes = fake_grid_takes,
                                             .attention_grid = fake_grid,
                                             .attention_cache = fake_attention_cache,

@@ -48,6 +48,7 @@ template <int ACTIVATION> static __device__ inline curve curve_of(float x)
                               1.59576912161f * fmaf(square, 0.134145f, 1.0f));
     }
     if (ACTIVATION == S24_ACTIVATION_SILU) return logistic_curve(x, x, 1.0f);
+    if (ACTIVATION == S24_ACTIVATION_GELU_QUICK) return logistic_curve(x, 1.702f * x, 1.702f);
     return {x, 1.0f};
 }
 
@@ -97,8 +98,11 @@ __global__ void __launch_bounds__(THREADS)
                 unpack<T>(v[half], bits[k][half]);
 #pragma unroll
             for (int i = 0; i < 8; i++) {
-                v[0][i] = curve_of<ACTIVATION>(v[0][i], job.squared).value;
-                if (GATED) v[0][i] *= v[halves - 1][i];
+                const int gate = GATED && job.gate_last ? halves - 1 : 0;
+                const float other = v[GATED ? halves - 1 - gate : 0][i];
+                v[0][i] =
+                    curve_of<ACTIVATION>(gate ? v[halves - 1][i] : v[0][i], job.squared).value;
+                if (GATED) v[0][i] *= other;
             }
             store_narrow<T>(h + (r + k * step) * job.width, v[0]);
         }
@@ -190,7 +194,8 @@ __global__ void __launch_bounds__(THREADS)
             (const void *)kernel<T, S24_ACTIVATION_RELU, GATED>,                                   \
             (const void *)kernel<T, S24_ACTIVATION_GELU, GATED>,                                   \
             (const void *)kernel<T, S24_ACTIVATION_GELU_TANH, GATED>,                              \
-            (const void *)kernel<T, S24_ACTIVATION_SILU, GATED>                                    \
+            (const void *)kernel<T, S24_ACTIVATION_SILU, GATED>,                                   \
+            (const void *)kernel<T, S24_ACTIVATION_GELU_QUICK, GATED>                              \
     }
 #define ACTIVATION_KERNELS(kernel)                                                                 \
     {                                                                                              \
@@ -212,7 +217,7 @@ static dim3 activation_grid(const s24i_device *device, int64_t rows, int64_t wid
 
 TRAIN_ENQUEUE(activate, s24_device_train_activate_args)
 {
-    static const void *const kernels[2][2][5] = ACTIVATION_KERNELS(activate_kernel);
+    static const void *const kernels[2][2][6] = ACTIVATION_KERNELS(activate_kernel);
     s24_device_train_activate_args args_of = *job;
     const device_launch launch = {"launching an activation",
                                   kernels[job->dtype == S24_F16][job->gated != 0][job->activation],
@@ -226,7 +231,7 @@ TRAIN_ENQUEUE(activate, s24_device_train_activate_args)
 
 TRAIN_ENQUEUE(activate_back, s24_device_train_activate_back_args)
 {
-    static const void *const kernels[2][2][5] = ACTIVATION_KERNELS(activate_back_kernel);
+    static const void *const kernels[2][2][6] = ACTIVATION_KERNELS(activate_back_kernel);
     s24_device_train_activate_back_args args_of = *job;
     const device_launch launch = {"launching the gradient of an activation",
                                   kernels[job->dtype == S24_F16][job->gated != 0][job->activation],

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Attention for training, the host's side: which tile a head gets, the launches; rotary
-   positions. */
+/* Attention for training, the host's side: which tile a head gets, the launches. */
 #include "cuda/plugin/train.cuh"
 #include "cuda/train/train_attention.cuh"
 
@@ -38,8 +37,15 @@ static train_heads heads_of(const s24_device_train_attention_args *job)
     h.window = (int)job->window;
     h.ld = (job->heads + 2 * job->kv_heads) * job->d;
     h.ld_context = job->heads * job->d;
-    h.scale = 1.0f / sqrtf((float)job->d);
-    h.log2_scale = LOG2E / sqrtf((float)job->d);
+    h.scale = job->scale > 0 ? job->scale : 1.0f / sqrtf((float)job->d);
+    h.log2_scale = LOG2E * h.scale;
+    h.distances = job->distances;
+    h.distance_head = job->distance_head;
+    h.zero = (int)job->zero;
+    h.apart_rows = job->apart_rows;
+    h.of_queries = job->of_queries;
+    h.of_keys = job->of_keys;
+    h.apart_ld = job->apart_ld;
     return h;
 }
 
@@ -61,7 +67,9 @@ static s24_status pass_enqueue(const s24i_device *device, const train_rows &rows
                              "no attention for training of %lld elements a head",
                              (long long)job->d);
     train_heads h = heads_of(job);
-    const void *kernel = row->kernels[job->dtype == S24_BF16 ? 0 : 1][job->drop.rate > 0];
+    const bool grows = job->distances || job->apart_rows;
+    const train_kind kind = grows ? TRAIN_GROWS : job->drop.rate > 0 ? TRAIN_DROPS : TRAIN_PLAIN;
+    const void *kernel = row->kernels[job->dtype == S24_BF16 ? 0 : 1][kind];
     CUDA_TRY(error, "giving a kernel its shared memory",
              cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                   row->shared_bytes));
@@ -93,58 +101,4 @@ s24_status train_attention_back_enqueue(s24i_device *device,
     if (status != S24_OK) return status;
     return pass_enqueue(device, train_keys_rows, job, job->kv_heads,
                         "launching the gradients of keys", stream, error);
-}
-
-/* ---- rotary positions: a block a token, four elements and their partners a thread ------------ */
-
-template <class T>
-__global__ void __launch_bounds__(128)
-    rotate_kernel(T *qkv, const float *angles, const int32_t *position, int heads, int kv_heads,
-                  int d, float sign)
-{
-    dependents_may_start();
-    wait_for_predecessors();
-    const int64_t token = blockIdx.x;
-    const int half = d / 2, pieces = half / 4;
-    T *row = qkv + token * (heads + 2 * kv_heads) * d;
-    const float *cosines = angles + (int64_t)position[token] * d;
-    for (int i = threadIdx.x; i < (heads + kv_heads) * pieces; i += 128) {
-        const int head = i / pieces, at = i % pieces * 4;
-        union {
-            uint2 all;
-            T each[4];
-        } a, b;
-        uint2 *low = reinterpret_cast<uint2 *>(row + head * d + at);
-        uint2 *high = reinterpret_cast<uint2 *>(row + head * d + half + at);
-        a.all = *low;
-        b.all = *high;
-        const float4 c4 = *reinterpret_cast<const float4 *>(cosines + at);
-        const float4 s4 = *reinterpret_cast<const float4 *>(cosines + half + at);
-        const float c[4] = {c4.x, c4.y, c4.z, c4.w}, s[4] = {s4.x, s4.y, s4.z, s4.w};
-#pragma unroll
-        for (int e = 0; e < 4; e++) {
-            const float x = (float)a.each[e], y = (float)b.each[e], sine = sign * s[e];
-            a.each[e] = (T)(x * c[e] - y * sine);
-            b.each[e] = (T)(y * c[e] + x * sine);
-        }
-        *low = a.all;
-        *high = b.all;
-    }
-}
-
-s24_status train_rotate_enqueue(s24i_device *device, const s24_device_train_rotate_args *job,
-                                void *stream, s24i_device_error *error)
-{
-    (void)device;
-    const void *kernel = job->dtype == S24_BF16 ? (const void *)rotate_kernel<__nv_bfloat16>
-                                                : (const void *)rotate_kernel<__half>;
-    void *qkv = job->qkv;
-    const float *angles = job->angles;
-    const int32_t *position = job->position;
-    int heads = (int)job->heads, kv_heads = (int)job->kv_heads, d = (int)job->d;
-    float sign = job->back ? -1.0f : 1.0f;
-    void *args[] = {&qkv, &angles, &position, &heads, &kv_heads, &d, &sign};
-    const device_launch launch = {
-        "launching a rotation", kernel, dim3((unsigned)job->tokens), 128, 0, true};
-    return device_launch_kernel(error, &launch, args, stream);
 }

@@ -34,8 +34,12 @@ struct train_heads {
     uint32_t *kept; /* [heads, blocks of 128 keys, tokens, 4]: which weights stay */
     int tokens, longest, heads, kv_heads, d, causal, window;
     long long ld, ld_context;
-    float scale, log2_scale; /* 1/√d, and of exponents of 2 */
+    float scale, log2_scale; /* of scores, and of exponents of 2 */
     dropper drop;
+    const float *distances, *of_queries, *of_keys; /* what scores grow by; NULL */
+    const int32_t *apart_rows;
+    long long distance_head, apart_ld;
+    int zero;
 };
 
 /* Does the window hide a key from a query? Where later tokens are seen, it has two sides. */
@@ -59,10 +63,14 @@ template <int D_, int GROUPS_, int N_, int BLOCKS_> struct train_tile {
     static_assert((D_ == 32 || D_ % 64 == 0) && 128 % N_ == 0 && N_ % 32 == 0, "whole products");
 };
 
-/* A line of train_attention.def, of one pass: kernels of bf16 and f16, without dropout and with. */
+/* What a kernel does to scores or their weights. */
+enum train_kind { TRAIN_PLAIN, TRAIN_DROPS, TRAIN_GROWS, TRAIN_KINDS };
+
+/* A line of train_attention.def, of one pass: kernels of bf16 and f16 by their kind; backward there
+   are none that grow. */
 struct train_row {
     int d, rows, threads, shared_bytes;
-    const void *kernels[2][2];
+    const void *kernels[2][TRAIN_KINDS];
 };
 struct train_rows {
     const train_row *rows;

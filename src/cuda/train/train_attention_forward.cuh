@@ -30,6 +30,28 @@ static __device__ void train_scores_mask(float (&s)[SUMS], const train_heads &h,
     }
 }
 
+/* Scores grow by what the distance of a query and a key says, and by their products with its
+   vectors. */
+template <int SUMS>
+static __device__ void train_scores_grow(float (&s)[SUMS], const train_heads &h,
+                                         const train_place &at, int row, int key)
+{
+    const float *distances = h.distances ? h.distances + at.head * h.distance_head + h.zero : NULL;
+    const long long first = (long long)at.head * h.tokens + at.first;
+    const float *of_queries = h.of_queries ? h.of_queries + first * h.apart_ld : NULL;
+    const float *of_keys = h.of_keys ? h.of_keys + first * h.apart_ld : NULL;
+#pragma unroll
+    for (int i = 0; i < SUMS; i++) {
+        const int k = key + i / 4 * 8 + i % 2, q = row + i / 2 % 2 * 8;
+        if (k >= at.length || q >= at.length) continue;
+        if (distances) s[i] += distances[k - q];
+        if (!h.apart_rows) continue;
+        const int column = h.apart_rows[h.zero + q - k];
+        if (of_queries) s[i] += of_queries[q * h.apart_ld + column];
+        if (of_keys) s[i] += of_keys[k * h.apart_ld + column];
+    }
+}
+
 /* Scores to weights, in place; what was summed with the earlier ones is multiplied down. */
 template <int SUMS, int SLABS, int OUT>
 static __device__ inline void train_softmax(float (&s)[SUMS], float (&o)[SLABS][OUT],
@@ -62,10 +84,11 @@ static __device__ inline void train_softmax(float (&s)[SUMS], float (&o)[SLABS][
     }
 }
 
-template <class T, class TILE, bool DROP>
-__global__ void __launch_bounds__(TILE::threads, TILE::blocks)
+template <class T, class TILE, train_kind KIND>
+__global__ void __launch_bounds__(TILE::threads, KIND == TRAIN_GROWS ? 1 : TILE::blocks)
     train_forward_kernel(const __grid_constant__ train_heads h)
 {
+    constexpr bool DROP = KIND == TRAIN_DROPS;
     extern __shared__ uint8_t memory[];
     const uint32_t own = train_memory(memory), other = own + TILE::own_bytes;
     const int lane = threadIdx.x % 32;
@@ -110,6 +133,7 @@ __global__ void __launch_bounds__(TILE::threads, TILE::blocks)
         }
         products_wait<0>();
         products_pin(s);
+        if (KIND == TRAIN_GROWS) train_scores_grow(s, h, at, row, key + lane % 4 * 2);
         if (h.mask || key + TILE::n > at.length || (h.causal && key + TILE::n > at.row + 1) ||
             train_is_past(h, at.row + TILE::rows - 1, key) ||
             train_is_past(h, at.row, key + TILE::n - 1))

@@ -26,13 +26,12 @@ static void put_word(float *row, const s24_model *model, int32_t id)
         s24i_weight_row(row, model->lm_head.weight[S24I_WAY_DENSE], id);
 }
 
-/* What a text's words are multiplied by for those that are masked; 0: by nothing. */
-static float kept_factor(const s24_model *model, const s24_batch *batch, int64_t text)
+float s24i_kept_factor(const s24i_shape *shape, const s24_batch *batch, int64_t text)
 {
     int64_t masked = 0, all = 0;
-    if (!model->shape.masked_grows) return 0.0f;
+    if (!shape->masked_grows) return 0.0f;
     for (int64_t t = batch->offsets[text]; t < batch->offsets[text + 1]; t++) {
-        masked += batch->ids[t] == model->shape.masked;
+        masked += batch->ids[t] == shape->masked;
         all += !batch->mask || batch->mask[t];
     }
     return masked < all ? S24I_MASKED_KEPT / (1.0f - (float)masked / (float)all) : 0.0f;
@@ -64,9 +63,9 @@ static void embed_range(void *arg, int64_t first, int64_t end, int thread)
     first += job->first;
     end += job->first;
     int64_t text = first < end ? s24i_batch_text(batch, first) : 0;
-    float kept = first < end ? kept_factor(model, batch, text) : 0.0f;
+    float kept = first < end ? s24i_kept_factor(&model->shape, batch, text) : 0.0f;
     for (int64_t t = first; t < end; t++) {
-        for (; t >= batch->offsets[text + 1]; kept = kept_factor(model, batch, text))
+        for (; t >= batch->offsets[text + 1]; kept = s24i_kept_factor(&model->shape, batch, text))
             text++;
         const int64_t before = s24i_cache_before(job->session->cache, text);
         const int64_t position = before + t - batch->offsets[text];

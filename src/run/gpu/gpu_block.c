@@ -6,7 +6,7 @@
  * hidden [tokens, width] holds the sums, q, k and v stand side by side in qkv. Rules over steps:
  *  - a product that adds to the sums leaves what it adds in qkv, and the norm that follows adds it,
  *    which is the last one of all where the next block's first would be;
- *  - the embeddings' kernel runs the norm that the first block starts with;
+ *  - the embeddings' kernel runs the norm that the first block starts with (gpu_embed.c);
  *  - a norm whose readers run in 8 bits writes these too, attention and the intermediate product
  *    write them alone (gpu_eight.c);
  *  - where norms are folded into products (gpu_fold.c) only a norm that no product reads is run;
@@ -36,12 +36,6 @@ typedef struct walk {
     int pending; /* qkv holds what the next norm adds to the sums */
 } walk;
 
-/* Does the embeddings' kernel run the first step? */
-static int embeds_norm(const s24i_gpu_session *gpu)
-{
-    return gpu->steps.step[0].kind == S24I_STEP_NORM && !gpu->model->architecture->rms;
-}
-
 /* The first product that runs after the walk's step, or index S24I_PRODUCTS: there is none. */
 typedef struct reader {
     int64_t block;
@@ -59,37 +53,22 @@ static reader reader_of(const walk *w)
     return (reader){0, S24I_PRODUCTS};
 }
 
-/* Do the products of that step want what they read in 8 bits too? */
-static int reads_eight(const walk *w, reader r)
-{
-    if (r.index == S24I_PRODUCTS) return 0;
-    for (int i = 0; i < S24I_PRODUCTS; i++)
-        if (s24i_gpu_is_of(w->gpu, r.block, (s24i_slot)r.index, i) &&
-            s24i_gpu_way(w->gpu, w->shape->tokens, r.block, i) == S24I_WAY_EIGHT)
-            return 1;
-    return 0;
-}
-
 /* What the kernel of norms does in every case. */
 static s24_device_norm_args norm_args(const walk *w, const s24i_layer_norm *norm)
 {
-    return (s24_device_norm_args){.size = sizeof(s24_device_norm_args),
-                                  .gamma = s24i_on_device(w->gpu->model, norm->gamma),
-                                  .beta = s24i_on_device(w->gpu->model, norm->beta),
-                                  .eps = norm->eps,
-                                  .narrow_scale = w->gpu->eight_scale,
-                                  .stream = w->gpu->stream};
+    return s24i_gpu_norm_args(w->gpu, norm);
+}
+
+static int reads_eight(const walk *w, reader r)
+{
+    return s24i_gpu_reads_eight(w->gpu, w->shape->tokens, r.block, r.index);
 }
 
 /* The norm writes 8 bits too, if what reads it wants them. */
 static void narrow_norm(const walk *w, s24_device_norm_args *args, const s24_dense *eight)
 {
     const reader r = reader_of(w);
-    if (!reads_eight(w, r)) return;
-    args->narrow = eight;
-    for (int i = 0; i < S24I_PRODUCTS; i++)
-        if (s24i_gpu_is_of(w->gpu, r.block, (s24i_slot)r.index, i) && !(args->narrow_fixed > 0))
-            args->narrow_fixed = s24i_gpu_fixed_scale(w->gpu, w->shape->tokens, r.block, i);
+    s24i_gpu_narrow_norm(args, w->gpu, w->shape->tokens, r.block, r.index, eight);
 }
 
 /* Norm `number` of the sums, before layers or, where norms follow the sums, in their place. */
@@ -135,7 +114,29 @@ static s24_status product_step(walk *w)
         if (s24i_gpu_is_of(w->gpu, w->block, step->slot, i))
             TRY(s24i_gpu_product(w->gpu, w->ctx, tokens, w->block, i));
     if (step->adds) w->pending = !s24i_gpu_folds(w->gpu, tokens) && !s24i_gpu_joins(w->gpu, tokens);
-    return S24_OK;
+    if (step->slot != S24I_INTERMEDIATE || !s24i_gpu_activates_aside(&w->gpu->model->shape))
+        return S24_OK;
+    return s24i_gpu_activate_outer(w->gpu, w->ctx, tokens);
+}
+
+/* What a product left in qkv is multiplied by before the next norm adds it. */
+static s24_status add_step(walk *w)
+{
+    const s24i_gpu_session *gpu = w->gpu;
+    const s24i_shape *s = &gpu->model->shape;
+    const s24i_block *b = &gpu->model->blocks[w->block];
+    const int is_output = gpu->steps.step[w->step].slot == S24I_OUTPUT;
+    const float *columns = is_output ? b->output_scale : b->attention_scale;
+    const s24_device_scale_args args = {.size = sizeof args,
+                                        .dtype = gpu->model->dtype,
+                                        .rows = w->shape->tokens,
+                                        .width = s->width,
+                                        .x = gpu->qkv,
+                                        .columns = s24i_on_device(gpu->model, columns),
+                                        .factor = s->residual_factor,
+                                        .stream = gpu->stream};
+    w->pending = 1;
+    return s24_device_scale(w->ctx, gpu->device, &args);
 }
 
 /* Over a grid of tokens, with relative positions. */
@@ -227,81 +228,27 @@ static s24_status sum_step(walk *w)
                              w->shape->tokens * model->shape.width, model->dtype, gpu->stream);
 }
 
-/* ---- embeddings ------------------------------------------------------------------------------ */
-
-/* y = the patches of the images in pixels, through their layer. */
-static s24_status embed_patches(const walk *w, const s24_dense *y)
-{
-    const s24i_gpu_session *gpu = w->gpu;
-    const s24i_linear *patches = &gpu->model->patches;
-    const s24i_patches *p = &gpu->model->patch_map;
-    const s24i_gpu_operands o = {.y = *y, .x = s24i_gpu_view(gpu, gpu->outer, y->rows, p->row)};
-    const s24_device_unfold_args unfold = {.size = sizeof unfold,
-                                           .y = &o.x,
-                                           .pixels = gpu->pixels,
-                                           .images = w->shape->texts,
-                                           .channels = p->channels,
-                                           .image = p->image,
-                                           .patch = p->patch,
-                                           .first = p->first,
-                                           .stream = gpu->stream};
-    TRY(s24_device_unfold(w->ctx, gpu->device, &unfold));
-    const s24i_product_job product = s24i_gpu_product_of(gpu, patches, &o, S24I_WAY_DENSE);
-    return s24i_weight_run(patches->weight[S24I_WAY_DENSE], w->ctx, &product);
-}
-
-/* hidden becomes the embeddings of the batch and, if the first block starts with a norm, context
-   that norm of them; where it has none, the same. */
-static s24_status embed(const walk *w)
-{
-    const s24i_gpu_session *gpu = w->gpu;
-    const s24_model *model = gpu->model;
-    const s24i_gpu_places p = s24i_gpu_places_of(w->shape);
-    const int64_t tokens = w->shape->tokens, width = model->shape.width;
-    const s24_dense hidden = s24i_gpu_view(gpu, gpu->hidden, tokens, width);
-    const s24_dense normed = s24i_gpu_view(gpu, gpu->context, tokens, width);
-    const s24_dense patches = s24i_gpu_view(gpu, gpu->qkv, tokens, width);
-    const s24_dense eight = s24i_gpu_eight_view(gpu, tokens, width);
-    const int bare = embeds_norm(gpu) && !s24i_gpu_norm_at(gpu, 0)->gamma;
-    const int before = embeds_norm(gpu) && !bare;
-    if (model->architecture->rms) return s24i_gpu_embed_words(gpu, w->ctx, w->shape);
-    s24_device_norm_args args =
-        norm_args(w, before ? s24i_gpu_norm_at(gpu, 0) : &model->embedding_norm);
-    args.y = before ? &normed : &hidden;
-    if (before) args.sum = &hidden;
-    args.positions = gpu->inputs + p.positions;
-    args.position_rows = s24i_on_device(model, model->position_rows);
-    narrow_norm(w, &args, &eight);
-    if (w->shape->images) {
-        TRY(embed_patches(w, &patches));
-        args.x = &patches;
-    } else {
-        args.ids = gpu->inputs + p.ids;
-        args.types = w->shape->types ? gpu->inputs + p.types : NULL;
-        args.words = model->device_words;
-        args.type_rows = s24i_on_device(model, model->type_rows);
-    }
-    TRY(s24_device_norm(w->ctx, gpu->device, &args));
-    if (!bare) return S24_OK;
-    return s24_device_copy(w->ctx, gpu->device, normed.data, hidden.data,
-                           (size_t)(S24I_GPU_ELEMENT * tokens * width), gpu->stream);
-}
-
 /* ---- the whole ------------------------------------------------------------------------------- */
 
 typedef s24_status step_kernel(walk *w);
 
-static step_kernel *const kernels[S24I_STEP_KINDS] = {
-    [S24I_STEP_NORM] = norm_step,           [S24I_STEP_PRODUCT] = product_step,
-    [S24I_STEP_HEAD_NORM] = head_norm_step, [S24I_STEP_ROTATE] = rotate_step,
-    [S24I_STEP_ATTEND] = attend_step,       [S24I_STEP_ATTEND_NEAR] = attend_step,
-    [S24I_STEP_GATE] = gate_step,           [S24I_STEP_SUM] = sum_step};
+static step_kernel *const kernels[S24I_STEP_KINDS] = {[S24I_STEP_NORM] = norm_step,
+                                                      [S24I_STEP_PRODUCT] = product_step,
+                                                      [S24I_STEP_HEAD_NORM] = head_norm_step,
+                                                      [S24I_STEP_ROTATE] = rotate_step,
+                                                      [S24I_STEP_ATTEND] = attend_step,
+                                                      [S24I_STEP_ATTEND_NEAR] = attend_step,
+                                                      [S24I_STEP_ATTEND_DISTANCE] = attend_step,
+                                                      [S24I_STEP_ATTEND_APART] = attend_step,
+                                                      [S24I_STEP_ADD] = add_step,
+                                                      [S24I_STEP_GATE] = gate_step,
+                                                      [S24I_STEP_SUM] = sum_step};
 
 s24_status s24i_gpu_encode(const s24i_gpu_session *gpu, s24_ctx *ctx, const s24i_gpu_shape *shape)
 {
     walk w = {.gpu = gpu, .ctx = ctx, .shape = shape};
-    TRY(embed(&w));
-    w.step = embeds_norm(gpu);
+    TRY(s24i_gpu_embed_batch(gpu, ctx, shape));
+    w.step = s24i_gpu_embeds_norm(gpu);
     for (; w.block < gpu->model->shape.layers; w.block++, w.step = 0)
         for (; w.step < gpu->steps.count; w.step++)
             TRY(kernels[gpu->steps.step[w.step].kind](&w));
@@ -351,6 +298,22 @@ static s24_status check_encoder(s24_ctx *ctx, const s24_device *device, const s2
     return S24_OK;
 }
 
+/* What of a model these kernels carry out. Attention over a cache, by which texts go on, has heads
+   that are turned whole and scores that their width divides. */
+static unsigned parts_there(const s24i_architecture *architecture)
+{
+    static const s24i_part of_all[] = {S24I_PART_GROWN_NORMS, S24I_PART_SHARED, S24I_PART_GATE_LAST,
+                                       S24I_PART_IMAGES,      S24I_PART_MASKED, S24I_PART_QUICK};
+    static const s24i_part of_encoders[] = {S24I_PART_SCALE, S24I_PART_TURNED, S24I_PART_ADJACENT,
+                                            S24I_PART_SLOPES, S24I_PART_TABLES};
+    unsigned parts = 0;
+    for (size_t i = 0; i < sizeof of_all / sizeof *of_all; i++)
+        parts |= 1u << of_all[i];
+    for (size_t i = 0; !architecture->causal && i < sizeof of_encoders / sizeof *of_encoders; i++)
+        parts |= 1u << of_encoders[i];
+    return parts;
+}
+
 s24_status s24i_gpu_check(s24_ctx *ctx, const s24_model_opts *opts,
                           const s24i_architecture *architecture, const s24i_shape *shape)
 {
@@ -358,14 +321,10 @@ s24_status s24i_gpu_check(s24_ctx *ctx, const s24_model_opts *opts,
     for (int kind = 0; kind < S24I_STEP_KINDS; kind++)
         has |= kernels[kind] ? 1u << kind : 0;
     TRY(s24i_steps_require(ctx, architecture, has, "a device"));
-    TRY(s24i_parts_require(ctx, architecture, shape, 0, "a device"));
-    REQUIRE(ctx, !s24i_projects(shape), S24_ERROR_UNSUPPORTED,
-            "embeddings of %lld elements that a layer widens to %lld; a device takes those as wide "
-            "as the blocks",
-            (long long)shape->embedding, (long long)shape->width);
-    REQUIRE(ctx, !shape->squared || shape->gated, S24_ERROR_UNSUPPORTED,
-            "the layers of %s end in a squared activation, which a device has for gates alone",
-            architecture->model_type);
+    TRY(s24i_parts_require(ctx, architecture, shape, parts_there(architecture), "a device"));
+    REQUIRE(ctx, s24i_embedding_width(shape) % 8 == 0, S24_ERROR_UNSUPPORTED,
+            "embeddings of %lld elements; a device takes multiples of 8",
+            (long long)s24i_embedding_width(shape));
     if (s24i_gpu_attends_as_language(architecture, shape) || architecture->rms)
         return s24i_gpu_language_check(ctx, architecture, shape);
     return check_encoder(ctx, opts->device, shape);

@@ -25,6 +25,7 @@ static int can_fold(const s24_model *model)
 {
     const s24i_shape *s = &model->shape;
     int can = !model->ranks.comm && !model->architecture->pre_norm && !model->narrow && !s->image &&
+              !s24i_adds_aside(model->architecture) && s->heads * s->head_width == s->width &&
               !s->squared && !s->gated && s->width % 8 == 0 &&
               (s->activation == S24_ACTIVATION_GELU || s->activation == S24_ACTIVATION_NONE);
     for (int64_t b = 0; b < s->layers; b++)

@@ -62,6 +62,16 @@ static void write_lengths(s24i_gpu_session *gpu, const s24_batch *batch, const s
         gpu->pinned[p.offsets + b] = (int32_t)batch->offsets[b];
 }
 
+/* What each word is multiplied by for those of its text that are masked. */
+static void write_kept(s24i_gpu_session *gpu, const s24_batch *batch, float *to)
+{
+    for (int64_t b = 0; b < batch->texts; b++) {
+        const float kept = s24i_kept_factor(&gpu->model->shape, batch, b);
+        for (int64_t t = batch->offsets[b]; t < batch->offsets[b + 1]; t++)
+            *to++ = batch->ids[t] == gpu->model->shape.masked ? 0.0f : kept > 0.0f ? kept : 1.0f;
+    }
+}
+
 static void write_inputs(s24i_gpu_session *gpu, const s24_batch *batch, const s24i_gpu_shape *key)
 {
     const s24i_gpu_places p = s24i_gpu_places_of(key);
@@ -71,6 +81,7 @@ static void write_inputs(s24i_gpu_session *gpu, const s24_batch *batch, const s2
     if (!key->images) memcpy(gpu->pinned + p.ids, batch->ids, tokens * sizeof(int32_t));
     if (key->types) memcpy(gpu->pinned + p.types, batch->types, tokens * sizeof(int32_t));
     if (key->mask) memcpy(gpu->pinned + p.mask, batch->mask, tokens);
+    if (key->kept) write_kept(gpu, batch, (float *)(gpu->pinned + p.kept));
 }
 
 static size_t pixel_bytes(const s24i_gpu_session *gpu, const s24i_gpu_shape *key)
@@ -104,6 +115,7 @@ s24i_gpu_shape s24i_gpu_shape_of(const s24i_gpu_session *gpu, const s24i_gpu_pas
                           .hidden = outputs->hidden != NULL,
                           .classes = outputs->logits && gpu->class_logits,
                           .images = gpu->pixels != NULL,
+                          .kept = gpu->model->shape.masked_grows,
                           .cached = (int64_t)s24i_gpu_cached_of(cache, batch),
                           .cache = cache};
     key.tiles = tile_count(batch, s24i_gpu_queries(gpu, key.tokens));

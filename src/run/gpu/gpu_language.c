@@ -2,8 +2,7 @@
 /*
  * Steps of language models on a device, with the kernels that training has for them
  * (device_train.h): norms that divide by the root mean square, rotary positions, attention in which
- * no token sees a later one or heads share keys and values, gates; and embeddings that no norm
- * comes with.
+ * no token sees a later one or heads share keys and values, and gates.
  */
 #include "run/gpu/gpu_state.h"
 
@@ -91,7 +90,7 @@ static s24_status upload_angles(float **to, const s24i_gpu_session *gpu, s24_ctx
                                 const s24i_rope *rope)
 {
     const s24i_shape *s = &gpu->model->shape;
-    const int64_t longest = s24i_min(gpu->max_tokens, s->positions), d = s->head_width;
+    const int64_t longest = s24i_min(gpu->max_tokens, s->positions), d = s24i_turned(s);
     const size_t bytes = (size_t)(longest * d) * sizeof(float);
     float *angles;
     void *memory;
@@ -119,25 +118,6 @@ s24_status s24i_gpu_language_create(s24i_gpu_session *gpu, s24_ctx *ctx)
 }
 
 /* ---- steps ----------------------------------------------------------------------------------- */
-
-s24_status s24i_gpu_embed_words(const s24i_gpu_session *gpu, s24_ctx *ctx,
-                                const s24i_gpu_shape *shape)
-{
-    const s24_model *model = gpu->model;
-    const s24i_gpu_places p = s24i_gpu_places_of(shape);
-    const s24_device_train_embed_args args = {.size = sizeof args,
-                                              .dtype = model->dtype,
-                                              .tokens = shape->tokens,
-                                              .width = model->shape.width,
-                                              .s = gpu->hidden,
-                                              .words = model->device_words,
-                                              .positions =
-                                                  s24i_on_device(model, model->position_rows),
-                                              .ids = gpu->inputs + p.ids,
-                                              .position = gpu->inputs + p.positions,
-                                              .stream = gpu->stream};
-    return s24_device_train_embed(ctx, gpu->device, &args);
-}
 
 s24_status s24i_gpu_rms_norm(const s24i_gpu_session *gpu, s24_ctx *ctx, int64_t tokens,
                              int64_t number, const s24i_gpu_norming *how)
@@ -202,6 +182,8 @@ s24_status s24i_gpu_rotate_heads(const s24i_gpu_session *gpu, s24_ctx *ctx,
                                                .angles = shape->cache ? shape->cache->angles : own,
                                                .position = gpu->inputs +
                                                            s24i_gpu_places_of(shape).positions,
+                                               .turned = s24i_turned(s),
+                                               .adjacent = gpu->model->architecture->adjacent,
                                                .stream = gpu->stream};
     return s24_device_train_rotate(ctx, gpu->device, &args);
 }
@@ -211,23 +193,39 @@ s24_status s24i_gpu_attend_causal(const s24i_gpu_session *gpu, s24_ctx *ctx,
 {
     const s24i_shape *s = &gpu->model->shape;
     const int64_t near = s24i_block_near(s, block);
-    const s24_device_train_attention_args args = {
-        .size = sizeof args,
-        .dtype = gpu->model->dtype,
-        .tokens = shape->tokens,
-        .texts = shape->texts,
-        .longest = shape->longest,
-        .heads = s->heads,
-        .kv_heads = s->kv_heads,
-        .d = s->head_width,
-        .causal = gpu->model->architecture->causal,
-        .window = near ? near : s24i_block_sliding(s, block),
-        .offsets = gpu->inputs + s24i_gpu_places_of(shape).offsets,
-        .mask = s24i_gpu_mask(gpu, shape),
-        .qkv = gpu->qkv,
-        .context = gpu->context,
-        .stream = gpu->stream};
+    s24_device_train_attention_args args = {.size = sizeof args,
+                                            .dtype = gpu->model->dtype,
+                                            .tokens = shape->tokens,
+                                            .texts = shape->texts,
+                                            .longest = shape->longest,
+                                            .heads = s->heads,
+                                            .kv_heads = s->kv_heads,
+                                            .d = s->head_width,
+                                            .causal = gpu->model->architecture->causal,
+                                            .window = near ? near : s24i_block_sliding(s, block),
+                                            .offsets =
+                                                gpu->inputs + s24i_gpu_places_of(shape).offsets,
+                                            .mask = s24i_gpu_mask(gpu, shape),
+                                            .qkv = gpu->qkv,
+                                            .context = gpu->context,
+                                            .stream = gpu->stream};
+    TRY(s24i_gpu_grow_scores(&args, gpu, ctx, block));
     return s24_device_train_attention(ctx, gpu->device, &args);
+}
+
+s24_status s24i_gpu_activate_outer(const s24i_gpu_session *gpu, s24_ctx *ctx, int64_t tokens)
+{
+    const s24i_shape *s = &gpu->model->shape;
+    const s24_device_train_activate_args args = {.size = sizeof args,
+                                                 .dtype = gpu->model->dtype,
+                                                 .rows = tokens,
+                                                 .width = s->intermediate,
+                                                 .h = gpu->outer,
+                                                 .u = gpu->outer,
+                                                 .activation = s->activation,
+                                                 .squared = s->squared,
+                                                 .stream = gpu->stream};
+    return s24_device_train_activate(ctx, gpu->device, &args);
 }
 
 s24_status s24i_gpu_gate(const s24i_gpu_session *gpu, s24_ctx *ctx, int64_t tokens)
@@ -242,6 +240,7 @@ s24_status s24i_gpu_gate(const s24i_gpu_session *gpu, s24_ctx *ctx, int64_t toke
                                                  .activation = s->activation,
                                                  .squared = s->squared,
                                                  .gated = 1,
+                                                 .gate_last = gpu->model->architecture->gate_last,
                                                  .stream = gpu->stream};
     return s24_device_train_activate(ctx, gpu->device, &args);
 }

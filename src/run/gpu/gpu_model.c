@@ -28,7 +28,8 @@ static s24_status upload_bias(float **to, const s24_model *model, s24_ctx *ctx, 
 s24_status s24i_gpu_upload(s24_model *model, s24_ctx *ctx)
 {
     const s24i_shape *s = &model->shape;
-    const int64_t count = model->float_count, words = s->vocabulary * s->width;
+    const int64_t count = model->float_count;
+    const int64_t words = s->vocabulary * s24i_embedding_width(s);
     const int mapped = model->words_map.data != NULL;
     TRY(s24_device_alloc(&model->device_floats, ctx, model->device,
                          (size_t)(S24I_GPU_ELEMENT * count), NULL));
@@ -46,7 +47,9 @@ s24_status s24i_gpu_upload(s24_model *model, s24_ctx *ctx)
     for (int64_t b = 0; b < s->layers; b++)
         for (int i = 0; i < S24I_PRODUCTS; i++)
             model->device_bytes += s24i_linear_bytes(s24i_block_product(&model->blocks[b], i));
-    model->device_bytes += s24i_linear_bytes(&model->patches) + s24i_linear_bytes(&model->lm_head);
+    model->device_bytes += s24i_linear_bytes(&model->patches) + s24i_linear_bytes(&model->lm_head) +
+                           s24i_linear_bytes(&model->project);
+    TRY(s24i_gpu_apart_fill(model, ctx));
     TRY(upload_bias(&model->device_qa_bias, model, ctx, model->qa_bias, 2));
     return upload_bias(&model->device_class_bias, model, ctx, model->class_bias, s->classes);
 }

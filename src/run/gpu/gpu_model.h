@@ -17,6 +17,8 @@ s24_status s24i_gpu_check(s24_ctx *ctx, const s24_model_opts *opts,
 /* The model's floats to its device, when all of them are there. */
 s24_status s24i_gpu_upload(s24_model *model, s24_ctx *ctx);
 void s24i_gpu_free(s24_model *model);
+/* What its layers make of rows of distances, into its floats there (gpu_apart.c). */
+s24_status s24i_gpu_apart_fill(s24_model *model, s24_ctx *ctx);
 
 /* Where one of the model's floats is on the device, in model->dtype; NULL stays NULL. */
 static inline const void *s24i_on_device(const s24_model *model, const float *floats)

@@ -19,7 +19,8 @@ s24i_gpu_places s24i_gpu_places_of(const s24i_gpu_shape *shape)
     p.pooled = after(p.mask, shape->mask ? (shape->tokens + 3) / 4 : 0);
     p.places = after(p.pooled, shape->unpooled ? (shape->tokens + 3) / 4 : 0);
     p.before = after(p.places, shape->cached ? shape->texts : 0);
-    p.end = after(p.before, shape->cached ? shape->texts : 0);
+    p.kept = after(p.before, shape->cached ? shape->texts : 0);
+    p.end = after(p.kept, shape->kept ? shape->tokens : 0);
     return p;
 }
 

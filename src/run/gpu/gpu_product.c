@@ -5,8 +5,8 @@
  * come here alike.
  *
  * What a product adds to the sums waits in qkv, whose contents are done with, until the next norm
- * adds it: a product would have to wait for a residual, while a norm streams it. Dense products of
- * few tokens add it themselves (gpu_join.c).
+ * adds it, at once or multiplied before: a product would have to wait for a residual, while a norm
+ * streams it. Dense products of few tokens add it themselves (gpu_join.c).
  */
 #include "run/gpu/gpu_state.h"
 
@@ -50,7 +50,8 @@ s24i_gpu_operands s24i_gpu_operands_of(const s24i_gpu_session *gpu, int64_t toke
     const s24i_block_step *step = s24i_gpu_step_of(gpu, index);
     const int reads_gate = step->from == S24I_AT_OUTER && gpu->gated;
     void *from = reads_gate ? gpu->gated : buffer_of(gpu, step->from);
-    char *to = step->adds ? gpu->qkv : buffer_of(gpu, step->to);
+    const int waits = step->adds || step->to == S24I_AT_NORMED; /* for the norm that adds it */
+    char *to = waits ? gpu->qkv : buffer_of(gpu, step->to);
     int64_t first;
     const int64_t columns = columns_of(&first, gpu, block, index);
     s24i_gpu_operands o = {.y = s24i_gpu_view(gpu, to + S24I_GPU_ELEMENT * first, tokens, l->n),
@@ -68,7 +69,9 @@ s24i_product_job s24i_gpu_product_of(const s24i_gpu_session *gpu, const s24i_lin
     s24i_product_job p = {.y = &o->y,
                           .x = &o->x,
                           .bias = s24i_on_device(gpu->model, l->bias),
-                          .activation = l->activation,
+                          .activation = s24i_gpu_activates_aside(&gpu->model->shape)
+                                            ? S24_ACTIVATION_NONE
+                                            : l->activation,
                           .work = gpu->work,
                           .work_bytes = gpu->work_bytes,
                           .stream = gpu->stream};
@@ -126,6 +129,38 @@ s24_status s24i_gpu_product(const s24i_gpu_session *gpu, s24_ctx *ctx, int64_t t
     if (!s24i_gpu_folds(gpu, tokens) || o.norm.size)
         p.tile = gpu->choices[s24i_gpu_octave(tokens)][index].tile;
     return s24i_weight_run(s24i_gpu_weight(gpu, block, index, way), ctx, &p);
+}
+
+/* ---- what norms leave to products ------------------------------------------------------------ */
+
+s24_device_norm_args s24i_gpu_norm_args(const s24i_gpu_session *gpu, const s24i_layer_norm *norm)
+{
+    return (s24_device_norm_args){.size = sizeof(s24_device_norm_args),
+                                  .gamma = s24i_on_device(gpu->model, norm->gamma),
+                                  .beta = s24i_on_device(gpu->model, norm->beta),
+                                  .eps = norm->eps,
+                                  .narrow_scale = gpu->eight_scale,
+                                  .stream = gpu->stream};
+}
+
+int s24i_gpu_reads_eight(const s24i_gpu_session *gpu, int64_t tokens, int64_t block, int slot)
+{
+    if (slot == S24I_PRODUCTS) return 0;
+    for (int i = 0; i < S24I_PRODUCTS; i++)
+        if (s24i_gpu_is_of(gpu, block, (s24i_slot)slot, i) &&
+            s24i_gpu_way(gpu, tokens, block, i) == S24I_WAY_EIGHT)
+            return 1;
+    return 0;
+}
+
+void s24i_gpu_narrow_norm(s24_device_norm_args *args, const s24i_gpu_session *gpu, int64_t tokens,
+                          int64_t block, int slot, const s24_dense *eight)
+{
+    if (!s24i_gpu_reads_eight(gpu, tokens, block, slot)) return;
+    args->narrow = eight;
+    for (int i = 0; i < S24I_PRODUCTS; i++)
+        if (s24i_gpu_is_of(gpu, block, (s24i_slot)slot, i) && !(args->narrow_fixed > 0))
+            args->narrow_fixed = s24i_gpu_fixed_scale(gpu, tokens, block, i);
 }
 
 /* ---- how many linear layers run so ----------------------------------------------------------- */

@@ -59,11 +59,13 @@ static s24_status fill(s24i_gpu_session *gpu, s24_ctx *ctx)
                                  .types = 1,
                                  .mask = 1,
                                  .unpooled = 1,
+                                 .kept = 1,
                                  .cached = S24I_GPU_MORE};
     void *inputs;
     /* f32 hidden states fit too */
     gpu->wide = s24i_max(s->intermediate * (s->gated ? 2 : 1), 2 * s->width);
     if (s->image) gpu->wide = s24i_max(gpu->wide, gpu->model->patch_map.row);
+    gpu->wide = s24i_max(gpu->wide, s24i_embedding_width(s));
     gpu->input_bytes = (size_t)s24i_gpu_places_of(&most).end * sizeof(int32_t);
     TRY(s24_device_stream_create(&gpu->stream, ctx, gpu->device));
     TRY(reserve(&gpu->hidden, gpu, ctx, s->width));
@@ -78,6 +80,7 @@ static s24_status fill(s24i_gpu_session *gpu, s24_ctx *ctx)
     TRY(s24i_gpu_eight_reserve(gpu, ctx));
     TRY(s24i_gpu_fold_create(gpu, ctx));
     TRY(s24i_gpu_language_create(gpu, ctx));
+    TRY(s24i_gpu_scores_create(gpu, ctx));
     TRY(s24i_gpu_logits_create(gpu, ctx));
     return reserve_work(gpu, ctx);
 }
@@ -111,13 +114,37 @@ void s24i_gpu_session_destroy(s24i_gpu_session *gpu)
     if (gpu->stream) (void)s24_device_wait(ctx, gpu->device, gpu->stream);
     for (int i = 0; i < S24I_GPU_GRAPHS; i++)
         s24_device_graph_destroy(gpu->device, gpu->graphs[i].graph);
-    void *const buffers[] = {gpu->hidden,      gpu->qkv,         gpu->context, gpu->outer,
-                             gpu->work,        gpu->inputs,      gpu->pixels,  gpu->class_logits,
-                             gpu->eight_scale, gpu->dense_work,  gpu->eight,   gpu->moments[0],
-                             gpu->moments[1],  gpu->terms,       gpu->gammas,  gpu->stats,
-                             gpu->angles,      gpu->near_angles, gpu->gated,   gpu->logits,
-                             gpu->lm_bias,     gpu->train_work,  gpu->targets, gpu->losses,
-                             gpu->pick_work,   gpu->eight_bias,  gpu->widened};
+    void *const buffers[] = {gpu->hidden,
+                             gpu->qkv,
+                             gpu->context,
+                             gpu->outer,
+                             gpu->work,
+                             gpu->inputs,
+                             gpu->pixels,
+                             gpu->class_logits,
+                             gpu->eight_scale,
+                             gpu->dense_work,
+                             gpu->eight,
+                             gpu->moments[0],
+                             gpu->moments[1],
+                             gpu->terms,
+                             gpu->gammas,
+                             gpu->stats,
+                             gpu->angles,
+                             gpu->near_angles,
+                             gpu->gated,
+                             gpu->logits,
+                             gpu->lm_bias,
+                             gpu->train_work,
+                             gpu->targets,
+                             gpu->losses,
+                             gpu->pick_work,
+                             gpu->eight_bias,
+                             gpu->widened,
+                             gpu->scores.distances,
+                             gpu->scores.apart_rows,
+                             gpu->scores.of_queries,
+                             gpu->scores.of_keys};
     for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++)
         if (buffers[i]) (void)s24_device_free(ctx, gpu->device, buffers[i], gpu->stream);
     for (int i = 0; i < S24I_PRODUCTS; i++)
@@ -333,6 +360,9 @@ s24_status s24i_gpu_pass_in(s24i_gpu_session *gpu, s24_ctx *ctx, const s24i_gpu_
                             void *states, void *stream)
 {
     const s24i_gpu_shape key = s24i_gpu_shape_of(gpu, pass);
+    REQUIRE(ctx, !key.kept, S24_ERROR_UNSUPPORTED,
+            "a pass that is enqueued leaves no share of masked tokens to the host, by which "
+            "embeddings of this model are multiplied");
     TRY(s24i_gpu_finish(gpu, ctx));
     TRY(s24i_gpu_lay(gpu, ctx, pass->batch, &key));
     TRY(s24_device_stream_follow(ctx, gpu->device, gpu->stream, stream));

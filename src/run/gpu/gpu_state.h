@@ -9,6 +9,7 @@
 #ifndef S24_RUN_GPU_GPU_STATE_H
 #define S24_RUN_GPU_GPU_STATE_H
 
+#include "device/device_train.h"
 #include "model/steps.h"
 #include "run/gpu/gpu_model.h"
 #include "run/session.h"
@@ -36,6 +37,7 @@ typedef struct s24i_gpu_shape {
     int64_t types, mask, embeddings, logits, hidden, classes, images; /* 0 or 1 */
     int64_t picks;  /* 1: each token's likeliest next one is asked for */
     int64_t cached; /* s24i_gpu_cached */
+    int64_t kept;   /* 1: words are multiplied by a number of each (shape.masked_grows) */
     /* A cache may stand in the place of one that is gone. */
     const s24_cache *cache;
     const void *cache_memory, *cache_scratch, *cache_angles;
@@ -44,7 +46,7 @@ typedef struct s24i_gpu_shape {
 
 /* Where the parts of a batch lie in inputs, in elements of 32 bits. */
 typedef struct s24i_gpu_places {
-    int64_t tiles, ids, positions, offsets, types, mask, pooled, places, before, end;
+    int64_t tiles, ids, positions, offsets, types, mask, pooled, places, before, kept, end;
 } s24i_gpu_places;
 
 typedef struct s24i_gpu_graph {
@@ -66,8 +68,19 @@ static inline int s24i_gpu_attends_as_language(const s24i_architecture *architec
 {
     const int64_t d = shape->head_width;
     return architecture->causal || shape->near || shape->kv_heads != shape->heads ||
+           s24i_has_distances(architecture) || shape->apart.span || shape->score_scale > 0.0f ||
            shape->heads * d != shape->width || (!shape->grid && d != 16 && d != 32 && d != 64);
 }
+
+/* What scores of attention grow by (gpu_scores.c), see s24_device_train_attention_args; NULL:
+   nothing. */
+typedef struct s24i_gpu_scores {
+    float *distances; /* [tables, heads, head] */
+    int64_t head, zero;
+    int32_t *apart_rows;
+    int64_t first, rows, ld; /* of the table of distances: those that texts can ask for */
+    float *of_queries, *of_keys;
+} s24i_gpu_scores;
 
 struct s24i_gpu_session {
     s24_ctx *ctx;
@@ -92,6 +105,7 @@ struct s24i_gpu_session {
        that attend near: their own, or NULL), what gates give,
        and what logits and losses need. */
     float *gammas, *stats, *angles, *near_angles, *logits, *lm_bias;
+    s24i_gpu_scores scores;
     void *gated, *train_work;
     double *losses, *host_losses;
     int32_t *targets;
@@ -228,6 +242,13 @@ void s24i_gpu_drop_copies(s24i_gpu_session *gpu, s24_ctx *ctx, int index);
 /* Are the tokens of this product quantised by a kernel of their own? Others' are by the norm that
    makes them. */
 int s24i_gpu_quantises(const s24i_gpu_session *gpu, int index);
+/* What the kernel of norms does in every case. */
+s24_device_norm_args s24i_gpu_norm_args(const s24i_gpu_session *gpu, const s24i_layer_norm *norm);
+/* Do the products of a block's step of that slot want what they read in 8 bits too? Not where slot
+   is S24I_PRODUCTS. Then a norm writes it so. */
+int s24i_gpu_reads_eight(const s24i_gpu_session *gpu, int64_t tokens, int64_t block, int slot);
+void s24i_gpu_narrow_norm(s24_device_norm_args *args, const s24i_gpu_session *gpu, int64_t tokens,
+                          int64_t block, int slot, const s24_dense *eight);
 /* Runs product `index` of a block as planned. */
 s24_status s24i_gpu_product(const s24i_gpu_session *gpu, s24_ctx *ctx, int64_t tokens,
                             int64_t block, int index);
@@ -240,9 +261,6 @@ s24_status s24i_gpu_language_check(s24_ctx *ctx, const s24i_architecture *archit
 s24_status s24i_gpu_language_create(s24i_gpu_session *gpu, s24_ctx *ctx);
 /* [width], of norm `number`. */
 const float *s24i_gpu_gamma(const s24i_gpu_session *gpu, int64_t number);
-/* hidden = the words' embeddings. */
-s24_status s24i_gpu_embed_words(const s24i_gpu_session *gpu, s24_ctx *ctx,
-                                const s24i_gpu_shape *shape);
 /* What a norm does next to dividing. */
 typedef struct s24i_gpu_norming {
     int pending; /* qkv is added to hidden before */
@@ -258,9 +276,18 @@ s24_status s24i_gpu_rotate_heads(const s24i_gpu_session *gpu, s24_ctx *ctx,
                                  const s24i_gpu_shape *shape, int64_t block);
 s24_status s24i_gpu_attend_causal(const s24i_gpu_session *gpu, s24_ctx *ctx,
                                   const s24i_gpu_shape *shape, int64_t block);
+/* outer = its activation, where no gate has that. */
+s24_status s24i_gpu_activate_outer(const s24i_gpu_session *gpu, s24_ctx *ctx, int64_t tokens);
 s24_status s24i_gpu_gate(const s24i_gpu_session *gpu, s24_ctx *ctx, int64_t tokens);
 /* [head_width], of the norm of a block's heads of queries or keys. */
 const float *s24i_gpu_head_gamma(const s24i_gpu_session *gpu, int64_t block, int of_keys);
+
+/* ---- what scores grow by (gpu_scores.c) ------------------------------------------------------ */
+
+s24_status s24i_gpu_scores_create(s24i_gpu_session *gpu, s24_ctx *ctx);
+/* What a block's attention has of it, which is made for the tokens of qkv. */
+s24_status s24i_gpu_grow_scores(s24_device_train_attention_args *args, const s24i_gpu_session *gpu,
+                                s24_ctx *ctx, int64_t block);
 
 /* ---- a cache of keys and values (gpu_cache.c) ------------------------------------------------ */
 
@@ -272,6 +299,20 @@ s24_status s24i_gpu_cache_put(const s24i_gpu_session *gpu, s24_ctx *ctx,
    them. */
 s24_status s24i_gpu_attend_cache(const s24i_gpu_session *gpu, s24_ctx *ctx,
                                  const s24i_gpu_shape *shape, int64_t block);
+
+/* ---- embeddings (gpu_embed.c) ---------------------------------------------------------------- */
+
+/* Does what embeds run the first block's first step, a norm? */
+int s24i_gpu_embeds_norm(const s24i_gpu_session *gpu);
+/* hidden becomes the embeddings of the batch and, if a norm comes with them, context that norm of
+   them; where the first block has none before it, the same. */
+s24_status s24i_gpu_embed_batch(const s24i_gpu_session *gpu, s24_ctx *ctx,
+                                const s24i_gpu_shape *shape);
+/* Is the activation of a product one that no product's kernel has, but one of its own? */
+static inline int s24i_gpu_activates_aside(const s24i_shape *shape)
+{
+    return !shape->gated && (shape->squared || shape->activation == S24_ACTIVATION_GELU_QUICK);
+}
 
 /* ---- a pass through the blocks (gpu_block.c) ------------------------------------------------- */
 

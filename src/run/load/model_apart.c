@@ -76,7 +76,7 @@ s24_status s24i_apart_fill(s24_model *model, s24_ctx *ctx, int64_t block)
     const s24i_shape *s = &model->shape;
     making m = {.model = model, .ctx = ctx};
     s24_status status;
-    if (!model->apart) return S24_OK;
+    if (!model->apart || model->device) return S24_OK; /* there: run/gpu/gpu_apart.c */
     const int64_t rows = s24i_apart_rows(&s->apart);
     const int64_t outputs = s24i_max(3 * s->heads * s->head_width, s->width);
     TRY_DONE(s24i_alloc_elems(&m.rows, ctx, rows * s->width, sizeof *m.rows, "distances"));

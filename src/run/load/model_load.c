@@ -288,8 +288,7 @@ static s24_status prepare(s24i_loader *l)
                           .shape = &l->shape,
                           .checks = 1,
                           .user = l};
-    /* Heads of texts are the CPU's; others on a device read states. */
-    if (!l->headless && !l->opts.device && !l->without_weights)
+    if (!l->headless && !l->without_weights)
         TRY(s24i_text_head_read(&l->reading, l->ctx, l->arch, l->checkpoint));
     if (l->score)
         l->reading = (s24i_text_reading){S24I_CLASSIFIES_TEXTS, S24I_READS_LAST, .padding = -1};
@@ -451,10 +450,6 @@ static s24_status fill(s24i_loader *l)
     s24i_chooser chooser;
     TRY(s24i_pooling_read(&model->pooled, l->ctx, s24i_pooling_usual(l->arch, &l->shape),
                           s24_checkpoint_folder(l->checkpoint)));
-    REQUIRE(l->ctx, !model->device || s24i_pooling_is_common(&model->pooled), S24_ERROR_UNSUPPORTED,
-            "%s: pooling by %s%s runs on the CPU alone", s24_checkpoint_folder(l->checkpoint),
-            s24i_pooling_name(model->pooled.pooling),
-            model->pooled.further_count ? " and more" : "");
     if (!model->device && !l->opts.all_sparse) s24i_choose_begin(&chooser, model);
     TRY(read_tensors(l));
     if (l->score) TRY(s24i_token_score_fill(model, l->ctx, l->checkpoint, l->score));
