@@ -24,7 +24,8 @@ static const cli_option options[] = {
     {"input", 0, CLI_TEXT, offsetof(struct embed_options, input), "FILE|-", "-",
      "UTF-8; every line is a text, an empty one too. - is standard input.", NULL},
     {"images", 0, CLI_TEXT, offsetof(struct embed_options, images), "FOLDER", NULL,
-     "Embed the JPEG files of a folder, or one file, in place of lines, in the order of their "
+     "Embed the JPEG and PNG files of a folder, or one file, in place of lines, in the order of "
+     "their "
      "names: with a model of images, or that of a folder that has one of texts, too (CLIP), whose "
      "vectors lie in one space. preprocessor_config.json says how they are resized and cut.",
      NULL},

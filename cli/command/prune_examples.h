@@ -33,7 +33,8 @@ int prune_gradients(cli_app *cli, s24_model_gradients **out, const struct train_
     {                                                                                              \
         "images", 0, CLI_TEXT, offsetof(type, examples.images), "PATH", NULL,                      \
             "Calibrate a model of images with images from all parts of a folder of class folders " \
-            "of JPEG files, or of an idx file. Methods that go by gradients take them on their "   \
+            "of JPEG or PNG files, or of an idx file. Methods that go by gradients take them on "  \
+            "their "                                                                               \
             "labels.",                                                                             \
             NULL                                                                                   \
     }

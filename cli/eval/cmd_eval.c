@@ -34,7 +34,7 @@ static const cli_option options[] = {
     ENCODE_DOCUMENT_PROMPT(struct eval_options),
     {"data", 0, CLI_TEXT, offsetof(struct eval_options, data), "FILE", NULL,
      "qa: the questions, in the JSON of SQuAD v1.1; lm: a text file; image: a folder of class "
-     "folders of JPEG files, or an idx file of images with its labels beside it.",
+     "folders of JPEG or PNG files, or an idx file of images with its labels beside it.",
      NULL},
     {"predictions", 0, CLI_TEXT, offsetof(struct eval_options, predictions), "FILE", NULL,
      "qa: write the answers there, a JSON object of question ids and texts.", NULL},

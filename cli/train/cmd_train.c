@@ -42,7 +42,8 @@ static const cli_option options[] = {
         "Examples: pieces of --max-tokens (512, or the model's positions) of a text file's tokens, "
         "for a language model."),
     OPTION("images", CLI_TEXT, images, "PATH", NULL,
-           "Examples: a folder of class folders of JPEG files, or an idx file of images, for an "
+           "Examples: a folder of class folders of JPEG or PNG files, or an idx file of images, "
+           "for an "
            "image classifier."),
     OPTION("epochs", CLI_POSITIVE, epochs, "X", NULL, "How often to go through the examples: 1."),
     OPTION("steps", CLI_COUNT, steps, "N", NULL, "Or: how many steps to make."),

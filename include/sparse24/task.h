@@ -207,12 +207,12 @@ typedef struct s24_images_info {
 } s24_images_info;
 
 /*
- * From a folder that has a folder of JPEG files for each class (classes and files in the order of
- * their names; what is not .jpg or .jpeg is left alone), or from an idx file of images, whose
- * labels stand next to it under its name with "labels-idx1" for "images-idx3". JPEG comes with
- * three channels, idx with one. Errors: IO, FORMAT (a file that is damaged, cut short, or of
- * another size than the first, by its name), UNSUPPORTED (JPEG in a build without libjpeg), MEMORY,
- * INTERRUPTED.
+ * From a folder that has a folder of JPEG or PNG files for each class (classes and files in the
+ * order of their names; what is not .jpg, .jpeg or .png is left alone), or from an idx file of
+ * images, whose labels stand next to it under its name with "labels-idx1" for "images-idx3". JPEG
+ * and PNG come with three channels, idx with one. Errors: IO, FORMAT (a file that is damaged, cut
+ * short, or of another size than the first, by its name), UNSUPPORTED (JPEG in a build without
+ * libjpeg), MEMORY, INTERRUPTED.
  */
 S24_API s24_status s24_images_read(s24_images **out, s24_ctx *ctx, const char *path);
 S24_API void s24_images_destroy(s24_images *images);
@@ -248,13 +248,13 @@ S24_API s24_status s24_image_form_read(s24_image_form *out, s24_ctx *ctx, const 
 /* That of the model of an encoder that was opened with the option `images`. */
 S24_API s24_image_form s24_encoder_image_form(const s24_encoder *encoder);
 /* s24_images_read of files of any size, each made so; bytes are Pillow's. A folder may have its
-   JPEG files in it, which are one class, and path may be one of them. form NULL, or one whose side
-   is 0: all must have one size. */
+   files in it, which are one class, and path may be one of them. form NULL, or one whose side is 0:
+   all must have one size. */
 S24_API s24_status s24_images_read_as(s24_images **out, s24_ctx *ctx, const char *path,
                                       const s24_image_form *form);
 /* An image in memory, or in a file. */
 typedef struct s24_rgb {
-    const char *path;     /* of a JPEG file, and then nothing else is read; NULL: */
+    const char *path;     /* of a file, and then nothing else is read; NULL: */
     const uint8_t *bytes; /* [height, width, 3] without gaps, 0 to 255 */
     int64_t height, width;
 } s24_rgb;

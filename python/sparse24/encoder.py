@@ -92,7 +92,7 @@ class Encoder(Reopens):
                progress: Progress | None = None) -> np.ndarray:
         """Embeddings [n, width] of f32 in the order of the texts; [width] of a single text.
 
-        Images are paths of files (of JPEG, and of what Pillow reads where it is installed),
+        Images are paths of files (JPEG, PNG, and what Pillow reads where it is installed),
         Pillow's images and arrays of bytes [height, width, 3], made as preprocessor_config.json
         says. A str is a text, but where the model reads images alone it is a path. Texts and images
         of a folder that has a model of each (CLIP) may stand in one list.

@@ -11,7 +11,7 @@ from . import _core
 
 #: A path, an image of Pillow, or bytes [height, width, 3], [3, height, width] or [height, width].
 Image = typing.Any
-JPEG = (".jpg", ".jpeg")
+READ = (".jpg", ".jpeg", ".png")
 
 
 def is_image(given: typing.Any) -> bool:
@@ -32,7 +32,7 @@ def _opened(path: str):
     try:
         from PIL import Image as pillow  # pylint: disable=import-outside-toplevel
     except ImportError:
-        raise ValueError(f"{path}: {' and '.join(JPEG)} are read, and what Pillow reads where it "
+        raise ValueError(f"{path}: {', '.join(READ)} are read, and what Pillow reads where it "
                          "is installed") from None
     with pillow.open(path) as image:
         return image.convert("RGB")
@@ -78,7 +78,7 @@ class ImageForm:
         for index, image in enumerate(images):
             if isinstance(image, (str, os.PathLike)):
                 path = os.fspath(image)
-                if path.lower().endswith(JPEG):
+                if path.lower().endswith(READ):
                     given.append(os.fsencode(path))
                     continue
                 image = _opened(path)

@@ -84,10 +84,11 @@ def search(model: Path, query: str, documents: Path | None = None, k: int = 5, *
            rerank: Path | None = None, candidates: int | None = None,
            **options: typing.Any) -> list[Hit]:
     """The k lines of the file `documents` that are nearest to a query, by an encoder's folder; what
-    `sparse24 search` does. images: JPEG files of this folder in place of lines, by a model that has
-    texts and images in one space. index: a folder that keeps the lines' vectors, so that only new
-    lines are embedded, "f16" or "i8" by index_dtype; Index.load opens it for many queries. rerank:
-    a reranker's folder that orders the `candidates` (50) nearest. Raises what `command` does."""
+    `sparse24 search` does. images: JPEG and PNG files of this folder in place of lines, by a model
+    that has texts and images in one space. index: a folder that keeps the lines' vectors, so that
+    only new lines are embedded, "f16" or "i8" by index_dtype; Index.load opens it for many queries.
+    rerank: a reranker's folder that orders the `candidates` (50) nearest. Raises what `command`
+    does."""
     found = command("search", model, query=query, documents=documents, images=images, k=k,
                     index=index, index_dtype=index_dtype, rerank=rerank, candidates=candidates,
                     **options)

@@ -24,7 +24,7 @@ s24_status s24_images_read(s24_images **out, s24_ctx *ctx, const char *path)
 
 static int is_jpeg(const char *path)
 {
-    return s24i_is_jpeg(s24i_base_name(path));
+    return s24i_is_image(s24i_base_name(path));
 }
 
 s24_status s24_images_read_as(s24_images **out, s24_ctx *ctx, const char *path,

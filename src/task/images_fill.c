@@ -20,9 +20,9 @@ static s24_status read_any(uint8_t *pixels, const s24_image_form *form, s24_ctx 
 {
     int64_t size[2];
     uint8_t *whole;
-    TRY(s24i_jpeg_size(size, ctx, path, map));
+    TRY(s24i_image_size(size, ctx, path, map));
     TRY(s24i_alloc_elems(&whole, ctx, CHANNELS * size[0] * size[1], 1, "an image"));
-    s24_status status = s24i_jpeg_read(whole, size, ctx, path, map);
+    s24_status status = s24i_image_read(whole, size, ctx, path, map);
     if (status == S24_OK) status = s24i_image_put(pixels, ctx, form, whole, size);
     s24_ctx_free(ctx, whole);
     return status;
@@ -35,16 +35,16 @@ static s24_status read_file(uint8_t *pixels, const s24_images *images, s24_ctx *
     const int64_t size[2] = {images->info.height, images->info.width};
     TRY(s24i_map_open(&map, ctx, path));
     const s24_status status = images->form.side ? read_any(pixels, &images->form, ctx, path, &map)
-                                                : s24i_jpeg_read(pixels, size, ctx, path, &map);
+                                                : s24i_image_read(pixels, size, ctx, path, &map);
     s24i_map_close(&map);
     return status;
 }
 
-s24_status s24i_jpeg_file_size(int64_t size[2], s24_ctx *ctx, const char *path)
+s24_status s24i_image_file_size(int64_t size[2], s24_ctx *ctx, const char *path)
 {
     s24i_map map;
     TRY(s24i_map_open(&map, ctx, path));
-    const s24_status status = s24i_jpeg_size(size, ctx, path, &map);
+    const s24_status status = s24i_image_size(size, ctx, path, &map);
     s24i_map_close(&map);
     return status;
 }
@@ -146,7 +146,7 @@ static s24_status first_size(int64_t size[2], s24_ctx *ctx, const s24_rgb *first
 {
     size[0] = first->height;
     size[1] = first->width;
-    return first->path ? s24i_jpeg_file_size(size, ctx, first->path) : S24_OK;
+    return first->path ? s24i_image_file_size(size, ctx, first->path) : S24_OK;
 }
 
 static s24_status make(s24_images *images, const s24_rgb *from, int64_t count)

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-/* A folder of class folders of JPEG files: listed first, so that the order is that of the names,
-   then read by all threads. */
+/* A folder of class folders of JPEG and PNG files: listed first, so that the order is that of the
+   names, then read by all threads. */
 #include "task/images.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/stat.h>
 
 typedef struct list {
@@ -42,20 +41,13 @@ static int by_name(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-int s24i_is_jpeg(const char *name)
-{
-    const size_t bytes = strlen(name);
-    return (bytes > 4 && !strcasecmp(name + bytes - 4, ".jpg")) ||
-           (bytes > 5 && !strcasecmp(name + bytes - 5, ".jpeg"));
-}
-
 static int is_folder(const char *path)
 {
     struct stat info;
     return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
 }
 
-/* Adds the paths of a folder's folders, or of its JPEG files, in the order of their names. */
+/* Adds the paths of a folder's folders, or of its images, in the order of their names. */
 static s24_status list_folder(list *l, const char *folder, int folders)
 {
     s24_status status = S24_OK;
@@ -67,7 +59,7 @@ static s24_status list_folder(list *l, const char *folder, int folders)
         char *path;
         status = s24i_next_name(&name, l->ctx, dir, folder);
         if (status != S24_OK || !name) break;
-        if (*name == '.' || (!folders && !s24i_is_jpeg(name))) continue;
+        if (*name == '.' || (!folders && !s24i_is_image(name))) continue;
         status = s24i_join_path(&path, l->ctx, folder, name);
         if (status != S24_OK) break;
         if (folders && !is_folder(path))
@@ -121,12 +113,13 @@ static s24_status fill(s24_images *images, const char *path, const list *classes
         TRY(list_folder(files, classes->names[c], 0));
         ends[c] = files->count;
         REQUIRE(images->ctx, ends[c] > (c ? ends[c - 1] : 0), S24_ERROR_FORMAT,
-                "%s has no .jpg or .jpeg file", classes->names[c]);
+                "%s has no .jpg, .jpeg or .png file", classes->names[c]);
     }
-    REQUIRE(images->ctx, files->count > 0, S24_ERROR_FORMAT,
-            "%s: a folder of JPEG files for each class is expected in it, and there is none%s",
-            path, images->form.side ? ", nor has it JPEG files" : "");
-    if (!images->form.side) TRY(s24i_jpeg_file_size(size, images->ctx, files->names[0]));
+    REQUIRE(
+        images->ctx, files->count > 0, S24_ERROR_FORMAT,
+        "%s: a folder of JPEG or PNG files for each class is expected in it, and there is none%s",
+        path, images->form.side ? ", nor has it such files" : "");
+    if (!images->form.side) TRY(s24i_image_file_size(size, images->ctx, files->names[0]));
     images->info = (s24_images_info){files->count, CHANNELS, size[0], size[1], 0};
     TRY(s24i_images_room(images));
     memset(images->labels, 0, (size_t)files->count * sizeof *images->labels);

@@ -98,15 +98,11 @@ s24_status s24i_jpeg_size(int64_t size[2], s24_ctx *ctx, const char *path, const
     return S24_OK;
 }
 
-s24_status s24i_jpeg_read(uint8_t *pixels, const int64_t size[2], s24_ctx *ctx, const char *path,
-                          const s24i_map *file)
+s24_status s24i_jpeg_read(uint8_t *pixels, s24_ctx *ctx, const char *path, const s24i_map *file)
 {
     decoder d;
     int64_t own[2];
     TRY(s24i_jpeg_size(own, ctx, path, file));
-    REQUIRE(ctx, own[0] == size[0] && own[1] == size[1], S24_ERROR_FORMAT,
-            "%s has %lld x %lld pixels, but the first image has %lld x %lld", path,
-            (long long)own[1], (long long)own[0], (long long)size[1], (long long)size[0]);
     return run(&d, pixels, own, file) ? S24_OK : damaged(ctx, path, &d);
 }
 
@@ -116,7 +112,7 @@ static s24_status refuse(s24_ctx *ctx, const char *path)
 {
     return s24_ctx_fail(ctx, S24_ERROR_UNSUPPORTED,
                         "%s: this build reads no JPEG; build it where libjpeg is (Debian: "
-                        "libjpeg-dev), or use idx files",
+                        "libjpeg-dev), or use PNG or idx files",
                         path);
 }
 
@@ -127,11 +123,9 @@ s24_status s24i_jpeg_size(int64_t size[2], s24_ctx *ctx, const char *path, const
     return refuse(ctx, path);
 }
 
-s24_status s24i_jpeg_read(uint8_t *pixels, const int64_t size[2], s24_ctx *ctx, const char *path,
-                          const s24i_map *file)
+s24_status s24i_jpeg_read(uint8_t *pixels, s24_ctx *ctx, const char *path, const s24i_map *file)
 {
     (void)pixels;
-    (void)size;
     (void)file;
     return refuse(ctx, path);
 }

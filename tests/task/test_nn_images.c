@@ -187,10 +187,10 @@ static void test_folder_refused(void **state)
     }
     write_jpeg(path, 10, 8, 3, red);
     mkdir(io_path("set/c"), 0700);
-    refuse(io_path("set"), S24_ERROR_FORMAT, "set/c has no .jpg or .jpeg file");
+    refuse(io_path("set"), S24_ERROR_FORMAT, "set/c has no .jpg, .jpeg or .png file");
     rmdir(io_path("set/c"));
     mkdir(io_path("empty"), 0700);
-    refuse(io_path("empty"), S24_ERROR_FORMAT, "a folder of JPEG files for each class");
+    refuse(io_path("empty"), S24_ERROR_FORMAT, "a folder of JPEG or PNG files for each class");
 }
 
 static s24_status read_set(s24_ctx *failing_ctx)
