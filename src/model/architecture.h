@@ -170,6 +170,7 @@ typedef struct s24i_architecture {
     int windows_turned; /* positions turn blocks with a window alone, */
     int all_turned;     /* but all where none has one */
     int gate_is_silu;   /* whatever key_activation says */
+    int filled;         /* texts are filled to one length by the token that pads, and all is seen */
     int more_unplaced;  /* more_tokens have no positions */
     int bare_patches;   /* the patches' layer may have no bias */
     int interpolates;   /* positions become those of the size that images come in */

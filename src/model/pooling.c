@@ -35,6 +35,7 @@ s24i_pooling s24i_pooling_usual(const s24i_architecture *architecture, const s24
 {
     if (shape->probes) return S24I_POOL_PROBE;
     if (architecture->key_end) return S24I_POOL_END;
+    if (architecture->filled) return S24I_POOL_LAST;
     return architecture->first_token ? S24I_POOL_CLS : S24I_POOL_MEAN;
 }
 

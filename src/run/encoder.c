@@ -157,6 +157,35 @@ static s24_status read_lower(int *lower, s24_ctx *ctx, const char *folder)
     return status;
 }
 
+/* The token that fills texts, of a model whose texts have one length: the tokenizer's that pads. */
+static s24_status read_filler(s24_encoder *encoder, s24_ctx *ctx, const char *folder)
+{
+    static const char file[] = "tokenizer_config.json";
+    const char *name = NULL, *class = "";
+    s24i_config config, token;
+    s24_status status;
+    encoder->filler = -1;
+    if (!encoder->model->architecture->filled || !encoder->tokenizer) return S24_OK;
+    TRY(s24i_config_load(&config, ctx, folder, file, S24I_REQUIRED));
+    TRY_DONE(s24i_config_string(&class, &config, "tokenizer_class", S24I_OPTIONAL));
+    if (!strcmp(class, "SiglipTokenizer"))
+        status =
+            s24_ctx_fail(ctx, S24_ERROR_UNSUPPORTED,
+                         "%s: tokenizer_class SiglipTokenizer leaves punctuation out of texts, "
+                         "which is not carried out",
+                         config.file);
+    TRY_DONE(status);
+    name = s24i_json_string(s24i_json_get(config.json, "pad_token"));
+    if (!name) {
+        TRY_DONE(s24i_config_child(&token, &config, "pad_token", S24I_REQUIRED));
+        TRY_DONE(s24i_config_string(&name, &token, "content", S24I_REQUIRED));
+    }
+    TRY_DONE(s24i_tokenizer_find(&encoder->filler, encoder->tokenizer, config.file, name));
+done:
+    s24i_config_free(&config);
+    return status;
+}
+
 static s24_status read_limits(s24_encoder *encoder, s24_ctx *ctx, const char *folder, int64_t asked)
 {
     s24_model_info info;
@@ -175,6 +204,7 @@ static s24_status read_limits(s24_encoder *encoder, s24_ctx *ctx, const char *fo
         TRY(check_tokenizer(encoder, ctx, folder, info.vocabulary));
         encoder->tokenizer->lower |= lower;
     }
+    TRY(read_filler(encoder, ctx, folder));
     encoder->columns = encoder->head ? info.classes : encoder->modules.width;
     encoder->width = encoder->head ? info.width : encoder->modules.width;
     encoder->max_tokens = encoder->images ? info.positions : asked ? asked : limit;
@@ -399,6 +429,7 @@ s24_status s24_encoder_share(s24_encoder **out, s24_ctx *ctx, const s24_encoder 
     encoder->head = from->head;
     encoder->images = from->images;
     encoder->form = from->form;
+    encoder->filler = from->filler;
     encoder->labels = from->labels;
     encoder->modules = from->modules;
     encoder->multi_label = from->multi_label;

@@ -30,6 +30,7 @@ struct s24_encoder {
     s24i_prompts prompts;
     const char *prompt, *prompt_name; /* of the folder, or own_prompt and NULL */
     char *own_prompt;
+    int32_t filler;        /* the token that fills texts to max_tokens; −1: none */
     int64_t prompt_tokens; /* that pooling leaves out, [CLS] among them; 0: none */
     int shares;            /* model, tokenizer and prompts are another's */
     int64_t width, max_tokens, batch_tokens;

@@ -35,6 +35,15 @@ static int64_t take_pair(s24_token *tokens, const window *w, int64_t i)
     return s24i_tokenizer_encode_pair(tokens, e->max_tokens, e->tokenizer, both);
 }
 
+static int64_t take_text(s24_token *tokens, const window *w, int64_t i)
+{
+    s24_encoder *e = w->encoder;
+    if (w->ids) return take_ids(tokens, w->ids, i, e->max_tokens);
+    if (w->pairs) return take_pair(tokens, w, i);
+    const s24_text parts[2] = {{e->prompt, strlen(e->prompt)}, w->texts[i]};
+    return s24i_tokenizer_encode(tokens, e->max_tokens, e->tokenizer, parts, 2);
+}
+
 static void tokenize(void *arg, int64_t begin, int64_t end, int thread)
 {
     const window *w = arg;
@@ -42,16 +51,10 @@ static void tokenize(void *arg, int64_t begin, int64_t end, int thread)
     (void)thread;
     for (int64_t i = begin; i < end; i++) {
         s24_token *tokens = e->tokens + i * e->max_tokens;
-        if (w->ids) {
-            e->lengths[i] = take_ids(tokens, w->ids, w->first + i, e->max_tokens);
-            continue;
-        }
-        if (w->pairs) {
-            e->lengths[i] = take_pair(tokens, w, w->first + i);
-            continue;
-        }
-        const s24_text parts[2] = {{e->prompt, strlen(e->prompt)}, w->texts[w->first + i]};
-        e->lengths[i] = s24i_tokenizer_encode(tokens, e->max_tokens, e->tokenizer, parts, 2);
+        int64_t length = take_text(tokens, w, w->first + i);
+        for (; e->filler >= 0 && length > 0 && length < e->max_tokens; length++)
+            tokens[length] = (s24_token){.id = e->filler};
+        e->lengths[i] = length;
     }
 }
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Files of images end to end: a JPEG, the PNG with the pixels that Pillow makes of it, and an image
-of another size become vectors; what is damaged is refused."""
+of another size become vectors; texts of one length; what is damaged."""
 import base64
 import json
 import random
@@ -46,7 +46,8 @@ def png(width, height, pixels):
             + chunk(b"IDAT", zlib.compress(rows, 9)) + chunk(b"IEND", b""))
 
 
-def write_model(folder, side=8, patch=4, width=16):
+def drawn():
+    """Tensors, and what adds a random one of a shape."""
     chance = random.Random(1)
     tensors = {}
 
@@ -56,7 +57,11 @@ def write_model(folder, side=8, patch=4, width=16):
             count *= extent
         values = [chance.gauss(0, 0.3) for _ in range(count)]
         tensors[name] = tensor("f32", list(shape), struct.pack(f"<{count}f", *values))
+    return tensors, add
 
+
+def write_model(folder, side=8, patch=4, width=16):
+    tensors, add = drawn()
     places = (side // patch) ** 2 + 1
     add("embeddings.cls_token", 1, 1, width)
     add("embeddings.position_embeddings", 1, places, width)
@@ -89,8 +94,56 @@ def write_model(folder, side=8, patch=4, width=16):
     write(folder / "model.safetensors", tensors)
 
 
+WORDS = ["<pad>", "</s>", "<unk>", "a", "b", "c", "d"]
+
+
+def write_texts(folder, tokenizer_class="GemmaTokenizer", width=16, positions=8):
+    """SigLIP's tower of texts, with a tokenizer of words."""
+    tensors, add = drawn()
+    add("text_model.embeddings.token_embedding.weight", len(WORDS), width)
+    add("text_model.embeddings.position_embedding.weight", positions, width)
+    at = "text_model.encoder.layers.0."
+    for name, rows, columns in (("self_attn.q_proj", width, width),
+                                ("self_attn.k_proj", width, width),
+                                ("self_attn.v_proj", width, width),
+                                ("self_attn.out_proj", width, width),
+                                ("mlp.fc1", 2 * width, width), ("mlp.fc2", width, 2 * width),
+                                ("layer_norm1", width, 0), ("layer_norm2", width, 0)):
+        add(at + name + ".weight", *[rows, columns][:2 if columns else 1])
+        add(at + name + ".bias", rows)
+    add("text_model.final_layer_norm.weight", width)
+    add("text_model.final_layer_norm.bias", width)
+    add("text_model.head.weight", width, width)
+    add("text_model.head.bias", width)
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps(
+        {"model_type": "siglip_text_model", "vocab_size": len(WORDS), "hidden_size": width,
+         "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 2 * width,
+         "max_position_embeddings": positions}))
+    (folder / "tokenizer.json").write_text(json.dumps(
+        {"added_tokens": [{"id": i, "content": WORDS[i], "special": True} for i in range(3)],
+         "pre_tokenizer": {"type": "Whitespace"},
+         "post_processor": {"type": "TemplateProcessing",
+                            "single": [{"Sequence": {"id": "A", "type_id": 0}},
+                                       {"SpecialToken": {"id": "</s>", "type_id": 0}}],
+                            "pair": [{"Sequence": {"id": "A", "type_id": 0}},
+                                     {"Sequence": {"id": "B", "type_id": 1}}],
+                            "special_tokens": {"</s>": {"id": "</s>", "ids": [1],
+                                                        "tokens": ["</s>"]}}},
+         "model": {"type": "WordLevel", "unk_token": "<unk>",
+                   "vocab": {word: i for i, word in enumerate(WORDS)}}}))
+    (folder / "tokenizer_config.json").write_text(json.dumps(
+        {"tokenizer_class": tokenizer_class, "pad_token": {"content": "<pad>"},
+         "model_max_length": positions}))
+    write(folder / "model.safetensors", tensors)
+
+
 def make(folder):
     write_model(folder / "model")
+    write_texts(folder / "texts")
+    write_texts(folder / "first", "SiglipTokenizer")
+    write_texts(folder / "none")
+    (folder / "none/tokenizer_config.json").write_text('{"pad_token": "<lost>"}')
     images = folder / "images"
     images.mkdir()
     (images / "a.jpg").write_bytes(decode(JPEG))
@@ -118,6 +171,25 @@ class Images(Scratch):
         self.assertNotEqual(all_three[0], all_three[2])
         for name, vector in zip(("a.jpg", "b.png", "c.PNG"), all_three):
             self.assertEqual(self.vectors(f"images/{name}"), [vector])
+
+    def test_texts_are_filled(self):
+        """SigLIP's texts are filled with the token that pads, and all of it is seen."""
+        (self.folder / "lines").write_text("a b\nd\na b c d a b c d a b c\n")
+        (self.folder / "ids").write_text("3 4 1 0 0 0 0 0\n6 1 0 0 0 0 0 0\n3 4 5 6 3 4 5 1\n"
+                                         "3 4 1\n")
+        self.good("embed", "texts", "--input", "lines", "--out", "lines.npy")
+        self.good("embed", "texts", "--input", "ids", "--ids", "--out", "ids.npy")
+        lines = (self.folder / "lines.npy").read_bytes()[128:]
+        ids = (self.folder / "ids.npy").read_bytes()[128:]
+        self.assertEqual(len(lines), 3 * 16 * 4)
+        self.assertEqual(lines, ids[:len(lines)])
+        self.assertNotEqual(ids[:64], ids[-64:])
+        self.refusals([
+            ("the first", ["embed", "first", "--input", "cut.png", "--out", "v.npy"], 5,
+             "tokenizer_class SiglipTokenizer leaves punctuation out of texts, which is not"),
+            ("no token", ["embed", "none", "--input", "cut.png", "--out", "v.npy"], 4,
+             "tokenizer_config.json: the vocabulary has no <lost>"),
+        ])
 
     def test_what_is_damaged(self):
         self.refusals([

@@ -2,7 +2,8 @@
 /*
  * CLIP and SigLIP: a tower of texts and one of images in one folder, whose vectors lie in one
  * space, or either tower alone. CLIP's texts see what came before, and their vector is that of the
- * token that ends them; SigLIP's images are pooled by a head of their own.
+ * token that ends them; SigLIP's are all of one length, filled with the token that pads, and their
+ * vector is the last one's. SigLIP's images are pooled by a head of their own.
  */
 #include "model/model.h"
 
@@ -62,6 +63,14 @@
                     "\"max_position_embeddings\": 77, \"eos_token_id\": 49407, "                   \
                     "\"hidden_act\": \"quick_gelu\", \"layer_norm_eps\": 1e-5}"
 
+#define SIGLIP_TEXT TEXT,                                                                          \
+    .projection = "head",                                                                          \
+    .filled = 1,                                                                                   \
+    .usual_config = "{\"vocab_size\": 32000, \"hidden_size\": 768, "                               \
+                    "\"intermediate_size\": 3072, \"num_hidden_layers\": 12, "                     \
+                    "\"num_attention_heads\": 12, \"max_position_embeddings\": 64, "               \
+                    "\"hidden_act\": \"gelu_pytorch_tanh\", \"layer_norm_eps\": 1e-6}"
+
 #define SIGLIP_VISION VISION,                                                                      \
     .probe = probe,                                                                                \
     .key_probe = "vision_use_head",                                                                \
@@ -97,6 +106,10 @@ const s24i_architecture s24i_clip = {
 
 const s24i_architecture s24i_siglip_vision = {.model_type = "siglip_vision_model", SIGLIP_VISION};
 
-/* The tower of images: its texts are not read. */
-const s24i_architecture s24i_siglip = {
+const s24i_architecture s24i_siglip_text = {.model_type = "siglip_text_model", SIGLIP_TEXT};
+
+static const s24i_architecture siglip_images = {
     .model_type = "siglip", SIGLIP_VISION, .key_tower = "vision_config"};
+
+const s24i_architecture s24i_siglip = {
+    .model_type = "siglip", SIGLIP_TEXT, .key_tower = "text_config", .images = &siglip_images};
