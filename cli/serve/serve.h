@@ -60,6 +60,9 @@ typedef struct serve_job {
     int64_t nearest; /* of the documents to find for each text; 0: none */
     int64_t *lines;  /* [texts, nearest] */
     float *scores;
+    s24_rgb *images; /* [texts], of images in their place, in `files`; else NULL */
+    uint8_t *files;
+    int refused;     /* 1: the error is of what was asked */
     char error[256]; /* "": none */
     void (*ready)(struct serve_job *job);
     void *user;
@@ -118,7 +121,10 @@ typedef struct serve_model {
     const char *name;
     char *path;
     s24_encoder *encoder; /* NULL: it is a language model */
-    int classifies;       /* 1: the encoder has a head, whose classes are the width */
+    s24_encoder *images;  /* of images in the same space, may be the encoder; or NULL */
+    s24_image_form form;  /* of these */
+    int64_t image_tokens;
+    int classifies; /* 1: the encoder has a head, whose classes are the width */
     serve_language language;
     const s24_tokenizer *tokenizer; /* of either */
     const char *prompt;             /* before every text of an encoder */
@@ -273,6 +279,20 @@ serve_model *serve_find_model(serve_request *r, const char *name);
 int serve_read_model(serve_request *r, serve_kind kind);
 /* Makes the job of the texts or token ids of a key: a text, a list of texts, ids, lists of ids. */
 int serve_read_texts(serve_request *r, const char *key, const json_t *value);
+
+/* Makes room for the vectors of `count` texts or images; 0: refused. */
+int serve_make_job(serve_request *r, const char *key, int64_t count);
+
+/* ---- serve_images.c: images in requests ----------------------------------------------------- */
+
+/* Is it a data URL of an image? */
+int serve_is_image(const json_t *value);
+/* Reads a job of images alone; 0: refused. */
+int serve_read_images(serve_request *r, const char *key, const json_t *value);
+/* Makes the vectors of a job's images, or its error. */
+void serve_run_images(serve_model *model, serve_job *job);
+/* Opens model->images as its encoder of texts would be. UNSUPPORTED: the folder has none. */
+s24_status serve_open_images(serve_model *m, const s24_encoder_opts *of_texts);
 /* Reads dimensions and how to encode vectors. */
 int serve_read_vectors(serve_request *r);
 /* Reads a whole number of a key within bounds; what is absent stays as it is. */

@@ -220,7 +220,8 @@ static void write_whole(serve_request *r)
 {
     const serve_job *job = r->generation ? &r->generation->job : &r->job;
     const int gone = r->generation && atomic_load(&r->generation->gone);
-    if (!r->code && *job->error) serve_refuse(r, gone ? 499 : 500, NULL, "%s", job->error);
+    if (!r->code && *job->error)
+        serve_refuse(r, gone ? 499 : job->refused ? 422 : 500, NULL, "%s", job->error);
     if (!r->code) {
         serve_routes[r->route].write(r);
         if (!r->code) r->code = 200;
@@ -315,6 +316,8 @@ static void complete(void *server, struct MHD_Connection *connection, void **sta
     }
     free(r->job.offsets);
     free(r->job.ids);
+    free(r->job.images);
+    free(r->job.files);
     free(r->job.vectors);
     free(r->job.read);
     free(r->job.lines);

@@ -297,7 +297,7 @@ static int add_any(gathered *g, const json_t *value, int64_t index)
     return 0;
 }
 
-static int make_job(serve_request *r, const char *key, int64_t count)
+int serve_make_job(serve_request *r, const char *key, int64_t count)
 {
     serve_job *job = &r->job;
     const int64_t most = r->model->most_waiting;
@@ -323,7 +323,7 @@ int serve_read_texts(serve_request *r, const char *key, const json_t *value)
     }
     const int64_t count = r->single ? 1 : (int64_t)json_array_size(value);
     if (!serve_read_flag(r, "truncate", &g.truncate) || !serve_read_direction(r) ||
-        !read_prompt(r, &g.prompt) || !make_job(r, key, count))
+        !read_prompt(r, &g.prompt) || !serve_make_job(r, key, count))
         return 0;
     int good = 1;
     for (int64_t i = 0; i < count && good; i++)

@@ -31,7 +31,22 @@ static int open_with_head(serve_model *m, s24_encoder_opts *opts)
     m->classifies = status == S24_OK && !s24_encoder_classifies_tokens(m->encoder);
     if (m->classifies) return CLI_OK;
     if (status == S24_ERROR_IO || status == S24_ERROR_MEMORY) return cli_status(cli, status);
+    status = serve_open_images(m, opts);
+    m->encoder = status == S24_OK ? m->images : m->encoder;
+    if (status != S24_ERROR_UNSUPPORTED) return cli_status(cli, status);
     return cli_fail(cli, CLI_UNSUPPORTED, "%s", why);
+}
+
+/* Opens the tower of images of a folder that has one next to the texts', in one space with it. */
+static int open_other_tower(serve_model *m, const s24_encoder_opts *opts)
+{
+    const s24_status status = m->images ? S24_OK : serve_open_images(m, opts);
+    if (status == S24_ERROR_UNSUPPORTED) return CLI_OK;
+    if (status != S24_OK || s24_encoder_width(m->images) == m->width)
+        return cli_status(&m->cli, status);
+    s24_encoder_close(m->images);
+    m->images = NULL;
+    return CLI_OK;
 }
 
 static int open_encoder(serve_model *m, const struct serve_options *o)
@@ -58,6 +73,7 @@ static int open_encoder(serve_model *m, const struct serve_options *o)
         m->width = s24_encoder_classes(m->encoder);
         return CLI_OK;
     }
+    if ((code = open_other_tower(m, &opts)) != CLI_OK) return code;
     if (m->batch_tokens < m->max_tokens) m->batch_tokens = m->max_tokens;
     if ((m->batch = serve_batch_create(m)) != NULL) return CLI_OK;
     return cli_fail(cli, CLI_IO, "out of memory for batches of %lld tokens",
@@ -122,6 +138,7 @@ void serve_model_close(serve_model *model)
     if (model->cli.ctx) cli_choices_keep(&model->cli);
     serve_batch_destroy(model->batch);
     embedded_free(&model->documents);
+    if (model->images != model->encoder) s24_encoder_close(model->images);
     s24_encoder_close(model->encoder);
     serve_language_close(model);
     s24_ctx_destroy(model->cli.ctx);

@@ -25,6 +25,7 @@ struct serve_batch {
     int32_t *ids;   /* [tokens of a batch] */
     float *vectors; /* [MOST_TEXTS, width] */
     serve_job *whole[MOST_TEXTS];
+    serve_job *images; /* a job of images, which is a batch by itself; or NULL */
 };
 
 struct serve_batch *serve_batch_create(const serve_model *model)
@@ -120,10 +121,16 @@ static int form(serve_model *m)
     struct serve_batch *b = m->batch;
     b->piece_count = b->texts = 0;
     b->offsets[0] = 0;
+    b->images = NULL;
     pthread_mutex_lock(&m->lock);
     const int goes_on = await(m);
-    while (m->first && take_piece(m, m->first))
+    while (m->first && !m->first->images && take_piece(m, m->first))
         drop_first(m);
+    if (m->first && m->first->images && !b->texts) {
+        b->images = m->first;
+        drop_first(m);
+        m->counts.waiting_texts -= b->images->texts;
+    }
     m->counts.waiting_texts -= b->texts;
     m->counts.waiting_tokens -= b->offsets[b->texts];
     pthread_mutex_unlock(&m->lock);
@@ -212,6 +219,21 @@ static void run_batch(serve_model *m)
         b->whole[i]->ready(b->whole[i]);
 }
 
+/* Runs a job of images. */
+static void run_images(serve_model *m)
+{
+    serve_job *job = m->batch->images;
+    const double began = cli_seconds();
+    serve_run_images(m, job);
+    if (job->nearest && !*job->error) find_nearest(m, job);
+    pthread_mutex_lock(&m->lock);
+    m->counts.texts += job->texts;
+    m->counts.batches++;
+    m->counts.busy += cli_seconds() - began;
+    pthread_mutex_unlock(&m->lock);
+    job->ready(job);
+}
+
 void *serve_queue_work(void *model)
 {
     serve_model *m = model;
@@ -221,6 +243,6 @@ void *serve_queue_work(void *model)
             run_head(m, job);
     else
         while (form(m))
-            run_batch(m);
+            (m->batch->images ? run_images : run_batch)(m);
     return NULL;
 }

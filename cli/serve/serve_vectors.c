@@ -8,10 +8,19 @@
 
 /* ---- reading -------------------------------------------------------------------------------- */
 
+/* Texts, or images where the model reads images. */
+static int read_either(serve_request *r, const char *key, const json_t *value)
+{
+    const json_t *first = json_is_array(value) ? json_array_get(value, 0) : value;
+    if (r->model->images && (serve_is_image(first) || !r->model->tokenizer))
+        return serve_read_images(r, key, value);
+    return serve_read_texts(r, key, value);
+}
+
 static void read_vectors(serve_request *r, const char *key)
 {
     if (serve_read_json(r) && serve_read_model(r, SERVE_ENCODER) && serve_read_vectors(r))
-        serve_read_texts(r, key, json_object_get(r->json, key));
+        read_either(r, key, json_object_get(r->json, key));
 }
 
 void serve_embeddings(serve_request *r)
@@ -38,7 +47,7 @@ void serve_similarity(serve_request *r)
     json_t *all = json_array();
     json_array_append(all, source);
     json_array_extend(all, sentences);
-    serve_read_texts(r, "inputs", all);
+    read_either(r, "inputs", all);
     json_decref(all);
 }
 
@@ -54,7 +63,7 @@ void serve_search(serve_request *r)
     if (!serve_read_count(r, "k", &count, 1000)) return;
     serve_job *job = &r->job;
     const int64_t lines = r->model->documents.count;
-    if (!serve_read_texts(r, "inputs", json_object_get(r->json, "inputs"))) return;
+    if (!read_either(r, "inputs", json_object_get(r->json, "inputs"))) return;
     job->nearest = count < lines ? count : lines;
     job->lines = calloc((size_t)(job->texts * job->nearest) + 1, sizeof *job->lines);
     job->scores = calloc((size_t)(job->texts * job->nearest) + 1, sizeof *job->scores);
@@ -207,6 +216,7 @@ void serve_tokenize(serve_request *r)
     const size_t texts = single ? 1 : json_array_size(inputs);
     int64_t all = 0;
     if (!texts) serve_refuse(r, 422, "inputs", "inputs is a text or a list of texts");
+    if (!r->model->tokenizer) serve_refuse(r, 422, "model", "%s reads no texts", r->model->name);
     serve_puts(&r->answer, r->code ? "" : "[");
     for (size_t i = 0; i < texts && !r->code; i++) {
         const json_t *text = single ? inputs : json_array_get(inputs, i);

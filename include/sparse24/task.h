@@ -257,6 +257,8 @@ typedef struct s24_rgb {
     const char *path;     /* of a file, and then nothing else is read; NULL: */
     const uint8_t *bytes; /* [height, width, 3] without gaps, 0 to 255 */
     int64_t height, width;
+    const void *file; /* or a file's bytes, JPEG or PNG, and their number */
+    size_t file_bytes;
 } s24_rgb;
 /* These images as one class, each made so; pixels and paths are read once. Errors as
    s24_images_read_as, and ARGUMENT. */

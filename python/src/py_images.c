@@ -42,7 +42,7 @@ static int take_image(s24_rgb *image, py_operand *array, PyObject *item)
     if (!PyArg_ParseTuple(item, "O&LL", py_operand_take, array, &height, &width) ||
         !py_operand_expect(array, S24_U8, height * width * 3))
         return 0;
-    *image = (s24_rgb){NULL, array->dense.data, height, width};
+    *image = (s24_rgb){.bytes = array->dense.data, .height = height, .width = width};
     return 1;
 }
 

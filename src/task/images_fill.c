@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Images of files and of memory, each made as a model wants it, by all threads. */
+#include <stdio.h>
 #include <string.h>
 
 #include "task/images.h"
@@ -28,14 +29,26 @@ static s24_status read_any(uint8_t *pixels, const s24_image_form *form, s24_ctx 
     return status;
 }
 
+/* What a file holds, which `path` names. */
+static s24_status read_map(uint8_t *pixels, const s24_images *images, s24_ctx *ctx,
+                           const char *path, const s24i_map *map)
+{
+    const int64_t size[2] = {images->info.height, images->info.width};
+    return images->form.side ? read_any(pixels, &images->form, ctx, path, map)
+                             : s24i_image_read(pixels, size, ctx, path, map);
+}
+
+static s24i_map map_of(const s24_rgb *whole)
+{
+    return (s24i_map){.data = whole->file, .bytes = whole->file_bytes};
+}
+
 static s24_status read_file(uint8_t *pixels, const s24_images *images, s24_ctx *ctx,
                             const char *path)
 {
     s24i_map map;
-    const int64_t size[2] = {images->info.height, images->info.width};
     TRY(s24i_map_open(&map, ctx, path));
-    const s24_status status = images->form.side ? read_any(pixels, &images->form, ctx, path, &map)
-                                                : s24i_image_read(pixels, size, ctx, path, &map);
+    const s24_status status = read_map(pixels, images, ctx, path, &map);
     s24i_map_close(&map);
     return status;
 }
@@ -84,6 +97,12 @@ static s24_status read_one(const job *j, s24_ctx *ctx, int64_t image)
     const s24_images_info *info = &j->images->info;
     uint8_t *pixels = j->images->bytes + image * CHANNELS * info->height * info->width;
     const char *path = j->source(j->from, image, &whole);
+    char name[48];
+    if (!path && whole.file) {
+        const s24i_map map = map_of(&whole);
+        snprintf(name, sizeof name, "image %lld", (long long)image);
+        return read_map(pixels, j->images, ctx, name, &map);
+    }
     return path ? read_file(pixels, j->images, ctx, path)
                 : read_memory(pixels, j->images, ctx, &whole);
 }
@@ -130,9 +149,10 @@ static s24_status check(s24_ctx *ctx, const s24_rgb *images, int64_t count)
             (long long)count);
     for (int64_t i = 0; i < count; i++) {
         const s24_rgb *one = &images[i];
-        if (one->path) continue;
+        if (one->path || (one->file && one->file_bytes)) continue;
         REQUIRE(ctx, one->bytes && one->height > 0 && one->width > 0, S24_ERROR_ARGUMENT,
-                "image %lld has %lld x %lld pixels; a path, or at least one pixel is expected",
+                "image %lld has %lld x %lld pixels; a path, a file's bytes, or at least one pixel "
+                "is expected",
                 (long long)i, (long long)one->width, (long long)one->height);
         REQUIRE(ctx, one->height <= INT32_MAX / 4 / one->width, S24_ERROR_ARGUMENT,
                 "image %lld has %lld x %lld pixels, more than are read", (long long)i,
@@ -146,7 +166,9 @@ static s24_status first_size(int64_t size[2], s24_ctx *ctx, const s24_rgb *first
 {
     size[0] = first->height;
     size[1] = first->width;
-    return first->path ? s24i_image_file_size(size, ctx, first->path) : S24_OK;
+    const s24i_map map = map_of(first);
+    if (first->path) return s24i_image_file_size(size, ctx, first->path);
+    return first->file ? s24i_image_size(size, ctx, "image 0", &map) : S24_OK;
 }
 
 static s24_status make(s24_images *images, const s24_rgb *from, int64_t count)

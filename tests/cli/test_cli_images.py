@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Files of images end to end: a JPEG, the PNG with the pixels that Pillow makes of it, and an image
-of another size become vectors; texts of one length; what is damaged."""
+of another size become vectors, also by a server; texts of one length; what is damaged."""
 import base64
 import json
 import random
@@ -10,6 +10,7 @@ import zlib
 
 from cli_case import Scratch
 from cli_data import tensor, write
+from test_cli_serve import Server
 
 # 12 rows of 10 pixels, as Pillow wrote them (quality 60), and what Pillow reads of that.
 JPEG = (
@@ -171,6 +172,38 @@ class Images(Scratch):
         self.assertNotEqual(all_three[0], all_three[2])
         for name, vector in zip(("a.jpg", "b.png", "c.PNG"), all_three):
             self.assertEqual(self.vectors(f"images/{name}"), [vector])
+
+    def test_served(self):
+        """Data URLs give what files give; a text, a damaged file and other URLs are refused."""
+        server = Server(self, "model")
+
+        def url(name):
+            return ("data:image/any;base64,"
+                    + base64.b64encode((self.folder / name).read_bytes()).decode())
+
+        names = ["images/a.jpg", "images/c.PNG", "images/b.png"]
+        expected = self.vectors("images")
+        value = server.good("/v1/embeddings", {"input": [url(name) for name in names] * 9})
+        for i, entry in enumerate(value["data"]):
+            wanted = expected[(0, 2, 1)[i % 3]]
+            self.assertLess(max(abs(a - b) for a, b in zip(entry["embedding"], wanted)), 1e-5)
+        self.assertEqual(value["usage"]["prompt_tokens"], 27 * 5)
+        one = server.good("/embed", {"inputs": url("images/b.png")})
+        self.assertLess(max(abs(a - b) for a, b in zip(one[0], expected[1])), 1e-5)
+        self.assertEqual(len(server.good("/similarity", {"inputs": {
+            "source_sentence": url("images/a.jpg"), "sentences": [url("images/b.png")]}})), 1)
+        for given, words in (("a text", "element 0 is no image"),
+                             ([url("images/a.jpg"), "a text"], "element 1 is no image"),
+                             ("data:image/png;base64,AAA", "element 0 is no image"),
+                             ("data:image/png;base64,", "element 0 is no image"),
+                             ("data:image/png,AAAA", "element 0 is no image"),
+                             (url("cut.png"), "image 0: a whole PNG image is expected"),
+                             ([url("images/b.png"), url("cut.jpg")],
+                              "image 1: a whole JPEG image is expected")):
+            status, _, answer = server.ask("/v1/embeddings", {"input": given})
+            self.assertEqual(status, 422, answer)
+            self.assertIn(words, answer["error"]["message"])
+        self.assertEqual(server.ask("/tokenize", {"inputs": "a"})[0], 422)
 
     def test_texts_are_filled(self):
         """SigLIP's texts are filled with the token that pads, and all of it is seen."""

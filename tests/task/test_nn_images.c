@@ -264,7 +264,8 @@ static void test_make(void **state)
 {
     uint8_t wide[5 * 6 * 3], small[4 * 4 * 3], planes[3 * 5 * 6], want[3 * 4 * 4];
     const s24_image_form form = {.resizes = 1, .height = 4, .width = 4, .resample = 3, .side = 4};
-    const s24_rgb given[2] = {{NULL, wide, 5, 6}, {NULL, small, 4, 4}};
+    const s24_rgb given[2] = {{.bytes = wide, .height = 5, .width = 6},
+                              {.bytes = small, .height = 4, .width = 4}};
     const int64_t size[2] = {5, 6};
     s24_images_info info;
     s24_images *images;
@@ -298,16 +299,24 @@ static void test_make_refused(void **state)
         s24_status status;
         const char *part;
     } cases[] = {
-        {{{NULL, bytes, 5, 6}, {NULL, bytes, 6, 5}},
+        {{{.bytes = bytes, .height = 5, .width = 6}, {.bytes = bytes, .height = 6, .width = 5}},
          S24_ERROR_FORMAT,
          "an image of 5 x 6 pixels among others of 6 x 5"},
-        {{{NULL, bytes, 5, 6}, {NULL, NULL, 5, 6}},
+        {{{.bytes = bytes, .height = 5, .width = 6}, {.bytes = NULL, .height = 5, .width = 6}},
          S24_ERROR_ARGUMENT,
-         "image 1 has 6 x 5 pixels; a path, or at least one pixel is expected"},
-        {{{NULL, bytes, 5, 6}, {NULL, bytes, 0, 6}}, S24_ERROR_ARGUMENT, "image 1 has 6 x 0"},
-        {{{NULL, bytes, 1 << 20, 1 << 20}, {0}}, S24_ERROR_ARGUMENT, "more than are read"},
-        {{{NULL, bytes, 5, 6}, {"nowhere.jpg", NULL, 0, 0}}, S24_ERROR_IO, "nowhere.jpg"},
-        {{{"nowhere.jpg", NULL, 0, 0}, {NULL, bytes, 5, 6}}, S24_ERROR_IO, "nowhere.jpg"},
+         "image 1 has 6 x 5 pixels; a path, a file's bytes, or at least one pixel is expected"},
+        {{{.bytes = bytes, .height = 5, .width = 6}, {.bytes = bytes, .height = 0, .width = 6}},
+         S24_ERROR_ARGUMENT,
+         "image 1 has 6 x 0"},
+        {{{.bytes = bytes, .height = 1 << 20, .width = 1 << 20}, {0}},
+         S24_ERROR_ARGUMENT,
+         "more than are read"},
+        {{{.bytes = bytes, .height = 5, .width = 6}, {.path = "nowhere.jpg"}},
+         S24_ERROR_IO,
+         "nowhere.jpg"},
+        {{{.path = "nowhere.jpg"}, {.bytes = bytes, .height = 5, .width = 6}},
+         S24_ERROR_IO,
+         "nowhere.jpg"},
     };
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -324,7 +333,7 @@ static void test_make_refused(void **state)
 static s24_status make_one(s24_ctx *failing_ctx)
 {
     static uint8_t bytes[5 * 6 * 3];
-    const s24_rgb one = {NULL, bytes, 5, 6};
+    const s24_rgb one = {.bytes = bytes, .height = 5, .width = 6};
     const s24_image_form form = {.resizes = 1, .height = 4, .width = 4, .resample = 3, .side = 4};
     s24_images *images = NULL;
     const s24_status status = s24_images_make(&images, failing_ctx, &one, 1, &form);
