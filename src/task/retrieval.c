@@ -45,23 +45,35 @@ static float score_of(const block *b, int64_t query, int64_t document)
     return isnan(score) ? -INFINITY : score;
 }
 
-/* By integers, which is off by margin_of at most. */
-static float rough_score(const block *b, int64_t query, int64_t document)
+/* scores of `count` documents from `first` on with a query. */
+static void score_some(const block *b, float *scores, int64_t query, int64_t first, int64_t count)
 {
-    const s24_dense *d = &b->rounded->integers;
-    return b->rounded->scales[document] *
-           b->vec->dot_bytes(row(b->queries, query),
-                             (const int8_t *)d->data + document * s24i_ld(d), d->cols);
+    const s24_dense *d = b->rounded ? &b->rounded->integers : b->documents;
+    const float *q = row(b->queries, query);
+    const int64_t ld = s24i_ld(d);
+    if (b->rounded) { /* off by margin_of at most */
+        b->vec->dots_bytes(scores, q, (const int8_t *)d->data + first * ld, ld, count, d->cols);
+        b->vec->multiply(scores, scores, b->rounded->scales + first, count);
+        return;
+    }
+    if (d->dtype != S24_F32)
+        b->vec->dots_half(scores, q, (const uint16_t *)d->data + first * ld, ld, count, d->cols);
+    for (int64_t i = 0; i < count; i++) {
+        if (d->dtype == S24_F32) scores[i] = b->vec->dot(q, row(d, first + i), d->cols);
+        if (isnan(scores[i])) scores[i] = -INFINITY;
+    }
 }
 
+/* Some documents at a time, which stay in the cache for all queries. */
 static void score_documents(void *arg, int64_t begin, int64_t end, int thread)
 {
+    enum { SOME = 64 };
     const block *b = arg;
     (void)thread;
-    for (int64_t d = begin; d < end; d++)
+    for (int64_t d = begin; d < end; d += SOME)
         for (int64_t q = 0; q < b->count; q++)
-            b->scores[q * b->documents->rows + d] =
-                b->rounded ? rough_score(b, b->first + q, d) : score_of(b, b->first + q, d);
+            score_some(b, b->scores + q * b->documents->rows + d, b->first + q, d,
+                       s24i_min(SOME, end - d));
 }
 
 static s24_status check_view(s24_ctx *ctx, const s24_dense *x, const char *name)
@@ -130,7 +142,8 @@ static void keep_best(void *arg, int64_t begin, int64_t end, int thread)
         const int64_t at = (b->first + q) * b->k;
         int64_t count = 0;
         for (int64_t d = 0; d < b->documents->rows; d++)
-            place(b->indices + at, b->best + at, &count, b->k, &(scored){d, scores[d]});
+            if (count < b->k || scores[d] > b->best[at + b->k - 1])
+                place(b->indices + at, b->best + at, &count, b->k, &(scored){d, scores[d]});
     }
 }
 
@@ -157,7 +170,8 @@ static void keep_rounded(void *arg, int64_t begin, int64_t end, int thread)
         float *best = b->best + (b->first + q) * b->k;
         for (int64_t d = 0; d < b->documents->rows; d++) {
             const float low = rough[d] - margin * scales[d];
-            place(indices, best, &count, b->k, &(scored){d, isnan(low) ? -INFINITY : low});
+            if (count < b->k || low > best[b->k - 1])
+                place(indices, best, &count, b->k, &(scored){d, isnan(low) ? -INFINITY : low});
         }
         const float least = best[b->k - 1];
         count = 0;

@@ -79,6 +79,48 @@ TARGET static float dot_bytes(const float *a, const int8_t *b, int64_t n)
     DOT_WIDENED(int8_t, V_LOAD_I8);
 }
 
+/* The same of rows of b, ld apart, some of which go through a at a time: each row's sum is that of
+   one alone, but none waits for its own. */
+#define DOTS_WIDENED(type, widen, alone)                                                           \
+    enum { ROWS = 4 };                                                                             \
+    int64_t r = 0;                                                                                 \
+    for (; r + ROWS <= rows; r += ROWS, b += ROWS * ld) {                                          \
+        vec even[ROWS], odd[ROWS];                                                                 \
+        int64_t i = 0;                                                                             \
+        for (int j = 0; j < ROWS; j++)                                                             \
+            even[j] = odd[j] = V_SET(0.0f);                                                        \
+        for (; i + 2 * WIDTH <= n; i += 2 * WIDTH) {                                               \
+            const vec x = V_LOAD(a + i), z = V_LOAD(a + i + WIDTH);                                \
+            for (int j = 0; j < ROWS; j++) {                                                       \
+                even[j] = V_FMA(x, widen(b + j * ld + i), even[j]);                                \
+                odd[j] = V_FMA(z, widen(b + j * ld + i + WIDTH), odd[j]);                          \
+            }                                                                                      \
+        }                                                                                          \
+        for (; i < n; i += WIDTH)                                                                  \
+            for (int j = 0; j < ROWS; j++) {                                                       \
+                type rest[WIDTH] = {0};                                                            \
+                const int64_t part = n - i < WIDTH ? n - i : WIDTH;                                \
+                memcpy(rest, b + j * ld + i, (size_t)part * sizeof *rest);                         \
+                even[j] = V_FMA(get(a + i, part, 0.0f), widen(rest), even[j]);                     \
+            }                                                                                      \
+        for (int j = 0; j < ROWS; j++)                                                             \
+            y[r + j] = V_SUM(V_ADD(even[j], odd[j]));                                              \
+    }                                                                                              \
+    for (; r < rows; r++, b += ld)                                                                 \
+    y[r] = alone(a, b, n)
+
+TARGET static void dots_half(float *y, const float *a, const uint16_t *b, int64_t ld, int64_t rows,
+                             int64_t n)
+{
+    DOTS_WIDENED(uint16_t, V_WIDEN_HALF, dot_half);
+}
+
+TARGET static void dots_bytes(float *y, const float *a, const int8_t *b, int64_t ld, int64_t rows,
+                              int64_t n)
+{
+    DOTS_WIDENED(int8_t, V_LOAD_I8, dot_bytes);
+}
+
 TARGET static void multiply(float *y, const float *a, const float *b, int64_t n)
 {
     EACH(i, n) put(y + i, V_MUL(get(a + i, part, 0.0f), get(b + i, part, 0.0f)), part);

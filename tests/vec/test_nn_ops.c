@@ -291,6 +291,28 @@ static void epilogue(void **state)
     each_row(epilogue_row);
 }
 
+/* Sums with rows at a time have the bits of those with one row. */
+static void check_dots(const s24i_vec *vec, const float *a, int64_t n)
+{
+    enum { ROWS = 11, ROOM = 96 };
+    uint16_t half[ROWS * ROOM];
+    int8_t bytes[ROWS * ROOM];
+    float y[ROWS];
+    const int64_t ld = n + 5;
+    for (int i = 0; i < ROWS * ROOM; i++) {
+        half[i] = (uint16_t)(0x2e00 + 37 * i % 0x0e00 + (i % 3 ? 0x8000 : 0));
+        bytes[i] = (int8_t)(i * 29 % 255 - 127);
+    }
+    for (int64_t rows = 0; rows <= ROWS; rows++) {
+        vec->dots_half(y, a, half, ld, rows, n);
+        for (int64_t r = 0; r < rows; r++)
+            assert_true(y[r] == vec->dot_half(a, half + r * ld, n));
+        vec->dots_bytes(y, a, bytes, ld, rows, n);
+        for (int64_t r = 0; r < rows; r++)
+            assert_true(y[r] == vec->dot_bytes(a, bytes + r * ld, n));
+    }
+}
+
 static void rows_row(const s24i_vec *vec)
 {
     for (int64_t n = 1; n < 80; n++) {
@@ -312,6 +334,7 @@ static void rows_row(const s24i_vec *vec)
         }
         assert_close(of_half, vec->dot_half(a, half, n), 1e-7 * (double)n, "dot_half", n);
         assert_close(of_bytes, vec->dot_bytes(a, bytes, n), 2e-5 * (double)n, "dot_bytes", n);
+        check_dots(vec, a, n);
         memcpy(z, y, (size_t)n * sizeof *z);
         vec->axpy(y, 0.5f, a, n);
         for (int64_t i = 0; i < n; i++)
