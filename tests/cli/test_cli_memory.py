@@ -2,11 +2,14 @@
 """Memory: how much a header may cost, and what docs/trust.md promises of walks over tensors and of
 texts. What is said when there is no more: tests/faults."""
 import array
+import json
 import os
 import random
+import re
 import subprocess
 import sys
 import unittest
+import urllib.request
 
 import cli_case
 import cli_data
@@ -111,6 +114,86 @@ class Texts(Measured):
         few, many = (self.peak("embed", "bert", "--input", f"{count}.txt", "--stream", "--sparse",
                                "--threads", "2") for count in (1000, 20000))
         self.assertLess(many - few, 4 << 20)
+
+
+WIDTH, INNER, SIZES = 256, 1024, (1, 4, 10)  # of models: 3 MiB a block
+MODELS = """
+import array, json, pathlib, random, sys
+import tiny_bert
+chance = random.Random(3)
+row = array.array("f", (chance.uniform(-0.1, 0.1) for _ in range(4096)))
+tiny_bert.WIDTH, tiny_bert.HEADS, tiny_bert.INTERMEDIATE = map(int, sys.argv[1:4])
+for layers in map(int, sys.argv[4:]):
+    tiny_bert.LAYERS = layers
+    tiny_bert.write(pathlib.Path(f"{layers}"),
+                    fill=lambda count: (row * (count // 4096 + 1))[:count])
+"""
+
+
+@unittest.skipIf(os.environ.get("S24_SANITIZE"), "a sanitizer's own memory would be measured")
+class Models(Measured):
+    """What a model's size costs: weights as they run, or a block of them."""
+    @staticmethod
+    def make(folder):
+        # In a process of its own: a child's peak counts what its parent has when it is made.
+        path = os.path.join(os.environ["S24_SOURCE"], "tests/tools")
+        subprocess.run([sys.executable, "-c", MODELS, str(WIDTH), "4", str(INNER),
+                        *map(str, SIZES)], cwd=folder, check=True,
+                       env={**os.environ, "PYTHONPATH": path})
+        (folder / "texts").write_text("read the file of a thread\n" * 8)
+        for size in SIZES:
+            done = cli_case.run("prune", f"{size}", f"p{size}", "--packed", cwd=folder)
+            assert done.returncode == 0, done.stderr
+
+    def bytes_of(self, name):
+        return (self.folder / name / "model.safetensors").stat().st_size
+
+    def grows(self, names, most, measure):
+        """From one size to the next memory grows by at most so much of what the file does."""
+        peaks = [measure(name) for name in names]
+        files = [self.bytes_of(name) for name in names]
+        for i in range(1, len(SIZES)):
+            more = most * (files[i] - files[i - 1]) + (5 << 20)
+            self.assertLess(peaks[i] - peaks[i - 1], more, (names[i], peaks, files))
+
+    def embed(self, *more):
+        return lambda name: self.peak("embed", name, "--input", "texts", "--output", "v.npy",
+                                      "--force", "--threads", "1", *more)
+
+    def test_weights_as_they_run_and_the_files_pages(self):
+        self.grows([f"{size}" for size in SIZES], 2.2, self.embed("--dense"))
+        self.grows([f"p{size}" for size in SIZES], 2.2, self.embed("--sparse"))
+
+    def serve(self, name):
+        """The peak of a server that has answered more texts than fit a batch."""
+        server = subprocess.Popen(
+            [cli_case.PROGRAM, "serve", name, "--port", "0", "--sparse", "--threads", "1",
+             "--max-batch-tokens", "512", "--json"], cwd=self.folder, stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL, text=True)
+        try:
+            text = ""
+            while not text.endswith("}\n"):
+                line = server.stdout.readline()
+                self.assertTrue(line)
+                text += line
+            body = json.dumps({"inputs": ["read the file of a thread"] * 400}).encode()
+            url = cli_case.one_object(text)["url"] + "/embed"
+            with urllib.request.urlopen(url, body, timeout=60) as answer:
+                self.assertEqual(len(json.loads(answer.read())), 400)
+            with open(f"/proc/{server.pid}/status", encoding="utf-8") as status:
+                return 1024 * int(re.search(r"VmHWM:\s+(\d+) kB", status.read())[1])
+        finally:
+            server.terminate()
+            server.wait(60)
+            server.stdout.close()
+
+    def test_a_server_takes_what_its_model_does(self):
+        self.grows([f"p{size}" for size in SIZES], 2.2, self.serve)
+
+    def test_calibration_takes_a_block_and_the_files_pages(self):
+        self.grows([f"{size}" for size in SIZES], 1.3, lambda name: self.peak(
+            "prune", name, "out", "--force", "--calibration", "texts", "--method", "sparsegpt",
+            "--threads", "1"))
 
 
 if __name__ == "__main__":

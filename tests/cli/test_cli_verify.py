@@ -2,10 +2,15 @@
 """--verify, and what unpack and convert verify by themselves: a model is what was written, or the
 program says which part of it is not."""
 import json
+import os
+import sys
 import unittest
 
 import cli_case
 import tiny_bert
+
+sys.path.insert(0, os.path.join(os.environ["S24_SOURCE"], "tools"))
+import flips  # noqa: E402
 
 DAMAGED = r"has the hash [0-9a-f]{16}, but [0-9a-f]{16} was written \(damaged, or changed since\)"
 
@@ -65,6 +70,12 @@ class Verify(cli_case.Scratch):
         self.bad(4, r"packed/vocab\.txt: the file " + DAMAGED, "check", "packed", "--verify")
         self.good("unpack", "packed", "out")  # which looks at no vocabulary
         self.good("check", "out", "--verify")  # and writes what there is
+
+    def test_no_bit_of_a_folder_changes_vectors_unseen(self):
+        some = flips.Flips(cli_case.PROGRAM, self.folder / "packed", self.folder / "texts")
+        counts, unseen = some.all(80, seed=7)
+        self.assertEqual(unseen, [])
+        self.assertEqual(counts["refused"] + counts["unused"], 80)
 
     def test_the_same_bytes_twice(self):
         self.good("pack", "pruned", "again")

@@ -62,9 +62,9 @@ def safetensors(tensors):
     return len(text).to_bytes(8, "little") + text + data
 
 
-def write(folder, seed=1, qa=False):
+def write(folder, seed=1, qa=False, fill=None):
     """Makes the folder, with a question-answering head in place of the pooler if so asked; returns
-    its path."""
+    its path. fill: gives so many weights, in place of random ones."""
     folder = pathlib.Path(folder)
     (folder / "1_Pooling").mkdir(parents=True)
     chance = random.Random(seed)
@@ -73,7 +73,8 @@ def write(folder, seed=1, qa=False):
         count = shape[0] * (shape[1] if len(shape) == 2 else 1)
         centre = 1.0 if name.endswith("LayerNorm.weight") else 0.0
         scale = 0.02 if len(shape) == 1 else 0.3
-        tensors[name] = (shape, [chance.gauss(centre, scale) for _ in range(count)])
+        tensors[name] = (shape, fill(count) if fill else
+                         [chance.gauss(centre, scale) for _ in range(count)])
     (folder / "model.safetensors").write_bytes(safetensors(tensors))
     config = {"architectures": ["BertForQuestionAnswering" if qa else "BertModel"],
               "model_type": "bert", "hidden_act": "gelu", "hidden_size": WIDTH, "num_hidden_layers": LAYERS, "num_attention_heads": HEADS,
