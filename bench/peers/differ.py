@@ -475,7 +475,11 @@ def windows(draw, sizes):
 
 
 def gemma(draw):
-    return transformers.GemmaConfig(**decoder(draw)), transformers.GemmaForCausalLM
+    """Its first files say gelu and were trained with the other one, which sparse24 takes."""
+    sizes = decoder(draw)
+    if sizes["hidden_act"] == "gelu":
+        sizes["hidden_act"] = "gelu_pytorch_tanh"
+    return transformers.GemmaConfig(**sizes), transformers.GemmaForCausalLM
 
 
 def gemma_since_2(draw):

@@ -181,11 +181,13 @@ class Heads(Case):
                 with self.assertRaisesRegex(ValueError, "use_cache"):
                     native(ids, use_cache=True)
 
-    def image_model(self, name, kind="Model"):
+    def image_model(self, name, kind="Model", activation=None):
         """Random, its norms, biases and scales too."""
         torch.manual_seed(1)
         sizes = {key: value for key, value in SIZES.items() if key != "vocab_size"}
         config = getattr(transformers, f"{name}Config")
+        if activation:
+            sizes["hidden_act"] = activation
         model = getattr(transformers, name + kind)(config(**sizes, image_size=32, patch_size=8))
         for parameter in model.parameters():
             if parameter.dim() == 1:
@@ -194,13 +196,14 @@ class Heads(Case):
 
     def test_images(self):
         pixels, states = torch.randn(3, 3, 32, 32), ("last_hidden_state", "pooler_output")
-        for name, kind, fields in (
+        for name, kind, fields, *activation in (
                 ("ViT", "Model", states), ("ViT", "ForImageClassification", ("logits",)),
                 ("DeiT", "Model", states), ("DeiT", "ForImageClassification", ("logits",)),
                 ("Dinov2", "Model", states), ("Dinov2WithRegisters", "Model", states),
-                ("CLIPVision", "Model", states), ("SiglipVision", "Model", states)):
-            with self.subTest(name + kind):
-                model = self.image_model(name, kind)
+                ("CLIPVision", "Model", states), ("SiglipVision", "Model", states),
+                ("SiglipVision", "Model", states, "relu2")):  # in its head, too
+            with self.subTest((name, kind, *activation)):
+                model = self.image_model(name, kind, *activation)
                 native, _ = self.served(model, {"pixel_values": pixels}, fields)
                 with self.assertRaisesRegex(ValueError, "interpolate_pos_encoding"):
                     native(pixels, interpolate_pos_encoding=True)

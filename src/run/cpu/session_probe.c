@@ -75,6 +75,8 @@ void s24i_session_probe(const s24_session *session, float *y, const float *x, in
     for (int64_t i = 0; i < s->intermediate; i++)
         outer[i] = vec->dot(m->probe[S24I_PROBE_UP] + i * width, normed, width);
     vec->epilogue(outer, outer, m->probe[S24I_PROBE_UP_BIAS], s->activation, 0, s->intermediate);
+    for (int64_t i = 0; s->squared && i < s->intermediate; i++)
+        outer[i] *= outer[i];
     run_layer(context, vec, &down, outer);
     vec->add(y, y, context, width);
 }
