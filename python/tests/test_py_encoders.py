@@ -240,6 +240,12 @@ class Heads(Case):
                       model.vision_model(pixels).pooler_output)
             alone = sparse24.Encoder(folder, images=True)
             np.testing.assert_array_equal(alone.encode([image])[0], got[1])
+            pruned = pathlib.Path(place) / "pruned"
+            layers = sparse24.prune_model(folder, pruned, "wanda", images=pixels.numpy(),
+                                          include="vision_model.*_proj.*,vision_model.*.fc*")
+            self.assertEqual({layer.name.split(".")[0] for layer in layers}, {"vision_model"})
+            with self.assertRaisesRegex(ValueError, "calibration texts were expected, too"):
+                sparse24.prune_model(folder, pruned, "wanda", images=pixels.numpy(), force=True)
 
     def test_refusals(self):
         for name, head in (("Bert", "ForPreTraining"), ("Electra", "ForPreTraining"),

@@ -310,6 +310,16 @@ static s24_status make_tables(permuter *p)
     return S24_OK;
 }
 
+/* Images are of models of images alone: a tower for them keeps its order. */
+static s24_status check_images(const permuter *p)
+{
+    const s24_model *model = p->model;
+    REQUIRE(p->ctx, !p->opts.images || model->shape.image, S24_ERROR_UNSUPPORTED,
+            "the channels of a model of type '%s', which reads texts, are not permuted by images",
+            model->architecture->model_type);
+    return S24_OK;
+}
+
 static void free_all(permuter *p)
 {
     const int64_t count = p->model ? p->model->shape.layers * SITES : 0;
@@ -334,6 +344,7 @@ s24_status s24_model_permute(s24_ctx *ctx, const s24_checkpoint *in, const char 
             "s24_model_permute: ctx, in and out_path are required");
     TRY(s24i_opts_read(ctx, &p.opts, sizeof p.opts, opts, "s24_model_permute_opts"));
     TRY_DONE(s24i_model_load_bare(&p.model, ctx, in, 0));
+    TRY_DONE(check_images(&p));
     TRY_DONE(make_tables(&p));
     TRY_DONE(gather_norms(&p));
     TRY_DONE(find_orders(&p));

@@ -70,7 +70,8 @@ class Towers(Scratch):
                          *more)["layers"]
 
     def test_each_by_what_it_reads(self):
-        both = self.prune(*self.texts, *self.images, "--refine", "all", "--packed")
+        both_kinds = [*self.texts, *self.images]
+        both = self.prune(*both_kinds, "--refine", "all", "--packed")
         self.json("check", "out")
         self.assertEqual(len(both), 2 * LAYERS)
         self.assertTrue(all(0 < layer["output_error"] < 1 for layer in both))
@@ -79,6 +80,7 @@ class Towers(Scratch):
         self.assertEqual([len(words), len(pictures)], [LAYERS, LAYERS])
         self.assertEqual({layer["name"] for layer in words + pictures},
                          {layer["name"] for layer in both})
+        self.prune(*both_kinds, "--permute", "--packed")
         # A tower without passages goes by what needs none.
         rest = self.json("prune", "clip", "out", "--force", *self.images)["layers"]
         self.assertEqual([layer["output_error"] is None for layer in rest].count(True), LAYERS)
@@ -94,6 +96,7 @@ class Towers(Scratch):
              r"'text_model.* come of texts, and wanda needs them; calibration texts were"),
             ("resume", prune(*both, "--resume"), 5, "by texts or by images at a time"),
             ("reconstruct", prune(*both, "--reconstruct", "2"), 5, "calibrate on the CPU alone"),
+            ("permute", prune(*self.images, "--permute"), 5, "'clip', which reads texts, are not "),
             ("cut images", prune(*self.images, "--max-tokens", "4"), 2, "--max-tokens is of texts"),
         ])
 
