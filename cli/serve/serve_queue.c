@@ -157,8 +157,10 @@ static void run_head(serve_model *m, serve_job *job)
 {
     const double began = cli_seconds();
     int64_t tokens = 0;
-    if (s24_encoder_classify(job->vectors, &tokens, m->encoder, m->cli.ctx, &job->pairs) != S24_OK)
-        snprintf(job->error, sizeof job->error, "%s", s24_ctx_error(m->cli.ctx));
+    const s24_status status =
+        s24_encoder_classify(job->vectors, &tokens, m->encoder, m->cli.ctx, &job->pairs);
+    job->refused = status == S24_ERROR_ARGUMENT;
+    if (status != S24_OK) snprintf(job->error, sizeof job->error, "%s", s24_ctx_error(m->cli.ctx));
     pthread_mutex_lock(&m->lock);
     m->counts.texts += job->texts;
     m->counts.tokens += tokens;

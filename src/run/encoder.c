@@ -277,6 +277,19 @@ static s24_status make_buffers(s24_encoder *e, s24_ctx *ctx, int64_t batch_token
 
 /* ---- prompts --------------------------------------------------------------------------------- */
 
+/* In the encoder's own memory, whose context may be another than the caller's. */
+static s24_status read_layout(s24_encoder *e, s24_ctx *ctx, const char *prompt)
+{
+    s24i_pair_layout layout;
+    const s24_status status =
+        s24i_pair_layout_read(&layout, e->ctx, e->folder, e->tokenizer, e->known, prompt);
+    if (status != S24_OK)
+        return e->ctx == ctx ? status : s24_ctx_fail(ctx, status, "%s", s24_ctx_error(e->ctx));
+    s24i_pair_layout_free(&e->layout, e->ctx);
+    e->layout = layout;
+    return S24_OK;
+}
+
 /* What a prompt's tokens are is asked of the prompt alone, though text may join its last one. */
 static s24_status use_prompt(s24_encoder *e, s24_ctx *ctx, const char *name, const char *text)
 {
@@ -295,12 +308,7 @@ static s24_status use_prompt(s24_encoder *e, s24_ctx *ctx, const char *name, con
                 "of the pooling module is false",
                 (long long)tokens, (long long)e->max_tokens);
     }
-    if (e->by_token) {
-        s24i_pair_layout layout;
-        TRY(s24i_pair_layout_read(&layout, ctx, e->folder, e->tokenizer, e->known, text));
-        s24i_pair_layout_free(&e->layout, e->ctx);
-        e->layout = layout;
-    }
+    if (e->by_token) TRY(read_layout(e, ctx, text));
     e->prompt_tokens = tokens;
     e->prompt_name = name;
     e->prompt = text;

@@ -295,10 +295,15 @@ s24_status s24i_pair_layout_read(s24i_pair_layout *layout, s24_ctx *ctx, const c
 {
     s24_chat *chat;
     *layout = (s24i_pair_layout){.text = NULL};
-    if (known >= 0) return by_row(layout, ctx, tokenizer, known);
-    TRY(s24_chat_load(&chat, ctx, folder, tokenizer));
-    const s24_status status = by_template(layout, ctx, folder, chat, prompt);
-    s24_chat_destroy(chat);
+    s24_status status;
+    if (known >= 0) {
+        status = by_row(layout, ctx, tokenizer, known);
+    } else {
+        TRY(s24_chat_load(&chat, ctx, folder, tokenizer));
+        status = by_template(layout, ctx, folder, chat, prompt);
+        s24_chat_destroy(chat);
+    }
+    if (status != S24_OK) s24i_pair_layout_free(layout, ctx);
     return status;
 }
 
