@@ -5,7 +5,7 @@
 #define RUN(entry, job)                                                                            \
     s24i_device_status(ctx, device->table->entry(device->gpu, job, (job)->stream, &error), &error)
 
-enum { MOST_D = 128, MOST_BLOCKS = 65535 /* of a launch's second and third dimension */ };
+enum { MOST_D = 256, MOST_BLOCKS = 65535 /* of a launch's second and third dimension */ };
 
 static s24_status pointers_check(s24_ctx *ctx, const s24_device_attention_cache_args *a)
 {
@@ -41,6 +41,12 @@ static s24_status cache_check(s24_ctx *ctx, const s24_device_attention_cache_arg
             a->texts, a->longest, a->room, MOST_BLOCKS);
     REQUIRE(ctx, a->window >= 0 && a->window < INT32_MAX / 2, S24_ERROR_ARGUMENT,
             "window is %" PRId64 "; expected 0 to %d", a->window, INT32_MAX / 2 - 1);
+    REQUIRE(ctx, a->turned >= 0 && a->turned <= a->d && a->turned % 2 == 0, S24_ERROR_SHAPE,
+            "%" PRId64 " elements of a head are turned; expected an even number up to %" PRId64,
+            a->turned, a->d);
+    REQUIRE(ctx, a->scale >= 0 && a->cap >= 0, S24_ERROR_ARGUMENT,
+            "scores have a scale of %g and a cap of %g; expected no less than 0", (double)a->scale,
+            (double)a->cap);
     return S24_OK;
 }
 
@@ -100,4 +106,24 @@ s24_status s24_device_pick(s24_ctx *ctx, s24_device *device, const s24_device_pi
             " apart; expected 1 to %d rows, and a distance that 4 divides",
             a.rows, a.n, a.ld, MOST_BLOCKS);
     return RUN(pick, &a);
+}
+
+s24_status s24_device_logits(s24_ctx *ctx, s24_device *device, const s24_device_logits_args *args)
+{
+    s24i_device_error error = {""};
+    s24_device_logits_args a;
+    READ_ARGS(a, args, "s24_device_logits_args");
+    REQUIRE(ctx, a.logits && (uintptr_t)a.logits % 16 == 0, S24_ERROR_ARGUMENT,
+            "logits is at %p; expected a multiple of 16 bytes", (const void *)a.logits);
+    REQUIRE(ctx,
+            a.rows >= 1 && a.rows <= MOST_BLOCKS && a.n >= 1 && a.n < INT32_MAX && a.ld >= a.n &&
+                a.ld % 4 == 0,
+            S24_ERROR_SHAPE,
+            "logits are [%" PRId64 ", %" PRId64 "], rows %" PRId64
+            " apart; expected 1 to %d rows, and a distance that 4 divides",
+            a.rows, a.n, a.ld, MOST_BLOCKS);
+    REQUIRE(ctx, a.factor >= 0 && a.cap >= 0, S24_ERROR_ARGUMENT,
+            "logits have a factor of %g and a cap of %g; expected no less than 0", (double)a.factor,
+            (double)a.cap);
+    return RUN(logits, &a);
 }

@@ -266,7 +266,10 @@ s24_status s24_device_rms_norm(s24_ctx *ctx, s24_device *device,
     TRY(operand(ctx, "y", &y, S24_DTYPE_NONE, 0, 0));
     TRY(operand(ctx, "sum", &sum, S24_DTYPE_NONE, 0, 0));
     if (a.x) TRY(operand(ctx, "x", &x, S24_DTYPE_NONE, 0, 0));
-    TRY(aligned(ctx, a.gamma, "gamma"));
+    if (a.gamma || !a.bare) TRY(aligned(ctx, a.gamma, "gamma"));
+    if (a.beta) TRY(aligned(ctx, a.beta, "beta"));
+    REQUIRE(ctx, !a.adds || a.y != a.sum, S24_ERROR_ARGUMENT,
+            "y is sum; expected another matrix, since y is added to");
     if (a.narrow) TRY(narrow_rows(ctx, "narrow", a.narrow, &y));
     if (a.narrow) TRY(aligned(ctx, a.narrow_scale, "the scale"));
     return RUN(rms_norm, &a);

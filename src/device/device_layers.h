@@ -111,6 +111,11 @@ typedef struct s24_device_rms_norm_args {
     const s24_dense *narrow; /* [rows, width] of i8 or e4m3 written */
     float *narrow_scale;     /* [rows] written */
     void *stream;
+    const float *beta; /* [width], added at the end, or NULL */
+    int centred;       /* 1: the row's mean is taken off s first, not from sum */
+    int bare;          /* 1: s is not divided; gamma may be NULL then, which is 1 */
+    int adds;          /* 1: y += factor · that, rounded once; y is not sum */
+    float factor;      /* 0: 1 */
 } s24_device_rms_norm_args;
 /* Computes y = s / √(mean(s²) + eps) · gamma by rows, s = sum + x, which becomes sum. */
 S24_API s24_status s24_device_rms_norm(s24_ctx *ctx, s24_device *device,
@@ -190,7 +195,7 @@ typedef struct s24_device_attention_cache_args {
     size_t size; /* sizeof(s24_device_attention_cache_args) */
     s24_dtype dtype;
     int64_t texts, longest;           /* of the pass; longest: new tokens of a text, at most */
-    int64_t heads, kv_heads, d, room; /* d: up to 128, which 8 divides */
+    int64_t heads, kv_heads, d, room; /* d: up to 256, which 8 divides */
     int64_t window;                   /* tokens that a query sees, itself with them; 0: all */
     /* All of the host's making before the pass begins: no kernel of it writes them. */
     const int32_t *offsets; /* [texts + 1] */
@@ -200,13 +205,16 @@ typedef struct s24_device_attention_cache_args {
     void *keys, *values;
     void *context; /* [tokens, heads·d] written */
     /* Where each text has one token: what is done to queries and keys first. */
-    const float *angles;                  /* [room, d] cosines and sines, or NULL */
+    const float *angles;                  /* [room, turned] cosines and sines, or NULL */
     const float *query_gamma, *key_gamma; /* [d] of their norms, or NULL */
     float eps;
     void *work; /* s24_device_attention_cache_work_bytes, used by one stream */
     /* [texts · kv_heads · ⌈heads/kv_heads/16⌉], zeros before the first use */
     unsigned *counters;
     void *stream;
+    int64_t turned; /* elements of a head, as in s24_device_train_rotate_args */
+    int adjacent;
+    float scale, cap; /* of scores, as in s24_device_train_attention_args */
 } s24_device_attention_cache_args;
 
 S24_API size_t s24_device_attention_cache_work_bytes(const s24_device *device, int64_t texts,
@@ -214,7 +222,7 @@ S24_API size_t s24_device_attention_cache_work_bytes(const s24_device *device, i
 /* Puts the pass's keys and values in the cache. */
 S24_API s24_status s24_device_cache_put(s24_ctx *ctx, s24_device *device,
                                         const s24_device_attention_cache_args *args);
-/* Computes context = softmax(q·kᵀ/√d)·v by head, of the tokens that are in the cache up to the
+/* Computes context = softmax(scores)·v by head, of the tokens that are in the cache up to the
    query's own. With longest 1 queries and keys are normed and rotated as said, and the new keys and
    values put in the cache, all in one kernel; else that has been done before. */
 S24_API s24_status s24_device_attention_cache(s24_ctx *ctx, s24_device *device,
@@ -270,6 +278,17 @@ typedef struct s24_device_pick_args {
 S24_API size_t s24_device_pick_work_bytes(const s24_device *device, int64_t rows);
 S24_API s24_status s24_device_pick(s24_ctx *ctx, s24_device *device,
                                    const s24_device_pick_args *args);
+
+typedef struct s24_device_logits_args {
+    size_t size;         /* sizeof(s24_device_logits_args) */
+    float *logits;       /* [rows, n], rows ld apart */
+    int64_t rows, n, ld; /* 4 divides ld */
+    float factor, cap;   /* 0: 1, and no cap */
+    void *stream;
+} s24_device_logits_args;
+/* Logits become x = factor · logit, and of a cap cap·tanh(x / cap). */
+S24_API s24_status s24_device_logits(s24_ctx *ctx, s24_device *device,
+                                     const s24_device_logits_args *args);
 
 typedef struct s24_device_pool_args {
     size_t size;            /* sizeof(s24_device_pool_args) */

@@ -177,8 +177,8 @@ S24_API s24_status s24_device_train_activate_back(s24_ctx *ctx, s24_device *devi
 
 /* ---- embeddings ------------------------------------------------------------------------------ */
 
-/* s[t] = words[ids[t]] + positions[position[t]] + types[type[t]], of what is there. Images: ids
-   NULL, s holds the patches' vectors, and `first` is added where position is 0 (s is 0 there).
+/* s[t] = factor·words[ids[t]] + positions[position[t]] + types[type[t]], of what is there. Images:
+   ids NULL, s holds the patches' vectors, and `first` is added where position is 0 (s is 0 there).
    Tables are of the dtype. */
 typedef struct s24_device_train_embed_args {
     size_t size; /* sizeof(s24_device_train_embed_args) */
@@ -188,6 +188,7 @@ typedef struct s24_device_train_embed_args {
     const void *words, *positions, *types, *first;
     const int32_t *ids, *position, *type; /* [tokens]; type NULL: 0 */
     void *stream;
+    float factor; /* 0: 1 */
 } s24_device_train_embed_args;
 S24_API s24_status s24_device_train_embed(s24_ctx *ctx, s24_device *device,
                                           const s24_device_train_embed_args *args);
@@ -243,7 +244,7 @@ typedef struct s24_device_train_attention_args {
     int64_t tokens, texts; /* texts: at most 65,535 */
     int64_t longest;       /* no text has more tokens */
     int64_t heads, kv_heads;
-    int64_t d; /* 8 to 128, which 8 divides; 32, 64 and 128 are not padded inside */
+    int64_t d; /* 8 to 256, backward to 128, which 8 divides; powers of 2 are not padded inside */
     int causal;
     int64_t window;         /* 0: none */
     const int32_t *offsets; /* [texts + 1] */
@@ -259,6 +260,7 @@ typedef struct s24_device_train_attention_args {
     size_t work_bytes; /* at least s24_device_train_attention_work_bytes */
     void *stream;
     float scale;  /* in place of 1/√d, forward alone; 0: that */
+    float cap;    /* scores become cap·tanh(score / cap), forward and where lse is NULL; 0: none */
     int64_t zero; /* where distance 0 stands in the two tables, at least longest − 1 */
     /* [heads], distance_head apart: for key − query the number zero + key − query; or NULL. */
     const float *distances;

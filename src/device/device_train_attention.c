@@ -4,7 +4,11 @@
 
 #include <math.h>
 
-enum { MOST_D = 128, MOST_BLOCKS = 65535 /* of a launch's second and third dimension */ };
+enum {
+    MOST_D = 256,
+    MOST_D_BACK = 128,
+    MOST_BLOCKS = 65535 /* of a launch's second and third dimension */
+};
 
 static s24_status heads_check(s24_ctx *ctx, int64_t tokens, int64_t heads, int64_t kv_heads,
                               int64_t d)
@@ -50,6 +54,8 @@ static s24_status attention_check(s24_ctx *ctx, const s24_device_train_attention
             "drop.rate is %g; expected 0 to less than 1", (double)a->drop.rate);
     REQUIRE(ctx, a->scale >= 0 && isfinite(a->scale), S24_ERROR_ARGUMENT,
             "scale is %g; expected 0 or more", (double)a->scale);
+    REQUIRE(ctx, a->cap >= 0 && !(a->cap > 0 && a->lse), S24_ERROR_ARGUMENT,
+            "cap is %g; expected 0, or more where lse is not asked for", (double)a->cap);
     return S24_OK;
 }
 
@@ -95,6 +101,8 @@ s24_status s24_device_train_attention_back(s24_ctx *ctx, s24_device *device,
     TRY(attention_check(ctx, &a));
     REQUIRE(ctx, !grows(&a) && !(a.scale > 0), S24_ERROR_ARGUMENT,
             "attention by distances or with a scale of its own runs forward alone");
+    REQUIRE(ctx, a.d <= MOST_D_BACK, S24_ERROR_UNSUPPORTED,
+            "heads have %" PRId64 " elements; expected up to %d backward", a.d, MOST_D_BACK);
     REQUIRE(ctx, a.causal || !a.window, S24_ERROR_ARGUMENT,
             "window is %" PRId64 "; expected 0 where later tokens are seen, backward", a.window);
     const s24i_train_pointer pointers[] = {

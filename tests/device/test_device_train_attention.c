@@ -379,8 +379,8 @@ static void test_refusals(void **state)
     assert_refused(g.ctx, S24_ERROR_DTYPE, "dtype is f32; expected f16 or bf16",
                    s24_device_train_attention(g.ctx, g.device, &a));
     a = good;
-    a.d = 136;
-    assert_refused(g.ctx, S24_ERROR_UNSUPPORTED, "heads have 136 elements; expected 8 to 128",
+    a.d = 264;
+    assert_refused(g.ctx, S24_ERROR_UNSUPPORTED, "heads have 264 elements; expected 8 to 256",
                    s24_device_train_attention(g.ctx, g.device, &a));
     a = good;
     a.kv_heads = 3;

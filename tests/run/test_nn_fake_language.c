@@ -387,8 +387,8 @@ static void test_refused_caches(void **state)
     refuse_cache(&l, args, S24_ERROR_DTYPE, "the cache is f32; expected f16 or bf16");
     args = good, args.kv_heads = 3;
     refuse_cache(&l, args, S24_ERROR_SHAPE, "4 heads of queries, 3 of keys");
-    args = good, args.d = 136;
-    refuse_cache(&l, args, S24_ERROR_UNSUPPORTED, "heads have 136 elements; expected 8 to 128");
+    args = good, args.d = 264;
+    refuse_cache(&l, args, S24_ERROR_UNSUPPORTED, "heads have 264 elements; expected 8 to 256");
     args = good, args.longest = 9;
     refuse_cache(&l, args, S24_ERROR_SHAPE, "1 texts of up to 9 new tokens and 8 in all");
     args = good, args.window = -1;
@@ -482,7 +482,7 @@ static void test_refusals(void **state)
     assert_int_equal(s24_model_load(&model, env.ctx, checkpoint, &model_opts),
                      S24_ERROR_UNSUPPORTED);
     assert_non_null(strstr(s24_ctx_error(env.ctx), "attention heads of 12 elements; a device takes "
-                                                   "multiples of 8 up to 128 for gpt2"));
+                                                   "multiples of 8 up to 256 for gpt2"));
     s24_checkpoint_close(checkpoint);
     s24_device_destroy(device);
     io_end(&env);

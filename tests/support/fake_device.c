@@ -227,6 +227,7 @@ KERNEL(fake_apart, s24_device_apart_args)
 KERNEL(fake_grid, s24_device_attention_grid_args)
 KERNEL(fake_attention_cache, s24_device_attention_cache_args)
 KERNEL(fake_cache_put, s24_device_attention_cache_args)
+KERNEL(fake_logits, s24_device_logits_args)
 KERNEL(fake_train_embed, s24_device_train_embed_args)
 KERNEL(fake_train_norm, s24_device_train_add_norm_args)
 KERNEL(fake_train_rotate, s24_device_train_rotate_args)
@@ -612,6 +613,7 @@ const s24i_device_table *s24_device_table_cuda(void)
                                             .attention_cache = fake_attention_cache,
                                             .attention_cache_work_bytes = fake_cache_bytes,
                                             .cache_put = fake_cache_put,
+                                            .logits = fake_logits,
                                             .pick = fake_pick,
                                             .pick_work_bytes = fake_pick_bytes,
                                             .quantise = fake_quantise,

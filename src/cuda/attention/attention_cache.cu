@@ -17,11 +17,13 @@
 #include "cuda/ptx/mma.cuh"
 #include "cuda/row/rows.cuh"
 
+static constexpr float LOG2E = 1.4426950408889634f;
+
 enum { PIECES = 16 /* of a text, at most */, LEAST_PIECE = 512, ROWS = 16 };
 
 template <int D> struct cache_tile {
     static constexpr int d = D, row = 2 * D, chunks = D / 8; /* of 16 bytes */
-    static constexpr int warps = 8, threads = 32 * warps, keys = 16, stages = 2;
+    static constexpr int warps = D > 128 ? 4 : 8, threads = 32 * warps, keys = 16, stages = 2;
     static constexpr int tile = keys * row;
     static constexpr int new_at = ROWS * row; /* after the queries: the new key, the new value */
     static constexpr int ring_at = new_at + 2 * row, ring = stages * 2 * tile; /* a warp's */
@@ -90,13 +92,16 @@ struct cache_part {
 
 /* ---- rows of queries and the new key --------------------------------------------------------- */
 
-/* By how much a lane turns its pairs of elements, half a head apart; NULL: not at all. No kernel
-   before this one writes that, so it is asked for early. */
+/* By how much a lane turns its pairs of elements, half of what is turned apart or neighbours; those
+   that are not turned are pairs of neighbours, too. NULL: none is. No kernel before this one writes
+   that, so it is asked for early. */
 template <class TILE> struct head_turn {
     static constexpr int pairs = TILE::d < 64 ? 1 : TILE::d / 64;
     float cosine[pairs], sine[pairs];
+    int half, adjacent;
 
-    __device__ head_turn(const float *angles, int half)
+    __device__ head_turn(const float *angles, int half_, int adjacent_)
+        : half(half_), adjacent(adjacent_)
     {
 #pragma unroll
         for (int i = 0; i < pairs; i++) {
@@ -104,6 +109,14 @@ template <class TILE> struct head_turn {
             cosine[i] = angles && at < half ? angles[at] : 1;
             sine[i] = angles && at < half ? angles[half + at] : 0;
         }
+    }
+    __device__ int low(int pair) const
+    {
+        return adjacent || pair >= half ? 2 * pair : pair;
+    }
+    __device__ int high(int pair) const
+    {
+        return adjacent || pair >= half ? 2 * pair + 1 : half + pair;
     }
 };
 
@@ -119,24 +132,25 @@ static __device__ void head_in(uint8_t *to, const T *from, int d, const float *g
 #pragma unroll
     for (int i = 0; i < pairs; i++) {
         const int at = lane + 32 * i;
-        low[i] = at < half ? (float)from[at] : 0;
-        high[i] = at < half ? (float)from[half + at] : 0;
+        low[i] = at < half ? (float)from[turn.low(at)] : 0;
+        high[i] = at < half ? (float)from[turn.high(at)] : 0;
         squares += low[i] * low[i] + high[i] * high[i];
     }
     const float inverse = gamma ? 1.0f / sqrtf(warp_sum(squares) / (float)d + eps) : 1;
 #pragma unroll
     for (int i = 0; i < pairs; i++) {
         const int at = lane + 32 * i;
+        const int first = turn.low(at), second = turn.high(at);
         if (at >= half) continue;
         float x = low[i], y = high[i];
         if (gamma) {
-            x = (float)(T)(x * inverse * gamma[at]);
-            y = (float)(T)(y * inverse * gamma[half + at]);
+            x = (float)(T)(x * inverse * gamma[first]);
+            y = (float)(T)(y * inverse * gamma[second]);
         }
         const float c = turn.cosine[i], s = turn.sine[i];
-        T *const places[2] = {reinterpret_cast<T *>(to + chunk_at<TILE>(r, at / 8)) + at % 8,
-                              reinterpret_cast<T *>(to + chunk_at<TILE>(r, (half + at) / 8)) +
-                                  (half + at) % 8};
+        T *const places[2] = {reinterpret_cast<T *>(to + chunk_at<TILE>(r, first / 8)) + first % 8,
+                              reinterpret_cast<T *>(to + chunk_at<TILE>(r, second / 8)) +
+                                  second % 8};
         *places[0] = (T)(x * c - y * s);
         *places[1] = (T)(y * c + x * s);
     }
@@ -370,6 +384,16 @@ static __device__ void results_out(uint8_t *ring, const s24_device_attention_cac
     }
 }
 
+/* Scores that large ones do not leave; what is left is scaled. */
+static __device__ inline void scores_cap(float (&s)[2][4], float cap, float scale)
+{
+#pragma unroll
+    for (int i = 0; i < 8; i++) {
+        float &x = s[i / 4][i % 4];
+        x = cap - 2 * cap / (exp2f(x * (2 * LOG2E * scale / cap)) + 1);
+    }
+}
+
 template <class TILE>
 static __device__ inline void leave_sums(uint8_t *ring, cache_sums<TILE> &sums)
 {
@@ -405,7 +429,9 @@ __global__ void __launch_bounds__(TILE::threads)
     const int stop = at.is_step ? min(at.end, at.before) : at.end; /* of keys in the cache */
     uint8_t *ring = memory + TILE::ring_at + warp * TILE::ring;
     const uint32_t place = shared_address(ring);
-    const float log2_scale = 1.4426950408889634f / sqrtf((float)job.d);
+    const float cap = job.cap;
+    const float scale = job.scale > 0 ? job.scale : 1.0f / sqrtf((float)job.d);
+    const float log2_scale = cap > 0 ? LOG2E : LOG2E * scale;
     constexpr int step = TILE::warps * TILE::keys;
     int key = at.begin + warp * TILE::keys;
     if (!at.is_step) wait_for_predecessors(); /* which put the keys there */
@@ -415,8 +441,9 @@ __global__ void __launch_bounds__(TILE::threads)
             keys_in<T, TILE>(place + stage * 2 * TILE::tile, job, at, key + stage * step, stop);
         copies_commit();
     }
-    const head_turn<TILE> turn(at.is_step && job.angles ? job.angles + at.before * job.d : nullptr,
-                               (int)job.d / 2);
+    const int turned = (int)(job.turned ? job.turned : job.d);
+    const float *angles = at.is_step && job.angles ? job.angles + at.before * turned : nullptr;
+    const head_turn<TILE> turn(angles, turned / 2, job.adjacent);
     if (job.d < TILE::d)
         for (int i = threadIdx.x; i < TILE::ring_at / 16; i += TILE::threads)
             reinterpret_cast<uint4 *>(memory)[i] = make_uint4(0, 0, 0, 0);
@@ -437,6 +464,7 @@ __global__ void __launch_bounds__(TILE::threads)
         if (at.has_new() && at.before >= key && at.before < key + TILE::keys)
             new_in<TILE>(memory, ring + from, at.before - key);
         scores_of<T, TILE>(s, q, place + from);
+        if (cap > 0) scores_cap(s, cap, scale);
         scores_mask(s, at, (int)job.window, key);
         add_keys<T, TILE>(sums, s, place + from + TILE::tile, log2_scale);
         __syncwarp();
@@ -468,7 +496,7 @@ template <int D> static constexpr cache_row row_of()
              (const void *)attention_cache_kernel<__half, TILE>}};
 }
 
-static const cache_row rows[] = {row_of<32>(), row_of<64>(), row_of<128>()};
+static const cache_row rows[] = {row_of<32>(), row_of<64>(), row_of<128>(), row_of<256>()};
 
 size_t device_attention_cache_work_bytes(int64_t texts, int64_t heads, int64_t d)
 {

@@ -37,7 +37,10 @@ static train_heads heads_of(const s24_device_train_attention_args *job)
     h.window = (int)job->window;
     h.ld = (job->heads + 2 * job->kv_heads) * job->d;
     h.ld_context = job->heads * job->d;
-    h.scale = job->scale > 0 ? job->scale : 1.0f / sqrtf((float)job->d);
+    const float scale = job->scale > 0 ? job->scale : 1.0f / sqrtf((float)job->d);
+    h.cap = job->cap;
+    h.cap_scale = h.cap > 0 ? scale / h.cap : 0;
+    h.scale = h.cap > 0 ? 1 : scale;
     h.log2_scale = LOG2E * h.scale;
     h.distances = job->distances;
     h.distance_head = job->distance_head;

@@ -35,6 +35,7 @@ struct train_heads {
     int tokens, longest, heads, kv_heads, d, causal, window;
     long long ld, ld_context;
     float scale, log2_scale; /* of scores, and of exponents of 2 */
+    float cap, cap_scale; /* scores become cap·tanh(score·cap_scale) first; cap 0: they do not */
     dropper drop;
     const float *distances, *of_queries, *of_keys; /* what scores grow by; NULL */
     const int32_t *apart_rows;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * context = dropout(softmax(q·kᵀ/√d + mask))·v and the logarithm of each softmax's sum, after the
+ * context = dropout(softmax(scores + mask))·v and the logarithm of each softmax's sum, after the
  * online softmax of Milakov and Gimelshein (2018) and FlashAttention-2 (Dao, 2023): a block has
  * queries and goes through the keys they see.
  */
@@ -12,6 +12,15 @@
 template <class TILE> static constexpr int train_forward_bytes()
 {
     return 1024 + TILE::own_bytes + 4 * TILE::other_bytes;
+}
+
+/* Scores that large ones do not leave: cap·tanh(score·scale/cap). */
+template <int SUMS> static __device__ void train_scores_cap(float (&s)[SUMS], const train_heads &h)
+{
+    const float twice = 2 * LOG2E * h.cap_scale;
+#pragma unroll
+    for (float &x : s)
+        x = h.cap - 2 * h.cap / (exp2_of(x * twice) + 1);
 }
 
 /* Scores of keys that a row does not see become −∞, of masked ones MASKED; NaN stays. Of those past
@@ -134,6 +143,7 @@ __global__ void __launch_bounds__(TILE::threads, KIND == TRAIN_GROWS ? 1 : TILE:
         products_wait<0>();
         products_pin(s);
         if (KIND == TRAIN_GROWS) train_scores_grow(s, h, at, row, key + lane % 4 * 2);
+        if (h.cap > 0) train_scores_cap(s, h);
         if (h.mask || key + TILE::n > at.length || (h.causal && key + TILE::n > at.row + 1) ||
             train_is_past(h, at.row + TILE::rows - 1, key) ||
             train_is_past(h, at.row, key + TILE::n - 1))

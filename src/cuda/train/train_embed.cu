@@ -42,6 +42,11 @@ __global__ void __launch_bounds__(THREADS)
                 add_row<T>(v, job.words, id, job.width, c);
             else
                 load_narrow<T>(v, s);
+            if (job.factor > 0) {
+#pragma unroll
+                for (float &x : v)
+                    x *= job.factor;
+            }
             if (!job.ids && job.first && position == 0) {
 #pragma unroll
                 for (float &x : v)

@@ -83,7 +83,7 @@ static s24_status run_norm(walk *w, int64_t number, int before)
     const s24_dense eight = s24i_gpu_eight_view(gpu, tokens, width);
     const int pending = w->pending, reads = reads_eight(w, reader_of(w));
     w->pending = 0;
-    if (gpu->model->architecture->rms)
+    if (s24i_gpu_norms_rows(gpu->model->architecture, &gpu->model->shape))
         return s24i_gpu_rms_norm(gpu, w->ctx, tokens, number, &(s24i_gpu_norming){pending, reads});
     s24_device_norm_args args = norm_args(w, norm);
     if (!before)
@@ -102,6 +102,7 @@ static s24_status norm_step(walk *w)
     const s24i_block_step *step = &w->gpu->steps.step[w->step];
     const int taken_in =
         s24i_gpu_folds(w->gpu, w->shape->tokens) || s24i_gpu_joins(w->gpu, w->shape->tokens);
+    if (step->from == S24I_AT_NORMED) return S24_OK; /* the step that adds it does it */
     if (taken_in && reader_of(w).index < S24I_PRODUCTS) return S24_OK;
     return run_norm(w, 2 * w->block + step->norm, step->to == S24I_AT_NORMED);
 }
@@ -110,6 +111,8 @@ static s24_status product_step(walk *w)
 {
     const s24i_block_step *step = &w->gpu->steps.step[w->step];
     const int64_t tokens = w->shape->tokens;
+    if (step->adds && w->pending) /* both halves of a block add, side by side */
+        TRY(s24i_gpu_add(w->gpu, w->ctx, tokens, S24I_GPU_NO_NORM));
     for (int i = 0; i < S24I_PRODUCTS; i++)
         if (s24i_gpu_is_of(w->gpu, w->block, step->slot, i))
             TRY(s24i_gpu_product(w->gpu, w->ctx, tokens, w->block, i));
@@ -119,13 +122,17 @@ static s24_status product_step(walk *w)
     return s24i_gpu_activate_outer(w->gpu, w->ctx, tokens);
 }
 
-/* What a product left in qkv is multiplied by before the next norm adds it. */
+/* What a product left in qkv has a norm of its own, which adds it, or is multiplied before the next
+   norm adds it. */
 static s24_status add_step(walk *w)
 {
     const s24i_gpu_session *gpu = w->gpu;
     const s24i_shape *s = &gpu->model->shape;
     const s24i_block *b = &gpu->model->blocks[w->block];
     const int is_output = gpu->steps.step[w->step].slot == S24I_OUTPUT;
+    if (gpu->model->architecture->after_attention_norm)
+        return s24i_gpu_add(gpu, w->ctx, w->shape->tokens,
+                            2 * (s->layers + w->block) + 1 + is_output);
     const float *columns = is_output ? b->output_scale : b->attention_scale;
     const s24_device_scale_args args = {.size = sizeof args,
                                         .dtype = gpu->model->dtype,
@@ -200,7 +207,8 @@ static s24_status attend_step(walk *w)
 
 static s24_status head_norm_step(walk *w)
 {
-    if (w->shape->cached == S24I_GPU_STEP) return S24_OK; /* attention does it */
+    if (w->shape->cached == S24I_GPU_STEP && !w->gpu->model->architecture->wide_norms)
+        return S24_OK; /* attention does it */
     return s24i_gpu_norm_heads(w->gpu, w->ctx, w->shape->tokens, w->block);
 }
 
@@ -252,7 +260,8 @@ s24_status s24i_gpu_encode(const s24i_gpu_session *gpu, s24_ctx *ctx, const s24i
     for (; w.block < gpu->model->shape.layers; w.block++, w.step = 0)
         for (; w.step < gpu->steps.count; w.step++)
             TRY(kernels[gpu->steps.step[w.step].kind](&w));
-    if (!w.pending && !s24i_gpu_joins(gpu, shape->tokens)) return S24_OK;
+    const int in_sums = gpu->model->architecture->after_attention_norm != NULL;
+    if (!w.pending && !in_sums && !s24i_gpu_joins(gpu, shape->tokens)) return S24_OK;
     return run_norm(&w, 2 * w.block, 1);
 }
 
@@ -289,7 +298,7 @@ static s24_status check_grid(s24_ctx *ctx, const s24_device *device, const s24i_
 
 static s24_status check_encoder(s24_ctx *ctx, const s24_device *device, const s24i_shape *shape)
 {
-    enum { MOST_WIDTH = 2048 }; /* of s24_device_norm */
+    enum { MOST_WIDTH = S24I_GPU_NORM_WIDTH };
     if (shape->grid) TRY(check_grid(ctx, device, shape));
     REQUIRE(ctx, shape->width <= MOST_WIDTH && shape->intermediate % 8 == 0, S24_ERROR_UNSUPPORTED,
             "a model %lld wide with %lld intermediate outputs; a device takes widths up to %d and "
@@ -298,14 +307,15 @@ static s24_status check_encoder(s24_ctx *ctx, const s24_device *device, const s2
     return S24_OK;
 }
 
-/* What of a model these kernels carry out. Attention over a cache, by which texts go on, has heads
-   that are turned whole and scores that their width divides. */
+/* What of a model these kernels carry out. Scores grow by distances where texts do not go on. */
 static unsigned parts_there(const s24i_architecture *architecture)
 {
-    static const s24i_part of_all[] = {S24I_PART_GROWN_NORMS, S24I_PART_SHARED, S24I_PART_GATE_LAST,
-                                       S24I_PART_IMAGES,      S24I_PART_MASKED, S24I_PART_QUICK};
-    static const s24i_part of_encoders[] = {S24I_PART_SCALE, S24I_PART_TURNED, S24I_PART_ADJACENT,
-                                            S24I_PART_SLOPES, S24I_PART_TABLES};
+    static const s24i_part of_all[] = {
+        S24I_PART_GROWN_NORMS, S24I_PART_SHARED,      S24I_PART_GATE_LAST,   S24I_PART_IMAGES,
+        S24I_PART_MASKED,      S24I_PART_QUICK,       S24I_PART_SCALE,       S24I_PART_TURNED,
+        S24I_PART_ADJACENT,    S24I_PART_FACTORS,     S24I_PART_CAPS,        S24I_PART_WIDE_NORMS,
+        S24I_PART_TWO_TURNS,   S24I_PART_AFTER_NORMS, S24I_PART_SIDE_BY_SIDE};
+    static const s24i_part of_encoders[] = {S24I_PART_SLOPES, S24I_PART_TABLES};
     unsigned parts = 0;
     for (size_t i = 0; i < sizeof of_all / sizeof *of_all; i++)
         parts |= 1u << of_all[i];
@@ -325,7 +335,8 @@ s24_status s24i_gpu_check(s24_ctx *ctx, const s24_model_opts *opts,
     REQUIRE(ctx, s24i_embedding_width(shape) % 8 == 0, S24_ERROR_UNSUPPORTED,
             "embeddings of %lld elements; a device takes multiples of 8",
             (long long)s24i_embedding_width(shape));
-    if (s24i_gpu_attends_as_language(architecture, shape) || architecture->rms)
+    if (s24i_gpu_attends_as_language(architecture, shape) ||
+        s24i_gpu_norms_rows(architecture, shape))
         return s24i_gpu_language_check(ctx, architecture, shape);
     return check_encoder(ctx, opts->device, shape);
 }

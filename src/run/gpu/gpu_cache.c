@@ -19,15 +19,16 @@ static s24_status reserve(void **out, const s24_cache *cache, s24_ctx *ctx, size
     return s24_device_clear(ctx, cache->model->device, *out, bytes, NULL);
 }
 
-static s24_status fill_angles(s24_cache *cache, s24_ctx *ctx)
+static s24_status fill_angles(float **to, const s24_cache *cache, s24_ctx *ctx,
+                              const s24i_rope *rope)
 {
-    const int64_t count = cache->room * cache->d;
+    const int64_t turned = s24i_turned(&cache->model->shape), count = cache->room * turned;
     float *angles;
     void *memory;
     TRY(reserve(&memory, cache, ctx, (size_t)count * sizeof *angles));
-    cache->angles = memory;
+    *to = memory;
     TRY(s24i_alloc_elems(&angles, ctx, count, sizeof *angles, "rotary positions"));
-    s24i_rotary_fill(angles, &cache->model->shape.rope, cache->d, cache->room);
+    s24i_rotary_fill(angles, rope, turned, cache->room);
     s24_status status = s24_device_copy(ctx, cache->model->device, memory, angles,
                                         (size_t)count * sizeof *angles, NULL);
     if (status == S24_OK) status = s24_device_wait(ctx, cache->model->device, NULL);
@@ -71,13 +72,16 @@ s24_status s24i_gpu_cache_fill(s24_cache *cache, s24_ctx *ctx)
                 counter_bytes(cache) + s24_device_attention_cache_work_bytes(
                                            device, cache->texts, shape->heads, cache->d)));
     cache->scratch = memory;
-    if (cache->model->architecture->rotary) TRY(fill_angles(cache, ctx));
+    if (cache->model->architecture->rotary)
+        TRY(fill_angles(&cache->angles, cache, ctx, &shape->rope));
+    if (shape->near_rope.theta != 0.0f)
+        TRY(fill_angles(&cache->near_angles, cache, ctx, &shape->near_rope));
     return s24_device_wait(ctx, device, NULL);
 }
 
 void s24i_gpu_cache_clear(s24_cache *cache)
 {
-    void *const memory[] = {cache->memory, cache->scratch, cache->angles};
+    void *const memory[] = {cache->memory, cache->scratch, cache->angles, cache->near_angles};
     for (size_t i = 0; i < sizeof memory / sizeof *memory; i++)
         if (memory[i]) (void)s24_device_free(cache->ctx, cache->model->device, memory[i], NULL);
 }
@@ -102,7 +106,9 @@ static s24_device_attention_cache_args args_of(const s24i_gpu_session *gpu,
     const s24_cache *cache = shape->cache;
     const s24i_shape *s = &gpu->model->shape;
     const s24i_gpu_places p = s24i_gpu_places_of(shape);
-    const int has_norms = gpu->model->architecture->query_norm != NULL;
+    const s24i_architecture *a = gpu->model->architecture;
+    const int has_norms = a->query_norm && !a->wide_norms;
+    const float *angles = s24i_gpu_turns_near(s, block) ? cache->near_angles : cache->angles;
     return (s24_device_attention_cache_args){
         .size = sizeof(s24_device_attention_cache_args),
         .dtype = cache->dtype,
@@ -120,13 +126,17 @@ static s24_device_attention_cache_args args_of(const s24i_gpu_session *gpu,
         .keys = s24i_cache_at(cache, block, 0),
         .values = s24i_cache_at(cache, block, 1),
         .context = gpu->context,
-        .angles = s24i_block_turns(s, block) ? cache->angles : NULL,
+        .angles = s24i_block_turns(s, block) ? angles : NULL,
         .query_gamma = has_norms ? s24i_gpu_head_gamma(gpu, block, 0) : NULL,
         .key_gamma = has_norms ? s24i_gpu_head_gamma(gpu, block, 1) : NULL,
         .eps = s->eps,
         .counters = (unsigned *)cache->scratch,
         .work = (char *)cache->scratch + counter_bytes(cache),
-        .stream = gpu->stream};
+        .stream = gpu->stream,
+        .turned = s24i_turned(s),
+        .adjacent = a->adjacent,
+        .scale = s24i_block_scale(s, block),
+        .cap = s->scores_cap};
 }
 
 s24_status s24i_gpu_cache_put(const s24i_gpu_session *gpu, s24_ctx *ctx,

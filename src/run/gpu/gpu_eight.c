@@ -98,8 +98,8 @@ static s24_status fix_scales(s24i_gpu_session *gpu, s24_ctx *ctx)
 {
     const s24_model *model = gpu->model;
     const s24i_shape *s = &model->shape;
-    if (model->architecture->rms || s->gated || s->grid || s24i_gpu_activates_aside(s) ||
-        s24i_projects(s))
+    if (s24i_gpu_norms_rows(model->architecture, s) || s->gated || s->grid ||
+        s24i_gpu_activates_aside(s) || s24i_projects(s))
         return S24_OK;
     TRY(s24i_alloc_elems(&gpu->fixed_scales, ctx, s->layers, S24I_PRODUCTS * sizeof(float),
                          "scales"));

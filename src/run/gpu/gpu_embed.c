@@ -10,7 +10,8 @@
 int s24i_gpu_embeds_norm(const s24i_gpu_session *gpu)
 {
     const s24_model *model = gpu->model;
-    if (gpu->steps.step[0].kind != S24I_STEP_NORM || model->architecture->rms) return 0;
+    if (gpu->steps.step[0].kind != S24I_STEP_NORM) return 0;
+    if (s24i_gpu_norms_rows(model->architecture, &model->shape)) return 0;
     if (model->shape.masked_grows || s24i_projects(&model->shape)) return 0;
     return !model->embedding_norm.gamma || !s24i_gpu_norm_at(gpu, 0)->gamma;
 }
@@ -54,7 +55,8 @@ static s24_status embed_words(const s24i_gpu_session *gpu, s24_ctx *ctx,
                                               .ids = gpu->inputs + p.ids,
                                               .position = gpu->inputs + p.positions,
                                               .type = shape->types ? gpu->inputs + p.types : NULL,
-                                              .stream = gpu->stream};
+                                              .stream = gpu->stream,
+                                              .factor = model->shape.embedding_factor};
     return s24_device_train_embed(ctx, gpu->device, &args);
 }
 
@@ -127,7 +129,8 @@ s24_status s24i_gpu_embed_batch(const s24i_gpu_session *gpu, s24_ctx *ctx,
     const int with_first = s24i_gpu_embeds_norm(gpu);
     const int bare = with_first && !s24i_gpu_norm_at(gpu, 0)->gamma, before = with_first && !bare;
     if (s24i_projects(&model->shape)) return embed_projected(gpu, ctx, shape);
-    if (model->architecture->rms || shape->kept) return embed_plain(gpu, ctx, shape);
+    if (s24i_gpu_norms_rows(model->architecture, &model->shape) || shape->kept)
+        return embed_plain(gpu, ctx, shape);
     s24_device_norm_args args =
         s24i_gpu_norm_args(gpu, before ? s24i_gpu_norm_at(gpu, 0) : &model->embedding_norm);
     args.y = before ? &normed : &hidden;

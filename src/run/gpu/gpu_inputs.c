@@ -125,6 +125,7 @@ s24i_gpu_shape s24i_gpu_shape_of(const s24i_gpu_session *gpu, const s24i_gpu_pas
     key.cache_memory = cache->memory;
     key.cache_scratch = cache->scratch;
     key.cache_angles = cache->angles;
+    key.cache_near_angles = cache->near_angles;
     key.cache_texts = cache->texts;
     key.cache_room = cache->room;
     return key;

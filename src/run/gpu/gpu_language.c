@@ -13,8 +13,8 @@
 s24_status s24i_gpu_language_check(s24_ctx *ctx, const s24i_architecture *architecture,
                                    const s24i_shape *shape)
 {
-    enum { MOST_HEAD = 128 };
-    const int most_width = architecture->rms ? 16384 : 2048; /* of s24_device_norm */
+    enum { MOST_HEAD = 256 };
+    const int most_width = s24i_gpu_norms_rows(architecture, shape) ? 16384 : S24I_GPU_NORM_WIDTH;
     const int64_t d = shape->head_width;
     REQUIRE(ctx, d % 8 == 0 && d <= MOST_HEAD, S24_ERROR_UNSUPPORTED,
             "attention heads of %lld elements; a device takes multiples of 8 up to %d for %s",
@@ -36,14 +36,25 @@ const float *s24i_gpu_gamma(const s24i_gpu_session *gpu, int64_t number)
     return gpu->gammas + number * gpu->model->shape.width;
 }
 
-/* Norms that a block has with those two, of heads of queries and of keys. */
+/* NULL: the norm has none. */
+static const float *beta_of(const s24i_gpu_session *gpu, int64_t number)
+{
+    const int there = gpu->betas && s24i_gpu_norm_at(gpu, number)->beta;
+    return there ? gpu->betas + number * gpu->model->shape.width : NULL;
+}
+
+/* Norms of heads that a block has, of queries and of keys. */
 enum { HEAD_NORMS = 2 };
+
+static int64_t head_norm(const s24i_gpu_session *gpu, int of_keys)
+{
+    return s24i_head_norm(gpu->model->architecture, &gpu->model->shape, of_keys);
+}
 
 const float *s24i_gpu_head_gamma(const s24i_gpu_session *gpu, int64_t block, int of_keys)
 {
-    const s24i_shape *s = &gpu->model->shape;
-    return gpu->gammas + (2 * s->layers + 1) * s->width +
-           (HEAD_NORMS * block + of_keys) * s->head_width;
+    const int64_t queries = head_norm(gpu, 0);
+    return gpu->head_gammas + block * (queries + head_norm(gpu, 1)) + of_keys * queries;
 }
 
 static const s24i_layer_norm *head_norm_at(const s24i_gpu_session *gpu, int64_t block, int of_keys)
@@ -52,37 +63,40 @@ static const s24i_layer_norm *head_norm_at(const s24i_gpu_session *gpu, int64_t 
     return of_keys ? &b->key_norm : &b->query_norm;
 }
 
-static s24_status upload_head_gammas(const s24i_gpu_session *gpu, s24_ctx *ctx)
+static s24_status upload_head_gammas(s24i_gpu_session *gpu, s24_ctx *ctx)
 {
     const s24i_shape *s = &gpu->model->shape;
+    const int64_t block = head_norm(gpu, 0) + head_norm(gpu, 1), rows = gpu->max_tokens * s->heads;
+    void *memory;
+    TRY(s24_device_alloc(&memory, ctx, gpu->device, (size_t)(s->layers * block) * sizeof(float),
+                         gpu->stream));
+    gpu->head_gammas = memory;
     for (int64_t i = 0; i < HEAD_NORMS * s->layers; i++)
         TRY(s24_device_copy(ctx, gpu->device,
                             (float *)(uintptr_t)s24i_gpu_head_gamma(gpu, i / 2, (int)(i % 2)),
                             head_norm_at(gpu, i / 2, (int)(i % 2))->gamma,
-                            (size_t)s->head_width * sizeof(float), gpu->stream));
+                            (size_t)head_norm(gpu, (int)(i % 2)) * sizeof(float), gpu->stream));
+    TRY(s24_device_alloc(&memory, ctx, gpu->device, (size_t)rows * 2 * sizeof(float), gpu->stream));
+    gpu->stats = memory;
     return S24_OK;
 }
 
-/* The norms' gammas in f32, as those kernels read them: of each block two, and the last one, then
-   those of heads. */
-static s24_status upload_gammas(s24i_gpu_session *gpu, s24_ctx *ctx)
+/* Gammas or betas of all norms in f32, as those kernels read them. */
+static s24_status upload_norms(float **to, const s24i_gpu_session *gpu, s24_ctx *ctx, int betas)
 {
     const s24i_shape *s = &gpu->model->shape;
+    const int after = gpu->model->architecture->after_attention_norm != NULL;
+    const int64_t norms = (after ? 4 : 2) * s->layers + 1;
     const size_t bytes = (size_t)s->width * sizeof(float);
-    const int heads = gpu->model->architecture->query_norm != NULL;
-    const int64_t rows = heads ? gpu->max_tokens * s->heads : gpu->max_tokens;
-    const int64_t extra = heads ? HEAD_NORMS * s->layers * s->head_width : 0;
     void *memory;
-    TRY(s24_device_alloc(&memory, ctx, gpu->device,
-                         (size_t)(2 * s->layers + 1) * bytes + (size_t)extra * sizeof(float),
-                         gpu->stream));
-    gpu->gammas = memory;
-    for (int64_t i = 0; i <= 2 * s->layers; i++)
-        TRY(s24_device_copy(ctx, gpu->device, gpu->gammas + i * s->width,
-                            s24i_gpu_norm_at(gpu, i)->gamma, bytes, gpu->stream));
-    if (heads) TRY(upload_head_gammas(gpu, ctx));
-    TRY(s24_device_alloc(&memory, ctx, gpu->device, (size_t)rows * 2 * sizeof(float), gpu->stream));
-    gpu->stats = memory;
+    TRY(s24_device_alloc(&memory, ctx, gpu->device, (size_t)norms * bytes, gpu->stream));
+    *to = memory;
+    for (int64_t i = 0; i < norms; i++) {
+        const s24i_layer_norm *norm = s24i_gpu_norm_at(gpu, i);
+        const float *from = betas ? norm->beta : norm->gamma;
+        if (from)
+            TRY(s24_device_copy(ctx, gpu->device, *to + i * s->width, from, bytes, gpu->stream));
+    }
     return S24_OK;
 }
 
@@ -109,7 +123,11 @@ s24_status s24i_gpu_language_create(s24i_gpu_session *gpu, s24_ctx *ctx)
     const s24i_architecture *a = gpu->model->architecture;
     const s24i_shape *s = &gpu->model->shape;
     const int64_t gated = gpu->max_tokens * s->intermediate;
-    if (a->rms) TRY(upload_gammas(gpu, ctx));
+    if (s24i_gpu_norms_rows(a, s)) {
+        TRY(upload_norms(&gpu->gammas, gpu, ctx, 0));
+        if (!a->rms) TRY(upload_norms(&gpu->betas, gpu, ctx, 1));
+        if (a->query_norm) TRY(upload_head_gammas(gpu, ctx));
+    }
     if (a->rotary) TRY(upload_angles(&gpu->angles, gpu, ctx, &s->rope));
     if (s->near_rope.theta != 0.0f) TRY(upload_angles(&gpu->near_angles, gpu, ctx, &s->near_rope));
     if (!s->gated) return S24_OK;
@@ -124,18 +142,40 @@ s24_status s24i_gpu_rms_norm(const s24i_gpu_session *gpu, s24_ctx *ctx, int64_t 
 {
     const int64_t width = gpu->model->shape.width;
     const s24_dense eight = s24i_gpu_eight_view(gpu, tokens, width);
+    const int apart = gpu->normed && number < 2 * gpu->model->shape.layers;
     const s24_device_rms_norm_args args = {.size = sizeof args,
                                            .dtype = gpu->model->dtype,
                                            .rows = tokens,
                                            .width = width,
-                                           .y = gpu->context,
+                                           .y = apart ? gpu->normed : gpu->context,
                                            .sum = gpu->hidden,
                                            .x = how->pending ? gpu->qkv : NULL,
                                            .gamma = s24i_gpu_gamma(gpu, number),
                                            .eps = s24i_gpu_norm_at(gpu, number)->eps,
                                            .narrow = how->eight ? &eight : NULL,
                                            .narrow_scale = gpu->eight_scale,
-                                           .stream = gpu->stream};
+                                           .stream = gpu->stream,
+                                           .beta = beta_of(gpu, number),
+                                           .centred = !gpu->model->architecture->rms};
+    return s24_device_rms_norm(ctx, gpu->device, &args);
+}
+
+s24_status s24i_gpu_add(const s24i_gpu_session *gpu, s24_ctx *ctx, int64_t tokens, int64_t number)
+{
+    const int normed = number != S24I_GPU_NO_NORM;
+    const s24_device_rms_norm_args args = {.size = sizeof args,
+                                           .dtype = gpu->model->dtype,
+                                           .rows = tokens,
+                                           .width = gpu->model->shape.width,
+                                           .y = gpu->hidden,
+                                           .sum = gpu->qkv,
+                                           .gamma = normed ? s24i_gpu_gamma(gpu, number) : NULL,
+                                           .eps = normed ? s24i_gpu_norm_at(gpu, number)->eps : 0,
+                                           .stream = gpu->stream,
+                                           .beta = normed ? beta_of(gpu, number) : NULL,
+                                           .centred = normed && !gpu->model->architecture->rms,
+                                           .bare = !normed,
+                                           .adds = 1};
     return s24_device_rms_norm(ctx, gpu->device, &args);
 }
 
@@ -144,13 +184,14 @@ s24_status s24i_gpu_norm_heads(const s24i_gpu_session *gpu, s24_ctx *ctx, int64_
 {
     const s24i_shape *s = &gpu->model->shape;
     for (int of_keys = 0; of_keys < HEAD_NORMS; of_keys++) {
-        const int64_t heads = of_keys ? s->kv_heads : s->heads;
+        const int64_t all = (of_keys ? s->kv_heads : s->heads) * s->head_width;
+        const int64_t heads = all / head_norm(gpu, of_keys);
         const int64_t before = of_keys ? s->heads * s->head_width : 0;
         void *first = (char *)gpu->qkv + S24I_GPU_ELEMENT * before;
         const s24_device_train_add_norm_args args = {.size = sizeof args,
                                                      .dtype = gpu->model->dtype,
                                                      .rows = tokens * heads,
-                                                     .width = s->head_width,
+                                                     .width = head_norm(gpu, of_keys),
                                                      .y = first,
                                                      .s = first,
                                                      .stats = gpu->stats,
@@ -170,8 +211,9 @@ s24_status s24i_gpu_rotate_heads(const s24i_gpu_session *gpu, s24_ctx *ctx,
                                  const s24i_gpu_shape *shape, int64_t block)
 {
     const s24i_shape *s = &gpu->model->shape;
-    const float *own =
-        gpu->near_angles && s24i_block_near(s, block) ? gpu->near_angles : gpu->angles;
+    const int near = s24i_gpu_turns_near(s, block);
+    const float *angles = near ? gpu->near_angles : gpu->angles;
+    if (shape->cache) angles = near ? shape->cache->near_angles : shape->cache->angles;
     const s24_device_train_rotate_args args = {.size = sizeof args,
                                                .dtype = gpu->model->dtype,
                                                .tokens = shape->tokens,
@@ -179,7 +221,7 @@ s24_status s24i_gpu_rotate_heads(const s24i_gpu_session *gpu, s24_ctx *ctx,
                                                .kv_heads = s->kv_heads,
                                                .d = s->head_width,
                                                .qkv = gpu->qkv,
-                                               .angles = shape->cache ? shape->cache->angles : own,
+                                               .angles = angles,
                                                .position = gpu->inputs +
                                                            s24i_gpu_places_of(shape).positions,
                                                .turned = s24i_turned(s),
@@ -208,7 +250,8 @@ s24_status s24i_gpu_attend_causal(const s24i_gpu_session *gpu, s24_ctx *ctx,
                                             .mask = s24i_gpu_mask(gpu, shape),
                                             .qkv = gpu->qkv,
                                             .context = gpu->context,
-                                            .stream = gpu->stream};
+                                            .stream = gpu->stream,
+                                            .cap = s->scores_cap};
     TRY(s24i_gpu_grow_scores(&args, gpu, ctx, block));
     return s24_device_train_attention(ctx, gpu->device, &args);
 }

@@ -61,9 +61,8 @@ static char *state_at(const s24i_gpu_session *gpu, const void *states, int64_t t
     return (char *)(uintptr_t)states + S24I_GPU_ELEMENT * token * gpu->model->lm_head.k;
 }
 
-/* gpu->logits = those of `rows` states from `first` on. */
-static s24_status make_logits(const s24i_gpu_session *gpu, s24_ctx *ctx, const void *states,
-                              int64_t first, int64_t rows)
+static s24_status multiply_head(const s24i_gpu_session *gpu, s24_ctx *ctx, const void *states,
+                                int64_t first, int64_t rows)
 {
     const s24i_linear *head = &gpu->model->lm_head;
     const s24_dense y = {gpu->logits, S24_F32, rows, head->n, row_of(gpu)};
@@ -88,6 +87,24 @@ static s24_status make_logits(const s24i_gpu_session *gpu, s24_ctx *ctx, const v
                                                 .work_bytes = S24_DEVICE_TRAIN_WORK,
                                                 .stream = gpu->stream};
     return s24_device_train_product(ctx, gpu->device, &args);
+}
+
+/* gpu->logits = those of `rows` states from `first` on. */
+static s24_status make_logits(const s24i_gpu_session *gpu, s24_ctx *ctx, const void *states,
+                              int64_t first, int64_t rows)
+{
+    const s24i_shape *s = &gpu->model->shape;
+    const s24_device_logits_args args = {.size = sizeof args,
+                                         .logits = gpu->logits,
+                                         .rows = rows,
+                                         .n = vocabulary_of(gpu),
+                                         .ld = row_of(gpu),
+                                         .factor = s->logits_factor,
+                                         .cap = s->logits_cap,
+                                         .stream = gpu->stream};
+    TRY(multiply_head(gpu, ctx, states, first, rows));
+    if (!(args.factor > 0.0f) && !(args.cap > 0.0f)) return S24_OK;
+    return s24_device_logits(ctx, gpu->device, &args);
 }
 
 /* ---- logits ---------------------------------------------------------------------------------- */

@@ -21,7 +21,7 @@ int s24i_gpu_is_of(const s24i_gpu_session *gpu, int64_t block, s24i_slot slot, i
 static void *buffer_of(const s24i_gpu_session *gpu, s24i_step_place place)
 {
     void *const buffers[] = {[S24I_AT_SUMS] = gpu->hidden,
-                             [S24I_AT_NORMED] = gpu->context,
+                             [S24I_AT_NORMED] = gpu->normed ? gpu->normed : gpu->context,
                              [S24I_AT_QKV] = gpu->qkv,
                              [S24I_AT_CONTEXT] = gpu->context,
                              [S24I_AT_OUTER] = gpu->outer};
@@ -110,7 +110,9 @@ s24i_product_job s24i_gpu_product_of(const s24i_gpu_session *gpu, const s24i_lin
 int s24i_gpu_quantises(const s24i_gpu_session *gpu, int index)
 {
     const s24i_step_place from = s24i_gpu_step_of(gpu, index)->from;
-    return from != S24I_AT_SUMS && from != S24I_AT_NORMED;
+    const s24i_architecture *a = gpu->model->architecture;
+    if (from == S24I_AT_SUMS) return a->after_attention_norm && !a->pre_norm; /* none before it */
+    return from != S24I_AT_NORMED;
 }
 
 s24_status s24i_gpu_product(const s24i_gpu_session *gpu, s24_ctx *ctx, int64_t tokens,

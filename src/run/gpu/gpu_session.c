@@ -72,6 +72,7 @@ static s24_status fill(s24i_gpu_session *gpu, s24_ctx *ctx)
     TRY(reserve(&gpu->qkv, gpu, ctx, s24i_max(s24i_qkv_outputs(s), s->width)));
     TRY(reserve(&gpu->context, gpu, ctx, s24i_max(s->heads * s->head_width, s->width)));
     TRY(reserve(&gpu->outer, gpu, ctx, gpu->wide));
+    if (gpu->model->architecture->side_by_side) TRY(reserve(&gpu->normed, gpu, ctx, s->width));
     TRY(s24_device_alloc(&inputs, ctx, gpu->device, gpu->input_bytes, gpu->stream));
     gpu->inputs = inputs;
     TRY(s24_device_pinned_alloc(&inputs, ctx, gpu->device, gpu->input_bytes));
@@ -141,6 +142,9 @@ void s24i_gpu_session_destroy(s24i_gpu_session *gpu)
                              gpu->pick_work,
                              gpu->eight_bias,
                              gpu->widened,
+                             gpu->normed,
+                             gpu->betas,
+                             gpu->head_gammas,
                              gpu->scores.distances,
                              gpu->scores.apart_rows,
                              gpu->scores.of_queries,

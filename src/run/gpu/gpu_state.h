@@ -40,7 +40,7 @@ typedef struct s24i_gpu_shape {
     int64_t kept;   /* 1: words are multiplied by a number of each (shape.masked_grows) */
     /* A cache may stand in the place of one that is gone. */
     const s24_cache *cache;
-    const void *cache_memory, *cache_scratch, *cache_angles;
+    const void *cache_memory, *cache_scratch, *cache_angles, *cache_near_angles;
     int64_t cache_texts, cache_room;
 } s24i_gpu_shape;
 
@@ -68,8 +68,21 @@ static inline int s24i_gpu_attends_as_language(const s24i_architecture *architec
 {
     const int64_t d = shape->head_width;
     return architecture->causal || shape->near || shape->kv_heads != shape->heads ||
-           s24i_has_distances(architecture) || shape->apart.span || shape->score_scale > 0.0f ||
-           shape->heads * d != shape->width || (!shape->grid && d != 16 && d != 32 && d != 64);
+           shape->scaled_by_block || shape->scores_cap > 0.0f || s24i_has_distances(architecture) ||
+           shape->apart.span || shape->score_scale > 0.0f || shape->heads * d != shape->width ||
+           (!shape->grid && d != 16 && d != 32 && d != 64);
+}
+
+enum { S24I_GPU_NORM_WIDTH = 2048 /* of s24_device_norm */ };
+
+/* Do norms run in the kernel that knows rows of any width, and the embeddings without one? */
+static inline int s24i_gpu_norms_rows(const s24i_architecture *architecture,
+                                      const s24i_shape *shape)
+{
+    const int asks = shape->width > S24I_GPU_NORM_WIDTH || architecture->side_by_side ||
+                     shape->embedding_factor > 0.0f || architecture->after_attention_norm;
+    return architecture->rms ||
+           (asks && architecture->pre_norm && !architecture->embedding_norm && !shape->image);
 }
 
 /* What scores of attention grow by (gpu_scores.c), see s24_device_train_attention_args; NULL:
@@ -90,6 +103,7 @@ struct s24i_gpu_session {
     void *stream;
     int64_t max_tokens, wide; /* columns of outer */
     void *hidden, *qkv, *context, *outer, *work, *dense_work;
+    void *normed; /* of blocks whose halves stand side by side, else NULL: it is context */
     void *pixels, *class_logits; /* f32, of a model of images; else NULL */
     void *eight;                 /* tokens of an 8-bit product, */
     float *eight_scale;          /* and their scales; NULL: the model has no such products */
@@ -100,11 +114,10 @@ struct s24i_gpu_session {
     /* Of blocks that gpu_fold.c is for, else NULL: moments of what the norms after the attention
        and after the output are of, and terms of the products that read those norms. */
     void *moments[2], *terms;
-    /* Of language models (gpu_language.c), else NULL: gammas [2·layers + 1, width] and, of heads,
-       [layers, 2, head_width], what norms leave of tokens, angles of positions (of blocks
-       that attend near: their own, or NULL), what gates give,
-       and what logits and losses need. */
-    float *gammas, *stats, *angles, *near_angles, *logits, *lm_bias;
+    /* Of language models (gpu_language.c), else NULL: gammas and betas [norms, width], gammas of
+       heads, what norms leave of tokens, angles of positions (of blocks with a window that turn
+       otherwise: their own, or NULL), what gates give, and what logits and losses need. */
+    float *gammas, *betas, *head_gammas, *stats, *angles, *near_angles, *logits, *lm_bias;
     s24i_gpu_scores scores;
     void *gated, *train_work;
     double *losses, *host_losses;
@@ -164,13 +177,17 @@ static inline int s24i_gpu_octave(int64_t tokens)
     return octave;
 }
 
-/* A norm by number: of each block two, then the last one of all. */
+/* A norm by number: of each block two, the last one of all, and of each block two of what is added
+   to the sums. */
 static inline const s24i_layer_norm *s24i_gpu_norm_at(const s24i_gpu_session *gpu, int64_t number)
 {
     const s24_model *model = gpu->model;
-    if (number == 2 * model->shape.layers) return &model->final_norm;
-    const s24i_block *b = &model->blocks[number / 2];
-    return number % 2 == S24I_ATTENTION_NORM ? &b->attention_norm : &b->output_norm;
+    const int64_t last = 2 * model->shape.layers;
+    if (number == last) return &model->final_norm;
+    const s24i_block *b = &model->blocks[(number < last ? number : number - last - 1) / 2];
+    if (number < last)
+        return number % 2 == S24I_ATTENTION_NORM ? &b->attention_norm : &b->output_norm;
+    return (number - last - 1) % 2 ? &b->after_output_norm : &b->after_attention_norm;
 }
 
 static inline int s24i_gpu_folds(const s24i_gpu_session *gpu, int64_t tokens)
@@ -266,7 +283,7 @@ typedef struct s24i_gpu_norming {
     int pending; /* qkv is added to hidden before */
     int eight;   /* the tokens of an 8-bit product are written, too */
 } s24i_gpu_norming;
-/* context = norm `number` of hidden. */
+/* context, or `normed`, = norm `number` of hidden. */
 s24_status s24i_gpu_rms_norm(const s24i_gpu_session *gpu, s24_ctx *ctx, int64_t tokens,
                              int64_t number, const s24i_gpu_norming *how);
 /* The heads of queries and keys in qkv, each by its norm. */
@@ -279,6 +296,14 @@ s24_status s24i_gpu_attend_causal(const s24i_gpu_session *gpu, s24_ctx *ctx,
 /* outer = its activation, where no gate has that. */
 s24_status s24i_gpu_activate_outer(const s24i_gpu_session *gpu, s24_ctx *ctx, int64_t tokens);
 s24_status s24i_gpu_gate(const s24i_gpu_session *gpu, s24_ctx *ctx, int64_t tokens);
+enum { S24I_GPU_NO_NORM = -1 };
+/* hidden += norm `number` of what a product left in qkv. */
+s24_status s24i_gpu_add(const s24i_gpu_session *gpu, s24_ctx *ctx, int64_t tokens, int64_t number);
+/* Does the block turn by the angles of those with a window? */
+static inline int s24i_gpu_turns_near(const s24i_shape *shape, int64_t block)
+{
+    return shape->near_rope.theta != 0.0f && s24i_block_windowed(shape, block);
+}
 /* [head_width], of the norm of a block's heads of queries or keys. */
 const float *s24i_gpu_head_gamma(const s24i_gpu_session *gpu, int64_t block, int of_keys);
 
