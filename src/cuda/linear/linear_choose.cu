@@ -266,17 +266,32 @@ static bool is_too_long(const linear_option *option, const linear_row *row, int6
     return row->tokens > (option->family == LINEAR_FEW && m > 8 && most < 64 ? 64 : most);
 }
 
-/* What a tile takes for fewer tokens than it is meant for: no longer than for the least number that
-   it is not too long for, since those could be padded to that. The cost was not fitted to such
-   tiles, so they must be better by what it may be off. */
-static double padded_cost(const s24i_device *device, const s24i_device_linear *job,
-                          const linear_row *row, const linear_option *option)
+/*
+ * No product is thought to take longer than one of its layer with more tokens, to which its own
+ * could be padded. Of a tile that can be so where it is too long, for what it was not fitted, or
+ * where more tokens would be more tiles of as many waves, whose processors load the weight together
+ * and share the tokens. The cost of what a product is not must be better by what it may be off.
+ */
+double linear_time(const s24i_device *device, const s24i_device_linear *job,
+                   const linear_option *option, double best)
 {
     constexpr double convincing = 1.02;
+    const linear_row *row = row_of(linear_kind_of(job->weight->dtype), option);
     s24i_device_linear padded = *job;
     while (is_too_long(option, row, padded.m))
         padded.m += 8;
-    return linear_cost(device, &padded, row, option) * (padded.m > job->m ? convincing : 1);
+    double least = linear_cost(device, &padded, row, option) * (padded.m > job->m ? convincing : 1);
+    const int64_t tiles = ceil_div(padded.m, row->tokens);
+    const int64_t blocks = ceil_div(job->weight->n, row->rows) * option->share;
+    const int64_t room =
+        (int64_t)device->cluster_blocks[option->share] * linear_blocks_at_a_time(row);
+    const bool may_gain = best <= 0 || least < 2 * best; /* twice the processors: half the time */
+    if (may_gain && option->family != LINEAR_KEPT &&
+        ceil_div((tiles + 1) * blocks, room) == ceil_div(tiles * blocks, room)) {
+        padded.m = tiles * row->tokens + 1;
+        least = fmin(least, linear_cost(device, &padded, row, option) * convincing);
+    }
+    return least;
 }
 
 /* Hopper's own tiles take columns of tokens the quick way alone. */
@@ -318,7 +333,7 @@ int device_linear_choose(const s24i_device *device, const s24i_device_linear *jo
                          device->processors;
         const bool shares = option->cut || option->share > 1;
         if (!can_be_used(device, job, option) || (shares && !few)) continue;
-        double time = padded_cost(device, job, row, option);
+        double time = linear_time(device, job, option, best);
         if (chosen >= 0 && time >= best) continue;
         best = time;
         chosen = i;

@@ -73,6 +73,10 @@ int linear_blocks_at_a_time(const linear_row *row);
 /* What a product takes in a tile, in ns (linear_cost.cu). */
 double linear_cost(const s24i_device *device, const s24i_device_linear *job, const linear_row *row,
                    const linear_option *option);
+/* The same, or what padded tokens would take; of a tile that may be the best, and the best so far
+   takes `best`, or 0. */
+double linear_time(const s24i_device *device, const s24i_device_linear *job,
+                   const linear_option *option, double best);
 int linear_cluster_of(const s24i_device *device, const linear_shape *s, const linear_row *row,
                       const linear_option *option, int grid);
 
