@@ -45,8 +45,8 @@ typedef struct plan_model {
 
 /* ---- plan_model.c ---------------------------------------------------------------------------- */
 
-/* Begins a model without points, of the CPU that kernels are chosen for. */
-void plan_model_begin(plan_model *model, uint32_t cpu, int64_t threads);
+/* Begins a model without points, of the weights' dtype and the CPU that kernels are chosen for. */
+void plan_model_begin(plan_model *model, s24_dtype dtype, uint32_t cpu, int64_t threads);
 /* Fills the model from the grid's sizes in rising order and its points: 0 if they are not the grid
    that the model can read (a column without a point, a size that is none of the model's, a time
    that is none). */

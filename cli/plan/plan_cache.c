@@ -66,7 +66,7 @@ static int model_read(plan_model *model, const json_t *file)
 int plan_cache_load(cli_app *cli, plan_model *model, char *path, s24_dtype dtype, int64_t threads)
 {
     json_t *file = cli_cache_read(path, "plan", key_json(cli, dtype, threads));
-    plan_model_begin(model, s24_ctx_cpu(cli->ctx), threads);
+    plan_model_begin(model, dtype, s24_ctx_cpu(cli->ctx), threads);
     int ok = file && model_read(model, file);
     if (!ok && *path && access(path, F_OK) == 0)
         cli_note(cli, "%s is of another make or damaged: measured again", path);

@@ -145,7 +145,7 @@ int plan_layer(cli_app *cli, plan_model *model, bench_shape shape, s24_dtype dty
     struct tm utc;
     const int64_t asked = shape.m < PLAN_MOST_TOKENS ? shape.m : PLAN_MOST_TOKENS;
     const int64_t most = steps[STEPS - 1] > asked ? steps[STEPS - 1] : asked;
-    plan_model_begin(model, s24_ctx_cpu(cli->ctx), s24_ctx_threads(cli->ctx));
+    plan_model_begin(model, dtype, s24_ctx_cpu(cli->ctx), s24_ctx_threads(cli->ctx));
     model->timed = 1;
     if (gmtime_r(&now, &utc)) strftime(model->date, sizeof model->date, "%Y-%m-%dT%H:%M:%SZ", &utc);
     const s24_status status = make(&l, (bench_shape){most, shape.k, shape.n}, dtype);

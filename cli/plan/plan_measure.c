@@ -224,7 +224,7 @@ static int model_fill(plan_model *model, const survey *v, const bench_plan *plan
     time_t now = time(NULL);
     struct tm utc;
     int ok = 1, disagree = 0;
-    plan_model_begin(model, v->cpu, plan->threads[thread]);
+    plan_model_begin(model, plan->dtypes[0], v->cpu, plan->threads[thread]);
     if (gmtime_r(&now, &utc)) strftime(model->date, sizeof model->date, "%Y-%m-%dT%H:%M:%SZ", &utc);
     for (int i = 0; i < v->grid; i++)
         if (model->sizes == 0 || v->shapes[i].k > (int64_t)model->size[model->sizes - 1])

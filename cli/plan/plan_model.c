@@ -10,15 +10,16 @@
 
 #include "plan/plan.h"
 
-/* Few tokens go one by one up to three vectors of them; up to one vector where port 5 shuffles and
-   multiplies, and to one tile. */
-void plan_model_begin(plan_model *model, uint32_t cpu, int64_t threads)
+/* Few tokens go one by one up to three vectors of them; up to two and a half where port 5 shuffles
+   and multiplies, and to one tile. */
+void plan_model_begin(plan_model *model, s24_dtype dtype, uint32_t cpu, int64_t threads)
 {
-    enum { VECTOR = 16, FEW = 48 };
-    const int wide = cpu & S24_CPU_AVX512 && cpu & (S24_CPU_PORT5 | S24_CPU_AMX);
+    enum { TILE = 16, FEW_PORT5 = 40, FEW = 48 };
+    const int shared = cpu & S24_CPU_AVX512 && cpu & S24_CPU_PORT5;
+    const int on_tiles = cpu & S24_CPU_AMX && dtype != S24_F32;
     memset(model, 0, sizeof *model);
     model->threads = threads;
-    model->few = wide ? VECTOR : FEW;
+    model->few = on_tiles ? TILE : shared ? FEW_PORT5 : FEW;
     model->uneven = 1;
 }
 
