@@ -146,6 +146,7 @@ class Encoder(Reopens):
         with self._lock:
             if self._tower is None and self._open_tower is not None:
                 tower = Encoder.__new__(Encoder)
+                tower._opened = (self._opened[0], {**self._opened[1], "images": True})
                 tower._open(self._open_tower())
                 self._tower = tower
         if self._tower is None:
