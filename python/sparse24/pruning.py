@@ -220,7 +220,7 @@ def _images(model: Path, pixels: np.ndarray) -> tuple:
         from .model import Model  # pylint: disable=import-outside-toplevel
         try:
             info = Model(model, images=True).info
-        except Error as error:
+        except _core.Error as error:
             raise ValueError(f"a model of type '{info['model_type']}' reads texts, and images "
                              "were given") from error
     side, channels = info["image"], info["channels"]
