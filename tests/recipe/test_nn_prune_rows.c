@@ -4,8 +4,9 @@
  * criterion and a pattern by turns, with passages, refined, packed and in integers among them. What
  * is written has the pattern, loads, and gives finite states.
  */
-#include "nn_row_folder.h"
+#include "support.h"
 
+#include "nn_row_folder.h"
 #include "recipe/model_prune.h"
 
 enum { PASSAGES = 4, TURNS = 3, ROOM = 24 * 64, SIDE = 16, MOST = 256 };

@@ -54,7 +54,7 @@ static void use_all_experts(const char *folder, const s24i_architecture *a, cons
 static void check_row(const s24i_architecture *a, const size *n, const char *level, int images)
 {
     s24_ctx *ctx = new_ctx(NULL, 1);
-    subject s = {.folder = write_folder(a, n), .threads = 1, .level = level, .images = images};
+    subject s = {.folder = row_folder(a, n), .threads = 1, .level = level, .images = images};
     s.image_tokens = tokens_of_image(s.folder, a);
     s.dtype = S24_F32;
     check_batches(&s, NEAR_F32, a->model_type);
@@ -91,7 +91,7 @@ static void no_images(void **state)
     s24_ctx *ctx = new_ctx(NULL, 1);
     s24_model *model;
     const s24_model_opts opts = {.size = sizeof opts, .images = 1};
-    const char *folder = write_folder(s24i_architecture_find("bert"), &sizes[0]);
+    const char *folder = row_folder(s24i_architecture_find("bert"), &sizes[0]);
     assert_int_equal(load(&model, ctx, folder, &opts), S24_ERROR_UNSUPPORTED);
     assert_non_null(
         strstr(s24_ctx_error(ctx), "a model of type 'bert' reads texts, and images were given"));

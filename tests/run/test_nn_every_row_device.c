@@ -20,7 +20,7 @@ static s24_device *open_device(s24_ctx *ctx, const char *library)
 
 static subject subject_of(const s24i_architecture *a, const size *n, int images)
 {
-    subject s = {.folder = write_folder(a, n), .threads = 1, .images = images};
+    subject s = {.folder = row_folder(a, n), .threads = 1, .images = images};
     s.image_tokens = tokens_of_image(s.folder, a);
     return s;
 }

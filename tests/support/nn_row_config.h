@@ -50,8 +50,9 @@ typedef struct size {
 static const size sizes[] = {{"64", "4", "2", "16", "96", "32", "3"},
                              {"40", "5", "1", "8", "52", "24", "2"}};
 
-static inline void write_row_config(const s24i_architecture *a, const size *n, const char *used,
-                                    const char *path)
+/* The keys of a tower stand in an object of their own. */
+static inline void write_keys(config *c, const s24i_architecture *a, const size *n,
+                              const char *used)
 {
     const struct {
         const char *key, *value;
@@ -88,18 +89,27 @@ static inline void write_row_config(const s24i_architecture *a, const size *n, c
     } mixture[] = {{m->key_experts, "5"},       {m->key_used, used},    {m->key_width, "24"},
                    {m->key_normalised, "true"}, {m->key_factor, "1.5"}, {m->key_shared_width, "28"},
                    {m->key_shared_count, "2"},  {m->key_first, "1"},    {m->key_dense, "[0]"}};
+    if (a->key_tower) fprintf(c->file, ", \"%s\": {\"nothing\": 0", a->key_tower);
+    c->count = 0;
+    for (size_t i = 0; i < sizeof extras / sizeof *extras; i++)
+        if (strcmp(extras[i].model_type, a->model_type) == 0)
+            add_key(c, extras[i].key, extras[i].value ? extras[i].value : n->width);
+    for (size_t i = 0; i < sizeof values / sizeof *values; i++)
+        add_key(c, values[i].key, values[i].value);
+    for (size_t i = 0; i < sizeof mixture / sizeof *mixture; i++)
+        add_key(c, mixture[i].key, mixture[i].value);
+    if (a->key_tower) fputs("}", c->file);
+}
+
+static inline void write_row_config(const s24i_architecture *a, const size *n, const char *used,
+                                    const char *path)
+{
     config c = {.file = fopen(path, "wb")};
     assert_non_null(c.file);
     fprintf(c.file, "{\"model_type\": \"%s\"", a->model_type);
-    if (a->key_tower) fprintf(c.file, ", \"%s\": {\"nothing\": 0", a->key_tower);
-    for (size_t i = 0; i < sizeof extras / sizeof *extras; i++)
-        if (strcmp(extras[i].model_type, a->model_type) == 0)
-            add_key(&c, extras[i].key, extras[i].value ? extras[i].value : n->width);
-    for (size_t i = 0; i < sizeof values / sizeof *values; i++)
-        add_key(&c, values[i].key, values[i].value);
-    for (size_t i = 0; i < sizeof mixture / sizeof *mixture; i++)
-        add_key(&c, mixture[i].key, mixture[i].value);
-    fputs(a->key_tower ? "}}" : "}", c.file);
+    write_keys(&c, a, n, used);
+    if (a->images) write_keys(&c, a->images, n, used);
+    fputs("}", c.file);
     assert_int_equal(fclose(c.file), 0);
 }
 
