@@ -220,7 +220,7 @@ class Device(Scratch):
             self.assertRegex(done.stderr, sentence)
         fails((*self.PACKED, "--dtype", "f32"), 5, "a model runs in f32 on the CPU only")
         fails(("eval", "narrow", *self.PACKED[2:]), 5,
-              "attention heads of 4 elements; a device takes multiples of 8 up to 128 for llama")
+              "attention heads of 4 elements; a device takes multiples of 8 up to 256 for llama")
         fails(self.PACKED, 3, "out of device memory", memory=10_000)
         fails(self.PACKED, 5, "the device is lost", waits=0)
 
