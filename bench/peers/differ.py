@@ -758,6 +758,18 @@ def minimax_m2(draw):
         transformers.MiniMaxM2ForCausalLM
 
 
+def phimoe(draw):
+    sizes = experts(draw, headed_by_width(draw), "num_local_experts", "num_experts_per_tok")
+    sizes |= {"num_local_experts": draw.choice([2, 5, 16]), "num_experts_per_tok": 2}
+    sizes["rope_parameters"] = long_rope(draw, sizes)
+    if sizes["rope_parameters"]["rope_type"] == "longrope":
+        sizes["rope_parameters"] |= {"short_mscale": 1.25, "long_mscale": 1.4}
+    return transformers.PhimoeConfig(
+        **sizes, attention_bias=draw.flag(), lm_head_bias=draw.flag(),
+        router_jitter_noise=draw.choice([0.01, 0.2]), sliding_window=draw.choice([None, 17])), \
+        transformers.PhimoeForCausalLM
+
+
 def sighted(texts):
     """A model of images and texts, of whose texts the row draws the configuration."""
     vision = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 1,
@@ -829,7 +841,7 @@ ROWS = [bert, roberta, xlm_roberta, camembert, electra, distilbert, mpnet, moder
         olmo3, helium, ernie4_5, nemotron, ministral3, cwm, exaone4, vaultgemma, hunyuan,
         stablelm, gpt_neox, glm, glm4, cohere, cohere2,
         mixtral, qwen2_moe, qwen3_moe, olmoe, flex_olmo, granitemoe, granitemoeshared,
-        ernie4_5_moe, glm4_moe, dots1, minimax_m2,
+        ernie4_5_moe, glm4_moe, dots1, minimax_m2, phimoe,
         *(sighted(row) for row in (gemma3, mistral, llama, qwen2, cohere2)),
         *(qwen_sighted(kind) for kind in ("Qwen2VL", "Qwen2_5_VL", "Qwen3VL")),
         *(classes(row, head) for row, head in (

@@ -31,7 +31,7 @@ struct s24_ctx {
     void *scratch; /* grows, never shrinks: work memory of the simple products */
     size_t scratch_bytes;
     struct s24i_note *notes; /* base/note_list.h */
-    char error[1024];
+    char error[2048];
 };
 
 /* Memory of an allocator that objects outliving their context keep a copy of: 64-byte aligned,

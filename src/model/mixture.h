@@ -60,6 +60,8 @@ typedef struct s24i_mixture_row {
     const char *stacked[S24I_ALL_SLOTS];          /* whole: all experts' as one tensor; of
                                                       INTERMEDIATE the gate's rows come first */
     int sigmoid;                                  /* scores, not a softmax */
+    const char *key_jitter; /* of a mixture of two that weighs each among those near it: how near */
+    float usual_jitter;
 } s24i_mixture_row;
 
 typedef struct s24i_mixture {
@@ -67,6 +69,7 @@ typedef struct s24i_mixture {
     int64_t used, width, shared_width;
     int normalised;
     float factor;       /* 0: 1 */
+    float jitter;       /* 0: weights are scores */
     uint64_t blocks[4]; /* bits of blocks that have them */
 } s24i_mixture;
 

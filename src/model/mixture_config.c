@@ -58,6 +58,18 @@ static s24_status read_shared(s24i_mixture *m, const s24i_config *config,
     return S24_OK;
 }
 
+static s24_status read_jitter(s24i_mixture *m, const s24i_config *config,
+                              const s24i_mixture_row *row)
+{
+    double jitter = (double)row->usual_jitter;
+    if (!row->key_jitter) return S24_OK;
+    TRY(s24i_config_double(&jitter, config, row->key_jitter, S24I_OPTIONAL, 1e-6, 1));
+    m->jitter = (float)jitter;
+    REQUIRE(config->ctx, m->used == 2, S24_ERROR_UNSUPPORTED, "%s: %s is %lld; only 2 is supported",
+            config->file, row->key_used, (long long)m->used);
+    return S24_OK;
+}
+
 s24_status s24i_mixture_read(s24i_shape *shape, const s24i_config *config,
                              const s24i_architecture *arch)
 {
@@ -78,5 +90,6 @@ s24_status s24i_mixture_read(s24i_shape *shape, const s24i_config *config,
     if (row->key_factor)
         TRY(s24i_config_double(&factor, config, row->key_factor, S24I_OPTIONAL, 1e-6, 1e6));
     m->factor = (float)factor;
+    TRY(read_jitter(m, config, row));
     return read_blocks(m, config, row, shape->layers);
 }

@@ -131,7 +131,7 @@ static s24_status read_long(s24i_rope *rope, const s24i_config *config)
     TRY(read_float(&rope->factor, config, "factor", S24I_OPTIONAL, 1e6));
     TRY(read_float(&rope->original, config, "original_max_position_embeddings", S24I_OPTIONAL,
                    1 << 24));
-    return read_float(&rope->louder, config, "attention_factor", S24I_OPTIONAL, 1e6);
+    return read_float(&rope->louder, config, "short_mscale|attention_factor", S24I_OPTIONAL, 1e6);
 }
 
 /* Where the original length stands next to the positions (Phi 3), and what is left out. Beyond it

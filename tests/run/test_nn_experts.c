@@ -15,8 +15,25 @@ enum { ROWS = 3, USED = 2 };
 
 typedef struct routing {
     int sigmoid, normalised, corrected, shared;
-    float factor;
+    float factor, jitter;
 } routing;
+
+/* Two experts, each by its share of those that are near it, the second without the first. */
+static void near_weights(double weights[EXPERTS], const double scores[EXPERTS], double jitter)
+{
+    int best[2] = {-1, -1};
+    for (int i = 0; i < 2; i++) {
+        double sum = 0;
+        for (int e = 0; e < EXPERTS; e++)
+            if (e != best[0] && (best[i] < 0 || scores[e] > scores[best[i]])) best[i] = e;
+        const double most = scores[best[i]];
+        for (int e = 0; e < EXPERTS; e++)
+            if ((!i || e != best[0]) &&
+                (most - scores[e]) / fmax(fabs(scores[e]), most) <= 2 * jitter)
+                sum += exp(scores[e] - most);
+        weights[best[i]] = 1 / sum;
+    }
+}
 
 /* The weight of each expert for x, in double. */
 static void expected_weights(double weights[EXPERTS + 1], const routing *r, const float *router,
@@ -28,6 +45,11 @@ static void expected_weights(double weights[EXPERTS + 1], const routing *r, cons
         for (int i = 0; i < WIDTH; i++)
             scores[e] += (double)router[e * WIDTH + i] * (double)x[i];
         sum += exp(scores[e]);
+    }
+    memset(weights, 0, (EXPERTS + 1) * sizeof *weights);
+    if (r->jitter > 0) {
+        near_weights(weights, scores, (double)r->jitter);
+        return;
     }
     for (int e = 0; e < EXPERTS; e++)
         scores[e] = r->sigmoid ? 1 / (1 + exp(-scores[e])) : exp(scores[e]) / sum;
@@ -67,7 +89,8 @@ static void route(const routing *r)
                                          .used = USED,
                                          .shared_width = r->shared ? 4 : 0,
                                          .normalised = r->normalised,
-                                         .factor = r->factor};
+                                         .factor = r->factor,
+                                         .jitter = r->jitter};
     s24i_experts experts = {
         .each = USED + !!r->shared, .scores = scores, .weights = weights, .chosen = experts_of};
     const s24_session session = {
@@ -93,8 +116,10 @@ static void route(const routing *r)
 
 static void routes(void **state)
 {
-    static const routing all[] = {
-        {0, 0, 0, 0, 0}, {0, 1, 0, 0, 0}, {0, 1, 1, 1, 0}, {1, 0, 1, 0, 2.5f}, {1, 1, 1, 2, 1.5f}};
+    static const routing all[] = {{0, 0, 0, 0, 0, 0},    {0, 1, 0, 0, 0, 0},
+                                  {0, 1, 1, 1, 0, 0},    {1, 0, 1, 0, 2.5f, 0},
+                                  {1, 1, 1, 2, 1.5f, 0}, {0, 0, 0, 0, 0, 0.01f},
+                                  {0, 0, 0, 0, 0, 0.4f}, {0, 0, 0, 0, 0, 1.0f}};
     (void)state;
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         route(&all[i]);

@@ -2,7 +2,8 @@
 /* Mixtures of experts as Mistral's Mixtral names them, and IBM's Granite, whose experts are one
    tensor of three dimensions, gate and intermediate joined, and may stand next to a shared one.
    MiniMax M2 has Mixtral's names, scores by a sigmoid that is corrected, and norms of all heads
-   together. */
+   together; Phi 3.5 MoE has them, too, norms that take the mean, and two experts that are each
+   weighed among those near it. */
 #include "model/arch/llama_names.h"
 
 // clang-format off
@@ -25,6 +26,19 @@ const s24i_architecture s24i_mixtral = {.model_type = "mixtral",
                                         .usual_theta = 1e6f,
                                         .key_sliding = "sliding_window",
                                         .mixture = &mixtral};
+
+static const s24i_mixture_row phi = {MIXTRAL_EXPERTS, .key_jitter = "router_jitter_noise",
+                                     .usual_jitter = 0.01f};
+
+const s24i_architecture s24i_phimoe = {.model_type = "phimoe",
+                                       ATTENDS_AS_LLAMA,
+                                       CONTINUES_TEXT,
+                                       GATED,
+                                       .key_eps = "rms_norm_eps",
+                                       .usual_eps = 1e-5f,
+                                       .usual_theta = 1e6f,
+                                       .key_sliding = "sliding_window",
+                                       .mixture = &phi};
 
 static const s24i_mixture_row minimax = {
     MIXTRAL_EXPERTS, .correction = "layers.%d.block_sparse_moe.e_score_correction_bias",

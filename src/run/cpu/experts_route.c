@@ -54,6 +54,27 @@ static void weigh(float *weights, const s24i_mixture *m)
         weights[i] *= m->normalised && sum > 0.0f ? factor / sum : factor;
 }
 
+/* An expert's weight is its share of a softmax over those that are near it: what is less by more
+   than twice the jitter, as a share of the larger one's size, is left out, and so is `before`. */
+static float weigh_near(const float *scores, const s24i_mixture *m, int32_t best, int32_t before)
+{
+    const float most = scores[best];
+    float sum = 0.0f;
+    for (int32_t e = 0; e < m->experts; e++)
+        if (e != before && (most - scores[e]) / fmaxf(fabsf(scores[e]), most) <= 2 * m->jitter)
+            sum += expf(scores[e] - most);
+    return 1.0f / sum;
+}
+
+/* Two experts, each weighed by itself. */
+static void choose_near(int32_t *chosen, float *weights, const float *scores, const s24i_mixture *m)
+{
+    for (int i = 0; i < 2; i++) {
+        chosen[i] = likeliest(scores, NULL, m, chosen, i);
+        weights[i] = weigh_near(scores, m, chosen[i], i ? chosen[0] : -1);
+    }
+}
+
 static float dot(const s24i_vec *vec, const float *row, const float *x, int64_t n)
 {
     float sum;
@@ -83,6 +104,10 @@ static void route_range(void *arg, int64_t begin, int64_t end, int thread)
     for (int64_t t = begin; t < end; t++) {
         float *scores = x->scores + t * m->experts, *weights = x->weights + t * x->each;
         int32_t *chosen = x->chosen + t * x->each;
+        if (m->jitter > 0.0f) {
+            choose_near(chosen, weights, scores, m);
+            continue;
+        }
         if (!j->session->model->architecture->mixture->sigmoid) softmax(scores, m->experts);
         for (int64_t e = 0; e < m->experts && j->session->model->architecture->mixture->sigmoid;
              e++)
