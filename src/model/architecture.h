@@ -130,7 +130,7 @@ typedef struct s24i_architecture {
     const char *key_pattern;
     int64_t usual_pattern;
     int64_t usual_every; /* without key_pattern: all but the first of so many; 0: all */
-    float usual_turned;  /* the share of a head that positions turn; 0: 1 */
+    float usual_turned;  /* the share of a head that positions turn; 0: 1, whatever is said */
     /* The row of models whose key_variant is true, or, "key=value", that value. */
     const char *key_variant;
     const struct s24i_architecture *variant;

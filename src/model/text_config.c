@@ -168,9 +168,11 @@ static void fill_ntk(s24i_rope *rope, int64_t d)
     rope->factor = powf(rope->factor, 2.0f / (float)d);
 }
 
-/* The share of a head that turns; where nothing says it, what there was. */
-static s24_status read_share(s24i_shape *shape, const s24i_config *config)
+/* The share of a head that turns, of rows that know one; where nothing says it, what there was. */
+static s24_status read_share(s24i_shape *shape, const s24i_config *config,
+                             const s24i_architecture *arch)
 {
+    if (arch->usual_turned == 0.0f) return S24_OK;
     const double head = (double)shape->head_width;
     double share = (double)s24i_turned(shape) / head;
     TRY(s24i_config_double(&share, config, "partial_rotary_factor|rotary_pct|rotary_emb_fraction",
@@ -185,7 +187,8 @@ static s24_status read_share(s24i_shape *shape, const s24i_config *config)
 }
 
 /* What rope_parameters or rope_scaling says. */
-static s24_status read_scaling(s24i_rope *out, s24i_shape *shape, const s24i_config *rope)
+static s24_status read_scaling(s24i_rope *out, s24i_shape *shape, const s24i_config *rope,
+                               const s24i_architecture *arch)
 {
     static const struct {
         const char *name;
@@ -202,7 +205,7 @@ static s24_status read_scaling(s24i_rope *out, s24i_shape *shape, const s24i_con
                  {"su", read_long}};
     const char *type = "default";
     TRY(read_float(&out->theta, rope, "rope_theta", S24I_OPTIONAL, 1e12));
-    TRY(read_share(shape, rope));
+    TRY(read_share(shape, rope, arch));
     TRY(s24i_config_string(&type, rope, "type", S24I_OPTIONAL));
     TRY(s24i_config_string(&type, rope, "rope_type", S24I_OPTIONAL));
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
@@ -218,11 +221,11 @@ static s24_status read_kinds(s24i_shape *shape, const s24i_config *rope,
                              const s24i_architecture *arch)
 {
     s24i_config kind;
-    if (!arch->key_near_theta) return read_scaling(&shape->rope, shape, rope);
+    if (!arch->key_near_theta) return read_scaling(&shape->rope, shape, rope, arch);
     TRY(s24i_config_child(&kind, rope, "full_attention", S24I_OPTIONAL));
-    TRY(read_scaling(&shape->rope, shape, kind.json ? &kind : rope));
+    TRY(read_scaling(&shape->rope, shape, kind.json ? &kind : rope, arch));
     TRY(s24i_config_child(&kind, rope, "sliding_attention", S24I_OPTIONAL));
-    return kind.json ? read_scaling(&shape->near_rope, shape, &kind) : S24_OK;
+    return kind.json ? read_scaling(&shape->near_rope, shape, &kind, arch) : S24_OK;
 }
 
 static void set_block(uint64_t bits[4], int64_t block)
@@ -274,7 +277,7 @@ s24_status s24i_rope_read(s24i_shape *shape, const s24i_config *config,
     }
     if (arch->usual_turned > 0.0f)
         shape->turned = (int64_t)((float)shape->head_width * arch->usual_turned);
-    TRY(read_share(shape, config));
+    TRY(read_share(shape, config, arch));
     TRY(read_turned(shape, config, arch));
     for (int i = 0; i < 2; i++) {
         s24i_config rope;

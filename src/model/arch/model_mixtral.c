@@ -48,6 +48,7 @@ const s24i_architecture s24i_minimax_m2 = {.model_type = "minimax_m2",
                                            LLAMA_SHAPED,
                                            HEAD_NORMS,
                                            .usual_theta = 5e6f,
+                                           .usual_turned = 1.0f,
                                            .wide_norms = 1,
                                            .mixture = &minimax};
 

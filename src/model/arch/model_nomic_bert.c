@@ -48,6 +48,7 @@ const s24i_architecture s24i_nomic_bert = {
                   .last = "classifier",
                   .token_last = "classifier"},
     .off = off,
+    .usual_turned = 1.0f,
     .rotary = 1,
     .joint = 1,
 };
