@@ -103,7 +103,7 @@ s24_status attention_enqueue(s24i_device *device, const s24_device_attention_arg
     p.width = (int)width;
     if (job->context->dtype != job->qkv->dtype) p.factor = 1.0f / job->context_scale;
     p.integers = job->context->dtype == S24_I8;
-    p.log2_scale = 1.4426950408889634f / sqrtf((float)d);
+    p.log2_scale = LOG2E / sqrtf((float)d);
     const int most = device->processors * row->blocks;
     const device_launch launch = {"launching attention",
                                   row->kernels[job->qkv->dtype == S24_BF16 ? 0 : 1],

@@ -14,6 +14,7 @@
 #define S24_CUDA_ATTENTION_ATTENTION_CUH
 
 #include "cuda/attention/attention_store.cuh"
+#include "cuda/attention/exponents.cuh"
 #include "cuda/ptx/hopper.cuh"
 #include "cuda/ptx/wgmma_dense.cuh"
 
@@ -142,13 +143,6 @@ static __device__ void attention_mask(float (&s)[SUMS], const uint8_t *mask, int
         else if (hidden >> (i / 4 * 2 + i % 2) & 1)
             s[i] = masked;
     }
-}
-
-static __device__ __forceinline__ float exp2_of(float x)
-{
-    float y;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
 }
 
 /* Scores to weights, in place; the sums so far are to be multiplied with factor. Both rows in one

@@ -13,11 +13,10 @@
  */
 #include <cmath>
 
+#include "cuda/attention/exponents.cuh"
 #include "cuda/plugin/device.cuh"
 #include "cuda/ptx/mma.cuh"
 #include "cuda/row/rows.cuh"
-
-static constexpr float LOG2E = 1.4426950408889634f;
 
 enum { PIECES = 16 /* of a text, at most */, LEAST_PIECE = 512, ROWS = 16 };
 
@@ -384,14 +383,11 @@ static __device__ void results_out(uint8_t *ring, const s24_device_attention_cac
     }
 }
 
-/* Scores that large ones do not leave; what is left is scaled. */
-static __device__ inline void scores_cap(float (&s)[2][4], float cap, float scale)
+static __device__ inline void scores_cap(float (&s)[2][4], float cap, float rate)
 {
 #pragma unroll
-    for (int i = 0; i < 8; i++) {
-        float &x = s[i / 4][i % 4];
-        x = cap - 2 * cap / (exp2f(x * (2 * LOG2E * scale / cap)) + 1);
-    }
+    for (int i = 0; i < 8; i++)
+        s[i / 4][i % 4] = capped(s[i / 4][i % 4], cap, rate);
 }
 
 template <class TILE>
@@ -464,7 +460,7 @@ __global__ void __launch_bounds__(TILE::threads)
         if (at.has_new() && at.before >= key && at.before < key + TILE::keys)
             new_in<TILE>(memory, ring + from, at.before - key);
         scores_of<T, TILE>(s, q, place + from);
-        if (cap > 0) scores_cap(s, cap, scale);
+        if (cap > 0) scores_cap(s, cap, scale / cap);
         scores_mask(s, at, (int)job.window, key);
         add_keys<T, TILE>(sums, s, place + from + TILE::tile, log2_scale);
         __syncwarp();

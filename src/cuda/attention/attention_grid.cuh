@@ -17,6 +17,7 @@
 
 #include <math.h>
 
+#include "cuda/attention/exponents.cuh"
 #include "cuda/linear/linear_tile.cuh"
 #include "cuda/ptx/hopper.cuh"
 #include "cuda/ptx/mma.cuh"
@@ -141,7 +142,6 @@ static __device__ __forceinline__ void
 grid_products(__half *to, const uint32_t (&q)[TILE::d / 16][4], uint32_t table, int lane)
 {
     constexpr int pitch = TILE::product_pitch / 2;
-    const float log2e = 1.4426950408889634f;
     __syncwarp(); /* nobody reads what was there */
 #pragma unroll 1
     for (int r = 0; r < TILE::table_rows; r += 16) {
@@ -152,7 +152,7 @@ grid_products(__half *to, const uint32_t (&q)[TILE::d / 16][4], uint32_t table, 
             const float *v = &c[i / 2][i % 2 * 2];
             *reinterpret_cast<__half2 *>(to + (lane / 4 + i % 2 * 8) * pitch + r + i / 2 * 8 +
                                          lane % 4 * 2) =
-                __floats2half2_rn(v[0] * log2e, v[1] * log2e);
+                __floats2half2_rn(v[0] * LOG2E, v[1] * LOG2E);
         }
     }
     __syncwarp();
@@ -347,7 +347,7 @@ static __device__ __forceinline__ void grid_tile_run(const grid_params &p, const
         a.most[r] = -INFINITY;
         a.sum[r] = 0;
     }
-    const float scale = p.scale * 1.4426950408889634f;
+    const float scale = p.scale * LOG2E;
     if constexpr (!TILE::once) { /* the tables' place is free for the first keys */
         __syncthreads();
 #pragma unroll

@@ -13,6 +13,7 @@
 #ifndef S24_CUDA_TRAIN_TRAIN_ATTENTION_CUH
 #define S24_CUDA_TRAIN_TRAIN_ATTENTION_CUH
 
+#include "cuda/attention/exponents.cuh"
 #include "cuda/linear/linear_tile.cuh"
 #include "cuda/ptx/hopper.cuh"
 #include "cuda/ptx/mma.cuh"
@@ -22,7 +23,6 @@
 /* A score that no other is below, whose product with any scale is exact: in a text of masked tokens
    only, all have the same weight. */
 static constexpr float MASKED = -0x1p100f;
-static constexpr float LOG2E = 1.4426950408889634f;
 
 struct train_heads {
     const int32_t *offsets; /* [texts + 1] */
@@ -204,13 +204,6 @@ static __device__ inline void as_operand(uint32_t (&a)[SUMS / 8][4], const float
 #pragma unroll
     for (int i = 0; i < SUMS / 2; i++)
         a[i / 4][i % 4] = pair_of<T>::pack(c[2 * i], c[2 * i + 1]);
-}
-
-static __device__ inline float exp2_of(float x)
-{
-    float y;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
 }
 
 /* The sum of a row that four lanes share. */

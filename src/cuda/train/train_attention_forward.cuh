@@ -14,13 +14,11 @@ template <class TILE> static constexpr int train_forward_bytes()
     return 1024 + TILE::own_bytes + 4 * TILE::other_bytes;
 }
 
-/* Scores that large ones do not leave: cap·tanh(score·scale/cap). */
 template <int SUMS> static __device__ void train_scores_cap(float (&s)[SUMS], const train_heads &h)
 {
-    const float twice = 2 * LOG2E * h.cap_scale;
 #pragma unroll
     for (float &x : s)
-        x = h.cap - 2 * h.cap / (exp2_of(x * twice) + 1);
+        x = capped(x, h.cap, h.cap_scale);
 }
 
 /* Scores of keys that a row does not see become −∞, of masked ones MASKED; NaN stays. Of those past
