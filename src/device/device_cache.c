@@ -87,6 +87,20 @@ size_t s24_device_pick_work_bytes(const s24_device *device, int64_t rows)
     return device ? device->table->pick_work_bytes(rows) : 0;
 }
 
+static s24_status logits_check(s24_ctx *ctx, const float *logits, int64_t rows, int64_t n,
+                               int64_t ld)
+{
+    REQUIRE(ctx, logits && (uintptr_t)logits % 16 == 0, S24_ERROR_ARGUMENT,
+            "logits is at %p; expected a multiple of 16 bytes", (const void *)logits);
+    REQUIRE(ctx,
+            rows >= 1 && rows <= MOST_BLOCKS && n >= 1 && n < INT32_MAX && ld >= n && ld % 4 == 0,
+            S24_ERROR_SHAPE,
+            "logits are [%" PRId64 ", %" PRId64 "], rows %" PRId64
+            " apart; expected 1 to %d rows, and a distance that 4 divides",
+            rows, n, ld, MOST_BLOCKS);
+    return S24_OK;
+}
+
 s24_status s24_device_pick(s24_ctx *ctx, s24_device *device, const s24_device_pick_args *args)
 {
     s24i_device_error error = {""};
@@ -96,15 +110,7 @@ s24_status s24_device_pick(s24_ctx *ctx, s24_device *device, const s24_device_pi
             !a.logits ? "logits"
             : !a.y    ? "y"
                       : "work");
-    REQUIRE(ctx, (uintptr_t)a.logits % 16 == 0, S24_ERROR_ARGUMENT,
-            "logits is at %p; expected a multiple of 16 bytes", (const void *)a.logits);
-    REQUIRE(ctx,
-            a.rows >= 1 && a.rows <= MOST_BLOCKS && a.n >= 1 && a.n < INT32_MAX && a.ld >= a.n &&
-                a.ld % 4 == 0,
-            S24_ERROR_SHAPE,
-            "logits are [%" PRId64 ", %" PRId64 "], rows %" PRId64
-            " apart; expected 1 to %d rows, and a distance that 4 divides",
-            a.rows, a.n, a.ld, MOST_BLOCKS);
+    TRY(logits_check(ctx, a.logits, a.rows, a.n, a.ld));
     return RUN(pick, &a);
 }
 
@@ -113,15 +119,7 @@ s24_status s24_device_logits(s24_ctx *ctx, s24_device *device, const s24_device_
     s24i_device_error error = {""};
     s24_device_logits_args a;
     READ_ARGS(a, args, "s24_device_logits_args");
-    REQUIRE(ctx, a.logits && (uintptr_t)a.logits % 16 == 0, S24_ERROR_ARGUMENT,
-            "logits is at %p; expected a multiple of 16 bytes", (const void *)a.logits);
-    REQUIRE(ctx,
-            a.rows >= 1 && a.rows <= MOST_BLOCKS && a.n >= 1 && a.n < INT32_MAX && a.ld >= a.n &&
-                a.ld % 4 == 0,
-            S24_ERROR_SHAPE,
-            "logits are [%" PRId64 ", %" PRId64 "], rows %" PRId64
-            " apart; expected 1 to %d rows, and a distance that 4 divides",
-            a.rows, a.n, a.ld, MOST_BLOCKS);
+    TRY(logits_check(ctx, a.logits, a.rows, a.n, a.ld));
     REQUIRE(ctx, a.factor >= 0 && a.cap >= 0, S24_ERROR_ARGUMENT,
             "logits have a factor of %g and a cap of %g; expected no less than 0", (double)a.factor,
             (double)a.cap);

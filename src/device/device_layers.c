@@ -249,13 +249,13 @@ s24_status s24_device_quantise(s24_ctx *ctx, s24_device *device,
     return RUN(quantise, &a);
 }
 
-s24_status s24_device_rms_norm(s24_ctx *ctx, s24_device *device,
-                               const s24_device_rms_norm_args *args)
+s24_status s24_device_row_norm(s24_ctx *ctx, s24_device *device,
+                               const s24_device_row_norm_args *args)
 {
     enum { MOST_WIDTH = 16384 };
     s24i_device_error error = {""};
-    s24_device_rms_norm_args a;
-    READ_ARGS(a, args, "s24_device_rms_norm_args");
+    s24_device_row_norm_args a;
+    READ_ARGS(a, args, "s24_device_row_norm_args");
     REQUIRE(ctx, a.rows > 0 && a.rows < INT32_MAX / 2 && a.width > 0 && a.width <= MOST_WIDTH,
             S24_ERROR_UNSUPPORTED,
             "a norm of [%" PRId64 ", %" PRId64 "]; a device has it up to %d elements a row", a.rows,
@@ -270,9 +270,11 @@ s24_status s24_device_rms_norm(s24_ctx *ctx, s24_device *device,
     if (a.beta) TRY(aligned(ctx, a.beta, "beta"));
     REQUIRE(ctx, !a.adds || a.y != a.sum, S24_ERROR_ARGUMENT,
             "y is sum; expected another matrix, since y is added to");
+    REQUIRE(ctx, !a.adds || !a.narrow, S24_ERROR_ARGUMENT,
+            "narrow is given; expected NULL, since y is added to");
     if (a.narrow) TRY(narrow_rows(ctx, "narrow", a.narrow, &y));
     if (a.narrow) TRY(aligned(ctx, a.narrow_scale, "the scale"));
-    return RUN(rms_norm, &a);
+    return RUN(row_norm, &a);
 }
 
 s24_status s24_device_pool(s24_ctx *ctx, s24_device *device, const s24_device_pool_args *args)

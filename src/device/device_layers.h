@@ -98,8 +98,8 @@ typedef struct s24_device_norm_args {
 S24_API s24_status s24_device_norm(s24_ctx *ctx, s24_device *device,
                                    const s24_device_norm_args *args);
 
-typedef struct s24_device_rms_norm_args {
-    size_t size; /* sizeof(s24_device_rms_norm_args) */
+typedef struct s24_device_row_norm_args {
+    size_t size; /* sizeof(s24_device_row_norm_args) */
     s24_dtype dtype;
     int64_t rows, width; /* up to 16384 elements a row */
     void *y;             /* [rows, width] written */
@@ -114,12 +114,11 @@ typedef struct s24_device_rms_norm_args {
     const float *beta; /* [width], added at the end, or NULL */
     int centred;       /* 1: the row's mean is taken off s first, not from sum */
     int bare;          /* 1: s is not divided; gamma may be NULL then, which is 1 */
-    int adds;          /* 1: y += factor · that, rounded once; y is not sum */
-    float factor;      /* 0: 1 */
-} s24_device_rms_norm_args;
+    int adds;          /* 1: y += that, rounded once; y is not sum, and narrow is NULL */
+} s24_device_row_norm_args;
 /* Computes y = s / √(mean(s²) + eps) · gamma by rows, s = sum + x, which becomes sum. */
-S24_API s24_status s24_device_rms_norm(s24_ctx *ctx, s24_device *device,
-                                       const s24_device_rms_norm_args *args);
+S24_API s24_status s24_device_row_norm(s24_ctx *ctx, s24_device *device,
+                                       const s24_device_row_norm_args *args);
 
 typedef struct s24_device_attention_args {
     size_t size;              /* sizeof(s24_device_attention_args) */

@@ -222,8 +222,8 @@ static void calls_of(char first[MOST_CALLS], char second[MOST_CALLS], const pass
     "linear attention linear norm linear linear norm "
 #define FOLDED "linear attention linear linear linear linear attention linear linear linear norm "
 #define LLAMA(qkv)                                                                                 \
-    "rms_norm " qkv "train_rotate train_attention linear "                                         \
-    "rms_norm linear train_activate linear "
+    "row_norm " qkv "train_rotate train_attention linear "                                         \
+    "row_norm linear train_activate linear "
 #define DENSE        "dense attention dense norm dense dense norm "
 #define DENSE_NARROW "dense attention quantise dense norm dense dense norm "
 
@@ -266,9 +266,9 @@ static void test_steps(void **state)
         {{"bert-tiny", S24_E4M3, 1, fixed, 1, 6, NULL}, "begin norm " AFTER_SUMS "pool end "},
         /* 2:4 products of language models, and a norm that writes 8 bits for them. */
         {{"llama-tiny", S24_F16, 1, NULL, 0, 0, NULL},
-         "begin train_embed " LLAMA("linear ") LLAMA("linear ") "rms_norm pool end "},
+         "begin train_embed " LLAMA("linear ") LLAMA("linear ") "row_norm pool end "},
         {{"llama-tiny", S24_I8, 1, queries, 0, 6, NULL},
-         "begin train_embed " LLAMA("linear ") LLAMA("linear ") "rms_norm pool end "},
+         "begin train_embed " LLAMA("linear ") LLAMA("linear ") "row_norm pool end "},
         /* A norm before each layer: the first is the embeddings', the last the final one. */
         {{"vit-tiny", S24_F16, 0, NULL, 0, 0, NULL},
          "begin unfold dense norm " DENSE DENSE DENSE DENSE DENSE DENSE DENSE DENSE DENSE DENSE

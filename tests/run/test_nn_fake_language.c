@@ -3,6 +3,8 @@
    ask for, which logits and losses are made, and what is refused. */
 #include "support.h"
 
+#include <math.h>
+
 #include "device/device_train.h"
 #include "fake_calls.h"
 #include "nn_language.h"
@@ -12,7 +14,7 @@
 #define SPARSE_GPT2  "linear train_attention linear norm linear linear norm "
 #define INTEGER_GPT2 "integers train_attention integers norm integers integers norm "
 #define LLAMA                                                                                      \
-    "rms_norm dense train_rotate train_attention dense rms_norm dense train_activate dense "
+    "row_norm dense train_rotate train_attention dense row_norm dense train_activate dense "
 
 /* A model of a io_path("lm") with a session for LM_TOKENS tokens, and a batch of two texts. */
 enum { LM_TOKENS = 9 };
@@ -80,7 +82,7 @@ static void test_llama(void **state)
 {
     (void)state;
     test_steps(&(lm_spec){.llama = 1}, 0, NULL,
-               "begin train_embed " LLAMA LLAMA "rms_norm head pool end ");
+               "begin train_embed " LLAMA LLAMA "row_norm head pool end ");
 }
 
 /* Encoders' kernels but for the attention; the embeddings come with the first norm. */
@@ -141,7 +143,7 @@ static void test_logits(void **state)
     record(path);
     assert_ok(&l.env, s24_session_forward(l.session, l.env.ctx, &l.batch, &outputs));
     take_record(calls, path);
-    assert_non_null(strstr(calls, "rms_norm dense dense ")); /* after the last norm */
+    assert_non_null(strstr(calls, "row_norm dense dense ")); /* after the last norm */
     outputs = (s24_outputs){.targets = targets, .loss = &loss};
     record(path);
     assert_ok(&l.env, s24_session_forward(l.session, l.env.ctx, &l.batch, &outputs));
@@ -164,12 +166,12 @@ static void test_logits(void **state)
 /* ---- caches ---------------------------------------------------------------------------------- */
 
 #define PUT_LLAMA                                                                                  \
-    "rms_norm dense train_rotate cache_put train_attention dense rms_norm dense "                  \
+    "row_norm dense train_rotate cache_put train_attention dense row_norm dense "                  \
     "train_activate dense "
 #define MORE_LLAMA                                                                                 \
-    "rms_norm dense train_rotate cache_put attention_cache dense rms_norm dense "                  \
+    "row_norm dense train_rotate cache_put attention_cache dense row_norm dense "                  \
     "train_activate dense "
-#define STEP_LLAMA "rms_norm dense attention_cache dense rms_norm dense train_activate dense "
+#define STEP_LLAMA "row_norm dense attention_cache dense row_norm dense train_activate dense "
 
 /* What a pass over the next tokens of both texts asks for, the second time it comes, when it is
    captured. */
@@ -204,9 +206,9 @@ static void test_cache(void **state)
     language_open(&l, &(lm_spec){.llama = 1}, 0, NULL);
     assert_ok(&l.env, s24_cache_create(&cache, l.env.ctx, l.session, &opts));
     assert_int_equal(s24_cache_bytes(cache), 2 * LM_LAYERS * 2 * 20 * (LM_WIDTH / 2) * 2);
-    test_cached(&l, cache, first, "begin train_embed " PUT_LLAMA PUT_LLAMA "rms_norm head end ");
-    test_cached(&l, cache, more, "begin train_embed " MORE_LLAMA MORE_LLAMA "rms_norm head end ");
-    test_cached(&l, cache, step, "begin train_embed " STEP_LLAMA STEP_LLAMA "rms_norm head end ");
+    test_cached(&l, cache, first, "begin train_embed " PUT_LLAMA PUT_LLAMA "row_norm head end ");
+    test_cached(&l, cache, more, "begin train_embed " MORE_LLAMA MORE_LLAMA "row_norm head end ");
+    test_cached(&l, cache, step, "begin train_embed " STEP_LLAMA STEP_LLAMA "row_norm head end ");
     s24_cache_destroy(cache);
     language_close(&l);
 }
@@ -270,7 +272,7 @@ static void test_joined(void **state)
     assert_int_equal(count_of(calls, "begin "), 1);
     assert_int_equal(count_of(calls, "attention_cache "), LM_LAYERS);
     assert_int_equal(count_of(calls, "dense "), 4 * LM_LAYERS);
-    assert_int_equal(count_of(calls, "rms_norm "), 1);
+    assert_int_equal(count_of(calls, "row_norm "), 1);
     assert_int_equal(count_of(calls, "train_activate "), 0);
     s24_cache_destroy(cache);
     language_close(&l);
@@ -329,7 +331,7 @@ static void test_generate(void **state)
     assert_ok(&l.env, s24_generate(l.session, l.env.ctx, cache, &l.batch, &opts));
     take_record(calls, path);
     assert_true(counts[0] == 8 && counts[1] == 8);
-    assert_int_equal(count_of(calls, "rms_norm dense pick end "), 1); /* one step's graph */
+    assert_int_equal(count_of(calls, "row_norm dense pick end "), 1); /* one step's graph */
     assert_int_equal(count_of(calls, "pick "), 3); /* the prompts', the first step's, the graph's */
     const int64_t there = s24_cache_tokens(cache, 0);
     assert_ok(&l.env, s24_cache_copy(cache, l.env.ctx, 1, 0, there));
@@ -399,6 +401,14 @@ static void test_refused_caches(void **state)
     refuse_cache(&l, args, S24_ERROR_ARGUMENT, "at no multiple of 16 bytes");
     args = good, args.counters = NULL;
     refuse_cache(&l, args, S24_ERROR_ARGUMENT, "counters is NULL");
+    args = good, args.turned = 31;
+    refuse_cache(&l, args, S24_ERROR_SHAPE, "31 elements of a head are turned; expected an even");
+    args.turned = 66;
+    refuse_cache(&l, args, S24_ERROR_SHAPE, "66 elements of a head are turned");
+    args = good, args.scale = -1;
+    refuse_cache(&l, args, S24_ERROR_ARGUMENT, "scores have a scale of -1 and a cap of 0");
+    args = good, args.cap = NAN;
+    refuse_cache(&l, args, S24_ERROR_ARGUMENT, "and a cap of nan; expected no less than 0");
     language_close(&l);
 }
 
@@ -425,6 +435,68 @@ static void test_refused_picks(void **state)
     args.work = NULL;
     assert_int_equal(s24_device_pick(l.env.ctx, l.device, &args), S24_ERROR_ARGUMENT);
     assert_string_equal(s24_ctx_error(l.env.ctx), "work is NULL");
+    language_close(&l);
+}
+
+static void test_refused_logits(void **state)
+{
+    (void)state;
+    static _Alignas(16) float logits[16];
+    language l;
+    const s24_device_logits_args good = {
+        .size = sizeof good, .logits = logits, .rows = 2, .n = 7, .ld = 8, .factor = 2, .cap = 3};
+    s24_device_logits_args args = good;
+    language_open(&l, &(lm_spec){.llama = 1}, 0, NULL);
+    assert_ok(&l.env, s24_device_logits(l.env.ctx, l.device, &good));
+    args.ld = 10;
+    assert_int_equal(s24_device_logits(l.env.ctx, l.device, &args), S24_ERROR_SHAPE);
+    assert_non_null(strstr(s24_ctx_error(l.env.ctx), "logits are [2, 7], rows 10 apart"));
+    args = good, args.logits = NULL;
+    assert_int_equal(s24_device_logits(l.env.ctx, l.device, &args), S24_ERROR_ARGUMENT);
+    args = good, args.factor = -1;
+    assert_int_equal(s24_device_logits(l.env.ctx, l.device, &args), S24_ERROR_ARGUMENT);
+    assert_non_null(strstr(s24_ctx_error(l.env.ctx), "a factor of -1 and a cap of 3"));
+    args = good, args.cap = NAN;
+    assert_int_equal(s24_device_logits(l.env.ctx, l.device, &args), S24_ERROR_ARGUMENT);
+    language_close(&l);
+}
+
+static void refuse_norm(const language *l, s24_device_row_norm_args args, s24_status status,
+                        const char *sentence)
+{
+    assert_int_equal(s24_device_row_norm(l->env.ctx, l->device, &args), status);
+    if (!strstr(s24_ctx_error(l->env.ctx), sentence))
+        fail_msg("'%s' has no '%s'", s24_ctx_error(l->env.ctx), sentence);
+}
+
+static void test_refused_norms(void **state)
+{
+    (void)state;
+    static _Alignas(16) uint8_t memory[4][64];
+    const s24_dense narrow = {memory[3], S24_I8, 2, 8, 0};
+    const s24_device_row_norm_args good = {.size = sizeof good,
+                                           .dtype = S24_F16,
+                                           .rows = 2,
+                                           .width = 8,
+                                           .y = memory[0],
+                                           .sum = memory[1],
+                                           .gamma = (const float *)(const void *)memory[2]};
+    s24_device_row_norm_args args = good;
+    language l;
+    language_open(&l, &(lm_spec){.llama = 1}, 0, NULL);
+    assert_ok(&l.env, s24_device_row_norm(l.env.ctx, l.device, &good));
+    args.width = 16392;
+    refuse_norm(&l, args, S24_ERROR_UNSUPPORTED, "a norm of [2, 16392]; a device has it up to");
+    args = good, args.gamma = NULL;
+    refuse_norm(&l, args, S24_ERROR_ARGUMENT, "gamma");
+    args.bare = 1;
+    assert_ok(&l.env, s24_device_row_norm(l.env.ctx, l.device, &args));
+    args = good, args.beta = good.gamma + 1;
+    refuse_norm(&l, args, S24_ERROR_ARGUMENT, "beta");
+    args = good, args.y = args.sum, args.adds = 1;
+    refuse_norm(&l, args, S24_ERROR_ARGUMENT, "y is sum; expected another matrix");
+    args = good, args.adds = 1, args.narrow = &narrow;
+    refuse_norm(&l, args, S24_ERROR_ARGUMENT, "narrow is given; expected NULL");
     language_close(&l);
 }
 
@@ -503,6 +575,8 @@ int main(void)
         cmocka_unit_test(test_generate),
         cmocka_unit_test(test_refused_caches),
         cmocka_unit_test(test_refused_picks),
+        cmocka_unit_test(test_refused_logits),
+        cmocka_unit_test(test_refused_norms),
         cmocka_unit_test(test_places_of_losses),
         cmocka_unit_test(test_refusals),
     };

@@ -215,7 +215,7 @@ KERNEL(fake_dense, s24_device_dense_args)
 KERNEL(fake_blocks, s24_device_blocks_args)
 KERNEL(fake_norm, s24_device_norm_args)
 KERNEL(fake_quantise, s24_device_quantise_args)
-KERNEL(fake_rms_norm, s24_device_rms_norm_args)
+KERNEL(fake_row_norm, s24_device_row_norm_args)
 KERNEL(fake_attention, s24_device_attention_args)
 KERNEL(fake_select, s24i_device_select)
 KERNEL(fake_integers, s24i_device_integers)
@@ -617,7 +617,7 @@ const s24i_device_table *s24_device_table_cuda(void)
                                             .pick = fake_pick,
                                             .pick_work_bytes = fake_pick_bytes,
                                             .quantise = fake_quantise,
-                                            .rms_norm = fake_rms_norm,
+                                            .row_norm = fake_row_norm,
                                             .train = &train};
     return &table;
 }

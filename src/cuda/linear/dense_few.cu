@@ -115,7 +115,7 @@ static __device__ __forceinline__ void piece_add(float (&sums)[4], const uint4 (
 
 /* ---- the norm -------------------------------------------------------------------------------- */
 
-/* All tokens to shared memory, normed: the bits of rms_norm.cu. `gamma` are those of the warp's
+/* All tokens to shared memory, normed: the bits of row_norm.cu. `gamma` are those of the warp's
    first chunk, which no kernel before this one writes. */
 template <class T>
 static __device__ __forceinline__ void norm_in(T *normed, const few_product &p,

@@ -26,15 +26,6 @@ static s24_status reserve(void **out, const making *m, size_t bytes)
     return s24_device_alloc(out, m->ctx, m->model->device, bytes, NULL);
 }
 
-/* The first way that the product has: which it is changes no more than rounding. */
-static const s24i_weight *any_weight(const s24i_linear *l)
-{
-    static const s24i_way ways[] = {S24I_WAY_DENSE, S24I_WAY_SPARSE, S24I_WAY_INTEGERS};
-    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++)
-        if (l->weight[ways[i]]) return l->weight[ways[i]];
-    return NULL;
-}
-
 static s24_status run(const making *m, const s24i_linear *l)
 {
     const s24_model *model = m->model;
@@ -47,7 +38,7 @@ static s24_status run(const making *m, const s24i_linear *l)
                                       .activation = l->activation,
                                       .work = m->work,
                                       .work_bytes = m->work_bytes};
-    return s24i_weight_run(any_weight(l), m->ctx, &product);
+    return s24i_weight_run(s24i_linear_any(l), m->ctx, &product);
 }
 
 /* Its columns from `first` on become the rows that stand at `to` in the model's floats. */

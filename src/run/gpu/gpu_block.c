@@ -84,7 +84,7 @@ static s24_status run_norm(walk *w, int64_t number, int before)
     const int pending = w->pending, reads = reads_eight(w, reader_of(w));
     w->pending = 0;
     if (s24i_gpu_norms_rows(gpu->model->architecture, &gpu->model->shape))
-        return s24i_gpu_rms_norm(gpu, w->ctx, tokens, number, &(s24i_gpu_norming){pending, reads});
+        return s24i_gpu_row_norm(gpu, w->ctx, tokens, number, &(s24i_gpu_norming){pending, reads});
     s24_device_norm_args args = norm_args(w, norm);
     if (!before)
         args.y = &hidden;

@@ -13,12 +13,16 @@
 s24_status s24i_gpu_language_check(s24_ctx *ctx, const s24i_architecture *architecture,
                                    const s24i_shape *shape)
 {
-    enum { MOST_HEAD = 256 };
+    enum { MOST_HEAD_APART = 128, MOST_HEAD = 256, MOST_NORM = 8192 };
+    const int most_head = shape->apart.span ? MOST_HEAD_APART : MOST_HEAD;
     const int most_width = s24i_gpu_norms_rows(architecture, shape) ? 16384 : S24I_GPU_NORM_WIDTH;
     const int64_t d = shape->head_width;
-    REQUIRE(ctx, d % 8 == 0 && d <= MOST_HEAD, S24_ERROR_UNSUPPORTED,
+    REQUIRE(ctx, d % 8 == 0 && d <= most_head, S24_ERROR_UNSUPPORTED,
             "attention heads of %lld elements; a device takes multiples of 8 up to %d for %s",
-            (long long)d, MOST_HEAD, architecture->model_type);
+            (long long)d, most_head, architecture->model_type);
+    REQUIRE(ctx, !architecture->wide_norms || shape->heads * d <= MOST_NORM, S24_ERROR_UNSUPPORTED,
+            "a norm of all heads together, %lld elements; a device takes up to %d for %s",
+            (long long)(shape->heads * d), MOST_NORM, architecture->model_type);
     REQUIRE(ctx,
             shape->width <= most_width && shape->width % 8 == 0 && shape->intermediate % 8 == 0,
             S24_ERROR_UNSUPPORTED,
@@ -137,13 +141,13 @@ s24_status s24i_gpu_language_create(s24i_gpu_session *gpu, s24_ctx *ctx)
 
 /* ---- steps ----------------------------------------------------------------------------------- */
 
-s24_status s24i_gpu_rms_norm(const s24i_gpu_session *gpu, s24_ctx *ctx, int64_t tokens,
+s24_status s24i_gpu_row_norm(const s24i_gpu_session *gpu, s24_ctx *ctx, int64_t tokens,
                              int64_t number, const s24i_gpu_norming *how)
 {
     const int64_t width = gpu->model->shape.width;
     const s24_dense eight = s24i_gpu_eight_view(gpu, tokens, width);
     const int apart = gpu->normed && number < 2 * gpu->model->shape.layers;
-    const s24_device_rms_norm_args args = {.size = sizeof args,
+    const s24_device_row_norm_args args = {.size = sizeof args,
                                            .dtype = gpu->model->dtype,
                                            .rows = tokens,
                                            .width = width,
@@ -157,13 +161,13 @@ s24_status s24i_gpu_rms_norm(const s24i_gpu_session *gpu, s24_ctx *ctx, int64_t 
                                            .stream = gpu->stream,
                                            .beta = beta_of(gpu, number),
                                            .centred = !gpu->model->architecture->rms};
-    return s24_device_rms_norm(ctx, gpu->device, &args);
+    return s24_device_row_norm(ctx, gpu->device, &args);
 }
 
 s24_status s24i_gpu_add(const s24i_gpu_session *gpu, s24_ctx *ctx, int64_t tokens, int64_t number)
 {
     const int normed = number != S24I_GPU_NO_NORM;
-    const s24_device_rms_norm_args args = {.size = sizeof args,
+    const s24_device_row_norm_args args = {.size = sizeof args,
                                            .dtype = gpu->model->dtype,
                                            .rows = tokens,
                                            .width = gpu->model->shape.width,
@@ -176,7 +180,7 @@ s24_status s24i_gpu_add(const s24i_gpu_session *gpu, s24_ctx *ctx, int64_t token
                                            .centred = normed && !gpu->model->architecture->rms,
                                            .bare = !normed,
                                            .adds = 1};
-    return s24_device_rms_norm(ctx, gpu->device, &args);
+    return s24_device_row_norm(ctx, gpu->device, &args);
 }
 
 s24_status s24i_gpu_norm_heads(const s24i_gpu_session *gpu, s24_ctx *ctx, int64_t tokens,

@@ -284,7 +284,7 @@ typedef struct s24i_gpu_norming {
     int eight;   /* the tokens of an 8-bit product are written, too */
 } s24i_gpu_norming;
 /* context, or `normed`, = norm `number` of hidden. */
-s24_status s24i_gpu_rms_norm(const s24i_gpu_session *gpu, s24_ctx *ctx, int64_t tokens,
+s24_status s24i_gpu_row_norm(const s24i_gpu_session *gpu, s24_ctx *ctx, int64_t tokens,
                              int64_t number, const s24i_gpu_norming *how);
 /* The heads of queries and keys in qkv, each by its norm. */
 s24_status s24i_gpu_norm_heads(const s24i_gpu_session *gpu, s24_ctx *ctx, int64_t tokens,

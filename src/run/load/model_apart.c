@@ -20,14 +20,6 @@ typedef struct making {
     s24i_dense_runner *runner;
 } making;
 
-/* The first way that the product has: which it is changes no more than rounding. */
-static const s24i_weight *any_weight(const s24i_linear *l)
-{
-    for (int way = 0; way < S24I_WAYS; way++)
-        if (l->weight[way]) return l->weight[way];
-    return NULL;
-}
-
 static s24_status run(making *m, const s24i_linear *l)
 {
     const int64_t rows = s24i_apart_rows(&m->model->shape.apart);
@@ -42,7 +34,7 @@ static s24_status run(making *m, const s24i_linear *l)
     TRY(s24i_alloc_elems(&m->work, m->ctx, (int64_t)s24i_max((int64_t)bytes, 1), 1, "work memory"));
     job.work = m->work;
     job.runner = m->runner;
-    return s24i_weight_run(any_weight(l), m->ctx, &job);
+    return s24i_weight_run(s24i_linear_any(l), m->ctx, &job);
 }
 
 /* Heads' columns of what a product made, turned. */

@@ -95,6 +95,14 @@ void s24i_linear_clear(s24i_linear *linear, s24_ctx *ctx)
     *linear = (s24i_linear){0};
 }
 
+const s24i_weight *s24i_linear_any(const s24i_linear *linear)
+{
+    static const s24i_way ways[] = {S24I_WAY_DENSE, S24I_WAY_SPARSE, S24I_WAY_INTEGERS};
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++)
+        if (linear->weight[ways[i]]) return linear->weight[ways[i]];
+    return NULL;
+}
+
 int64_t s24i_linear_bytes(const s24i_linear *linear)
 {
     int64_t bytes = 0;

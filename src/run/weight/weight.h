@@ -80,6 +80,9 @@ s24_status s24i_linear_make(s24i_linear *linear, const s24_model *model, s24_ctx
                             const s24i_source *source, unsigned ways);
 void s24i_linear_drop(s24i_linear *linear, s24_ctx *ctx, s24i_way way);
 void s24i_linear_clear(s24i_linear *linear, s24_ctx *ctx);
+/* A weight of one of the ways that take tokens in floats: which it is changes no more than
+   rounding. NULL: there is none. */
+const s24i_weight *s24i_linear_any(const s24i_linear *linear);
 /* Bytes of all of its weights. */
 int64_t s24i_linear_bytes(const s24i_linear *linear);
 /* Work memory for any of its ways. */

@@ -9,7 +9,7 @@
 
 enum { MOST_WARPS = 32 };
 
-struct rms_job : s24_device_rms_norm_args {
+struct row_norm_job : s24_device_row_norm_args {
     void *narrow_rows;
     s24_dtype narrow_dtype;
 };
@@ -47,9 +47,9 @@ static __device__ void centre(row_share<PIECES> &v, float (&parts)[MOST_WARPS], 
             v[p][i] -= (int)(threadIdx.x + p * blockDim.x) * 8 < width ? mean : 0;
 }
 
-/* y = v, or y += factor · v. */
+/* y = v, or y += v. */
 template <class T, int PIECES>
-static __device__ void norm_out(const rms_job &job, row_share<PIECES> &v)
+static __device__ void norm_out(const row_norm_job &job, row_share<PIECES> &v)
 {
 #pragma unroll
     for (int p = 0; p < PIECES; p++) {
@@ -61,7 +61,7 @@ static __device__ void norm_out(const rms_job &job, row_share<PIECES> &v)
             load_narrow<T>(before, y);
 #pragma unroll
             for (int i = 0; i < 8; i++)
-                v[p][i] = fmaf(job.factor, v[p][i], before[i]);
+                v[p][i] += before[i];
         }
         store_narrow<T>(y, v[p]);
     }
@@ -70,7 +70,7 @@ static __device__ void norm_out(const rms_job &job, row_share<PIECES> &v)
 /* 2 pieces for rows beyond 8192. */
 template <class T, int PIECES>
 __global__ void __launch_bounds__(32 * MOST_WARPS)
-    rms_norm_kernel(const __grid_constant__ rms_job job)
+    row_norm_kernel(const __grid_constant__ row_norm_job job)
 {
     __shared__ float sums[MOST_WARPS], largest[MOST_WARPS];
     row_share<PIECES> gamma, beta = {}, v = {};
@@ -136,16 +136,15 @@ __global__ void __launch_bounds__(32 * MOST_WARPS)
 
 template <class T> static const void *kernel_of(int pieces)
 {
-    return pieces == 1 ? (const void *)rms_norm_kernel<T, 1> : (const void *)rms_norm_kernel<T, 2>;
+    return pieces == 1 ? (const void *)row_norm_kernel<T, 1> : (const void *)row_norm_kernel<T, 2>;
 }
 
-s24_status rms_norm_enqueue(s24i_device *device, const s24_device_rms_norm_args *args, void *stream,
+s24_status row_norm_enqueue(s24i_device *device, const s24_device_row_norm_args *args, void *stream,
                             s24i_device_error *error)
 {
     (void)device;
-    rms_job job = {*args, data_of(args->narrow),
-                   args->narrow ? args->narrow->dtype : S24_DTYPE_NONE};
-    if (!(job.factor > 0)) job.factor = 1;
+    row_norm_job job = {*args, data_of(args->narrow),
+                        args->narrow ? args->narrow->dtype : S24_DTYPE_NONE};
     const int pieces = job.width > 32 * MOST_WARPS * 8 ? 2 : 1;
     const device_launch launch = {"launching a norm",
                                   job.dtype == S24_BF16 ? kernel_of<__nv_bfloat16>(pieces)
