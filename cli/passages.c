@@ -96,12 +96,15 @@ static int find_reader(cli_app *cli, cli_image_model *reads, const s24_checkpoin
 {
     s24_transformer_info info;
     s24_model_info tower;
-    s24_model *model = NULL;
-    const s24_model_opts opts = {.size = sizeof opts, .images = 1};
+    s24_model *model;
+    const s24_model_opts opts = {.size = sizeof opts, .images = 1, .dense = 1};
     const int code = cli_status(cli, s24_transformer_peek(&info, cli->ctx, in));
     if (code != CLI_OK) return code;
     *reads = (cli_image_model){info.model_type, info.image, info.channels, 0, 1};
-    if (info.image || s24_model_load(&model, cli->ctx, in, &opts) != S24_OK) return CLI_OK;
+    if (info.image) return CLI_OK;
+    const s24_status status = s24_model_load(&model, cli->ctx, in, &opts);
+    if (status == S24_ERROR_UNSUPPORTED) return CLI_OK; /* it has no such tower */
+    if (status != S24_OK) return cli_status(cli, status);
     s24_model_describe(&tower, model);
     reads->image = tower.image;
     reads->channels = tower.channels;

@@ -106,10 +106,11 @@ static s24_status check_layers(const s24i_pruner *pruner, const models *m)
                 "calibration %s were expected, too",
                 tensor->file, s24i_show(tensor->name).text, m->given[OF_TEXTS] ? "images" : "texts",
                 criterion, m->given[OF_TEXTS] ? "images" : "texts");
-        REQUIRE(pruner->ctx, 0, S24_ERROR_ARGUMENT,
-                "%s: tensor '%s' is selected, but is no linear layer of the model's blocks, whose "
-                "inputs %s needs",
-                tensor->file, s24i_show(tensor->name).text, criterion);
+        return s24_ctx_fail(
+            pruner->ctx, S24_ERROR_ARGUMENT,
+            "%s: tensor '%s' is selected, but is no linear layer of the model's blocks, whose "
+            "inputs %s needs",
+            tensor->file, s24i_show(tensor->name).text, criterion);
     }
     return S24_OK;
 }

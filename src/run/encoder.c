@@ -92,7 +92,7 @@ static s24_status load_scoring(s24_encoder *e, s24_ctx *ctx, const s24_checkpoin
                     place);
     }
     REQUIRE(ctx, !opts->model.device, S24_ERROR_UNSUPPORTED,
-            "%s: heads that classify texts run on the CPU alone", place);
+            "%s: rerankers that answer by a token run on the CPU alone", place);
     e->by_token = 1;
     return s24i_model_load_scoring(&e->model, ctx, checkpoint, &opts->model, score);
 }
