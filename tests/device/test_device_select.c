@@ -11,7 +11,7 @@
 #include "device_support.h"
 
 /* The device and a context of one thread; NULL after a line where there is no GPU. */
-static s24_device *device_here(s24_ctx **ctx)
+static s24_device *device_on_one_thread(s24_ctx **ctx)
 {
     gpu g = {0};
     *ctx = NULL;
@@ -165,7 +165,7 @@ static void test_one_direction(void **state)
     (void)state;
     s24_ctx *ctx;
     uint64_t seed = 77;
-    s24_device *device = device_here(&ctx);
+    s24_device *device = device_on_one_thread(&ctx);
     for (int d = 0; device && d < TWO_FOUR_DTYPES; d++)
         for (int shape = 0; shape < SHAPES; shape++)
             for (int select = S24_SELECT_STRICT; select <= S24_SELECT_TILE_CAUSAL1122; select++)
@@ -220,7 +220,7 @@ static void test_pairs(void **state)
                                          S24_SELECT_TILE_SIGNED, S24_SELECT_TILE_CAUSAL1122};
     s24_ctx *ctx;
     uint64_t seed = 99;
-    s24_device *device = device_here(&ctx);
+    s24_device *device = device_on_one_thread(&ctx);
     for (int d = 0; device && d < 2; d++)
         for (int shape = 0; shape < SHAPES; shape++)
             for (size_t r = 0; r < sizeof selects / sizeof *selects; r++)
@@ -240,7 +240,7 @@ static void test_masks(void **state)
     (void)state;
     s24_ctx *ctx;
     uint64_t seed = 55;
-    s24_device *device = device_here(&ctx);
+    s24_device *device = device_on_one_thread(&ctx);
     for (int d = 0; device && d < TWO_FOUR_DTYPES; d++)
         for (int shape = 0; shape < SHAPES; shape++)
             for (int select = S24_SELECT_MAGNITUDE; select <= S24_SELECT_TILE_CAUSAL1122;
@@ -287,7 +287,7 @@ static void test_pruning(void **state)
     enum { N = 70, K = 132 };
     s24_ctx *ctx;
     uint64_t seed = 12;
-    s24_device *device = device_here(&ctx);
+    s24_device *device = device_on_one_thread(&ctx);
     const char *criterion;
     for (int c = 0; device && (criterion = s24_criterion_name(c)); c++) {
         if (s24_criterion_needs_stats(criterion) || s24_criterion_needs_gradients(criterion))
@@ -317,7 +317,7 @@ static void test_checks_and_refusals(void **state)
 {
     (void)state;
     s24_ctx *ctx;
-    s24_device *device = device_here(&ctx);
+    s24_device *device = device_on_one_thread(&ctx);
     float data[8 * 64] = {0};
     uint16_t half[8 * 64] = {0};
     s24_dense src = {data, S24_F32, 8, 64, 0}, narrow = {half, S24_BF16, 8, 64, 0};

@@ -7,10 +7,10 @@
 
 #include <math.h>
 
+#include "device_here.h"
 #include "nn_language.h"
 #include "nn_load.h"
 #include "run/session.h"
-#include "sparse24/device.h"
 
 enum { TEXTS = 24, MOST = 20, TOKENS = TEXTS * MOST };
 static const char letters[] = "abcdefghijklmnopqrstuvwxyz ";
@@ -244,17 +244,6 @@ static void distances(double *out, s24_ctx *ctx, const lm_spec *spec, s24_device
     free(dense);
 }
 
-/* The GPU that is there, or NULL with a line. */
-static s24_device *find_device(s24_ctx *ctx)
-{
-    const char *named = getenv("SPARSE24_CUDA_PLUGIN");
-    const s24_device_opts opts = {.size = sizeof opts, .library = named ? named : S24_CUDA_PLUGIN};
-    s24_device *device;
-    if (s24_device_create(&device, ctx, &opts) == S24_OK) return device;
-    print_message("on the CPU alone: %s\n", s24_ctx_error(ctx));
-    return NULL;
-}
-
 /* The share of weights that two pruned models keep or drop alike. */
 static double agreement(s24_ctx *ctx, const char *const paths[2])
 {
@@ -293,7 +282,7 @@ static void a_device_keeps_what_the_cpu_keeps(void **state)
     s24_ctx *ctx;
     (void)state;
     assert_int_equal(s24_ctx_create(&ctx, &two), S24_OK);
-    s24_device *device = find_device(ctx);
+    s24_device *device = device_here(ctx);
     snprintf(here, sizeof here, "%s", io_path("here"));
     snprintf(there, sizeof there, "%s", io_path("there"));
     for (size_t i = 0; device && i < 3 * (sizeof specs / sizeof *specs); i++) {
@@ -331,7 +320,7 @@ static void reconstruction_comes_nearer_to_the_dense_model(void **state)
     s24_ctx *ctx;
     (void)state;
     assert_int_equal(s24_ctx_create(&ctx, &two), S24_OK);
-    s24_device *device = find_device(ctx);
+    s24_device *device = device_here(ctx);
     for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
         double far[3];
         distances(far, ctx, &specs[i], specs[i].untrained ? NULL : device);

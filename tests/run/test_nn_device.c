@@ -2,10 +2,10 @@
 /*
  * Models on a device against the same models on the CPU: the same random weights, dense and 2:4,
  * texts of mixed lengths, masks and types, shape by shape often enough to run from a graph. Says in
- * a line where there is no GPU. The plugin is this build's, or the one that SPARSE24_CUDA_PLUGIN
- * names.
+ * a line where there is no GPU.
  */
 #include "core_support.h"
+#include "device_here.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -16,16 +16,6 @@
 #include "base/base.h"
 #include "device/device_layers.h"
 #include "sparse24/nn.h"
-
-static s24_device *device_here(s24_ctx *ctx)
-{
-    const char *named = getenv("SPARSE24_CUDA_PLUGIN");
-    const s24_device_opts opts = {.size = sizeof opts, .library = named ? named : S24_CUDA_PLUGIN};
-    s24_device *device;
-    if (s24_device_create(&device, ctx, &opts) == S24_OK) return device;
-    print_message("skipped: %s\n", s24_ctx_error(ctx));
-    return NULL;
-}
 
 enum { TEXTS = 5, TOKENS = 1 + 40 + 130 + 7 + 64 };
 
@@ -345,8 +335,7 @@ static void test_narrow(void **state)
 /* In a process of its own, which a GPU is lost to: a kernel reads where nothing is. */
 static int lose_device(void)
 {
-    const char *named = getenv("SPARSE24_CUDA_PLUGIN");
-    const s24_device_opts opts = {.size = sizeof opts, .library = named ? named : S24_CUDA_PLUGIN};
+    const s24_device_opts opts = {.size = sizeof opts, .library = plugin()};
     s24_ctx *ctx;
     s24_device *device;
     s24_model *model;
@@ -419,11 +408,9 @@ static void budget_free(void *user, void *memory, void *stream)
 /* Wherever memory ends, it is said and nothing is kept. */
 static void refuse_memory(s24_ctx *ctx, s24_device *device)
 {
-    const char *named = getenv("SPARSE24_CUDA_PLUGIN");
     budget b = {ctx, device, 0, 0};
-    const s24_device_opts opts = {.size = sizeof opts,
-                                  .library = named ? named : S24_CUDA_PLUGIN,
-                                  .allocator = {budget_alloc, budget_free, &b}};
+    const s24_device_opts opts = {
+        .size = sizeof opts, .library = plugin(), .allocator = {budget_alloc, budget_free, &b}};
     s24_device *limited;
     assert_ok(ctx, s24_device_create(&limited, ctx, &opts));
     s24_model_opts model_opts = {.size = sizeof model_opts, .sparse = 1, .device = limited};

@@ -8,10 +8,10 @@
 
 #include <unistd.h>
 
+#include "device_here.h"
 #include "nn_language_pass.h"
 #include "nn_train_golden.h"
 #include "run/session.h"
-#include "sparse24/device.h"
 
 enum { TEXTS = 4, ROOM = 512, WIDTH = 64 };
 
@@ -41,16 +41,6 @@ static int open_texts(texts *t, const char *name)
     }
     t->batch = (s24_batch){.texts = TEXTS, .offsets = t->offsets, .ids = t->ids};
     return 1;
-}
-
-static s24_device *device_here(s24_ctx *ctx)
-{
-    const char *named = getenv("SPARSE24_CUDA_PLUGIN");
-    const s24_device_opts opts = {.size = sizeof opts, .library = named ? named : S24_CUDA_PLUGIN};
-    s24_device *device;
-    if (s24_device_create(&device, ctx, &opts) == S24_OK) return device;
-    print_message("skipped: %s\n", s24_ctx_error(ctx));
-    return NULL;
 }
 
 /* States of the batch [tokens, WIDTH], three times, so that the last is a graph's. */

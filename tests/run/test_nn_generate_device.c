@@ -6,8 +6,8 @@
  */
 #include "support.h"
 
+#include "device_here.h"
 #include "nn_generate.h"
-#include "sparse24/device.h"
 
 enum { LENGTH = 70, PIECES = 5 };
 
@@ -22,16 +22,6 @@ typedef struct pair {
     int64_t words;
     double bound; /* relative, of logits */
 } pair;
-
-static s24_device *open_device(s24_ctx *ctx)
-{
-    const char *named = getenv("SPARSE24_CUDA_PLUGIN");
-    const s24_device_opts opts = {.size = sizeof opts, .library = named ? named : S24_CUDA_PLUGIN};
-    s24_device *device;
-    if (s24_device_create(&device, ctx, &opts) == S24_OK) return device;
-    print_message("skipped: %s\n", s24_ctx_error(ctx));
-    return NULL;
-}
 
 static void open_pair(pair *p, s24_ctx *ctx, s24_device *device, const char *folder,
                       s24_dtype dtype, const char *scheme)
@@ -269,7 +259,7 @@ static void check_folder(s24_ctx *ctx, s24_device *device, const char *folder, c
 static void every_model(void **state)
 {
     s24_ctx *ctx = new_ctx(NULL, 2);
-    s24_device *device = open_device(ctx);
+    s24_device *device = device_here(ctx);
     (void)state;
     for (size_t i = 0; device && i < sizeof specs / sizeof *specs; i++)
         check_folder(ctx, device, folder_of_spec(&specs[i]), NULL);
@@ -280,7 +270,7 @@ static void every_model(void **state)
 static void two_four(void **state)
 {
     s24_ctx *ctx = new_ctx(NULL, 2);
-    s24_device *device = open_device(ctx);
+    s24_device *device = device_here(ctx);
     (void)state;
     for (int llama = 0; device && llama < 2; llama++)
         check_folder(ctx, device, prune(ctx, folder_of_spec(&specs[llama]), llama, NULL), NULL);
@@ -292,7 +282,7 @@ static void two_four(void **state)
 static void integers(void **state)
 {
     s24_ctx *ctx = new_ctx(NULL, 2);
-    s24_device *device = open_device(ctx);
+    s24_device *device = device_here(ctx);
     const char *scheme;
     (void)state;
     for (int i = 0; device && (scheme = s24_scheme_name(i, NULL, NULL)); i++) {
@@ -356,7 +346,7 @@ static void long_texts(void **state)
                                     .positions = 1300};
     const lm_spec *const each[] = {&tall, &near_by};
     s24_ctx *ctx = new_ctx(NULL, 2);
-    s24_device *device = open_device(ctx);
+    s24_device *device = device_here(ctx);
     (void)state;
     for (int i = 0; device && i < 4; i++) {
         pair p;
@@ -406,7 +396,7 @@ static void check_golden(const pair *p, const mini_file *io, int64_t *same, int6
 static void golden_texts(void **state)
 {
     s24_ctx *ctx = new_ctx(NULL, 2);
-    s24_device *device = open_device(ctx);
+    s24_device *device = device_here(ctx);
     (void)state;
     for (size_t i = 0; device && i < sizeof lm_golden / sizeof *lm_golden; i++) {
         char folder[512], path[600];

@@ -7,9 +7,9 @@
 
 #include <math.h>
 
+#include "device_here.h"
 #include "nn_language.h"
 #include "nn_load.h"
-#include "sparse24/device.h"
 
 enum { TEXTS = 3, TOKENS = 96 + 1 + 30, SOME = 4 };
 
@@ -83,17 +83,10 @@ static void test_same_as_here(void **state)
     (void)state;
     static const lm_spec specs[] = {
         {.heads = 6}, {.llama = 1}, {.llama = 1, .tied = 1}, LM_KIN, LM_OTHERS};
-    const char *named = getenv("SPARSE24_CUDA_PLUGIN");
-    const s24_device_opts opts = {.size = sizeof opts, .library = named ? named : S24_CUDA_PLUGIN};
-    s24_device *device;
     io_env env;
     io_begin(&env);
-    if (s24_device_create(&device, env.ctx, &opts) != S24_OK) {
-        print_message("skipped: %s\n", s24_ctx_error(env.ctx));
-        io_end(&env);
-        return;
-    }
-    for (size_t i = 0; i < sizeof specs / sizeof *specs; i++)
+    s24_device *device = device_here(env.ctx);
+    for (size_t i = 0; device && i < sizeof specs / sizeof *specs; i++)
         for (int bf16 = 0; bf16 < 2; bf16++)
             compare(&env, device, &specs[i], bf16 ? S24_BF16 : S24_F16);
     s24_device_destroy(device);

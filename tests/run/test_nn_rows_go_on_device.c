@@ -6,24 +6,14 @@
  */
 #include "support.h"
 
+#include "device_here.h"
 #include "nn_every_row.h"
-#include "sparse24/device.h"
 #include "sparse24/language.h"
 
 enum { LENGTH = 40, PROMPT = 23, SHORT = 5, PASSES = 4 };
 
 /* Tokens of the two texts in each pass: prompts, steps of one token, several at once. */
 static const int64_t passes[PASSES][2] = {{PROMPT, SHORT}, {1, 1}, {1, 1}, {7, 4}};
-
-static s24_device *open_device(s24_ctx *ctx)
-{
-    const char *named = getenv("SPARSE24_CUDA_PLUGIN");
-    const s24_device_opts opts = {.size = sizeof opts, .library = named ? named : S24_CUDA_PLUGIN};
-    s24_device *device;
-    if (s24_device_create(&device, ctx, &opts) == S24_OK) return device;
-    print_message("skipped: %s\n", s24_ctx_error(ctx));
-    return NULL;
-}
 
 static void fill_ids(int32_t ids[2][LENGTH])
 {
@@ -97,7 +87,7 @@ static int check_model(s24_ctx *ctx, const char *folder, const s24_model_opts *o
     const s24_status status = load(&model, ctx, folder, opts);
     if (status == S24_ERROR_UNSUPPORTED) {
         print_message("%s: %s\n", a->model_type, s24_ctx_error(ctx));
-        assert_true(a->mixture || a->head_by_head || a->norms_turned);
+        assert_true(lacks_kernels(a));
         return 0;
     }
     OK(ctx, status);
@@ -141,7 +131,7 @@ static void every_row(void **state)
                                  {"128", "4", "4", "160", "192", "128", "2"},
                                  {"128", "2", "1", "256", "64", "128", "2"}};
     s24_ctx *ctx = new_ctx(NULL, 2);
-    s24_device *device = open_device(ctx);
+    s24_device *device = device_here(ctx);
     const char *only = getenv("S24_ROW");
     int rows = 0, run = 0;
     (void)state;

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * What tests of products on a device share: a product with its operands on both sides, run twice
- * into a poisoned Y, and compared with sums in double. The plugin is this build's, or the one that
- * SPARSE24_CUDA_PLUGIN names.
+ * into a poisoned Y, and compared with sums in double.
  */
 #ifndef S24_TEST_DEVICE_PRODUCT_H
 #define S24_TEST_DEVICE_PRODUCT_H
@@ -13,23 +12,7 @@
 
 #include "activation.h"
 #include "core_support.h"
-#include "sparse24/device.h"
-
-static inline const char *plugin(void)
-{
-    const char *named = getenv("SPARSE24_CUDA_PLUGIN");
-    return named ? named : S24_CUDA_PLUGIN;
-}
-
-/* NULL after a line where there is no GPU. */
-static inline s24_device *device_here(s24_ctx *ctx)
-{
-    s24_device *device;
-    s24_device_opts opts = {.size = sizeof opts, .library = plugin()};
-    if (s24_device_create(&device, ctx, &opts) == S24_OK) return device;
-    print_message("skipped: %s\n", s24_ctx_error(ctx));
-    return NULL;
-}
+#include "device_here.h"
 
 /* ---- a product ---------------------------------------------------------------------------------- */
 

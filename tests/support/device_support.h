@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* What tests on a device share: the device, arrays on both sides, poisoned memory, comparison with
-   sums in double. The plugin is this build's, or the one that SPARSE24_CUDA_PLUGIN names. */
+   sums in double. */
 #ifndef S24_TEST_DEVICE_SUPPORT_H
 #define S24_TEST_DEVICE_SUPPORT_H
 
@@ -10,6 +10,7 @@
 
 #include "core_support.h"
 #include "device/device_layers.h"
+#include "device_here.h"
 
 typedef struct gpu {
     s24_ctx *ctx;
@@ -20,11 +21,9 @@ typedef struct gpu {
 /* 0 after a line where there is no GPU. */
 static inline int gpu_here(gpu *g)
 {
-    const char *named = getenv("SPARSE24_CUDA_PLUGIN");
-    const s24_device_opts opts = {.size = sizeof opts, .library = named ? named : S24_CUDA_PLUGIN};
     assert_int_equal(s24_ctx_create(&g->ctx, NULL), S24_OK);
-    if (s24_device_create(&g->device, g->ctx, &opts) == S24_OK) return 1;
-    print_message("skipped: %s\n", s24_ctx_error(g->ctx));
+    g->device = device_here(g->ctx);
+    if (g->device) return 1;
     s24_ctx_destroy(g->ctx);
     return 0;
 }

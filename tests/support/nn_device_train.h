@@ -6,6 +6,7 @@
 
 #include <math.h>
 
+#include "device_here.h"
 #include "nn_io_folder.h"
 #include "nn_train_golden.h"
 #include "train/run.h"
@@ -15,11 +16,8 @@ static s24_device *device;
 
 static inline int device_setup(void **state)
 {
-    const char *named = getenv("SPARSE24_CUDA_PLUGIN");
-    const s24_device_opts opts = {.size = sizeof opts, .library = named ? named : S24_CUDA_PLUGIN};
     if (io_folder_setup(state) || s24_ctx_create(&ctx, NULL) != S24_OK) return 1;
-    if (s24_device_create(&device, ctx, &opts) != S24_OK)
-        print_message("skipped: %s\n", s24_ctx_error(ctx));
+    device = device_here(ctx);
     return 0;
 }
 

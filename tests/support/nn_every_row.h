@@ -113,6 +113,12 @@ static const order alone[TEXTS] = {{1, {0}, 0}, {1, {1}, 0}, {1, {2}, 0}, {1, {3
 static const order together = {TEXTS, {0, 1, 2, 3}, 0}, turned = {TEXTS, {2, 3, 1, 0}, 0},
                    padded = {TEXTS, {1, 0, 3, 2}, 6};
 
+/* Rows for which no device has all kernels. */
+static inline int lacks_kernels(const s24i_architecture *a)
+{
+    return a->mixture || a->head_by_head || a->norms_turned;
+}
+
 static inline int64_t tokens_of_image(const char *folder, const s24i_architecture *a)
 {
     s24_ctx *ctx = new_ctx(NULL, 1);

@@ -5,29 +5,12 @@
 
 #include <math.h>
 
-#include "nn_ctx.h"
-#include "sparse24/task.h"
+#include "nn_images.h"
 #include "task/images.h"
 
 #if S24_JPEG
 #include <jpeglib.h>
 #endif
-
-static s24_images *read_images(const char *path)
-{
-    s24_images *images;
-    if (s24_images_read(&images, ctx, path) != S24_OK) fail_msg("%s", s24_ctx_error(ctx));
-    return images;
-}
-
-static void refuse(const char *path, s24_status expected, const char *part)
-{
-    s24_images *images = (void *)&images;
-    const s24_status status = s24_images_read(&images, ctx, path);
-    if (status != expected) fail_msg("%d: %s", (int)status, s24_ctx_error(ctx));
-    assert_null(images);
-    assert_sentence(ctx, part);
-}
 
 /* ---- idx ------------------------------------------------------------------------------------- */
 

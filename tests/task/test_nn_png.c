@@ -5,24 +5,7 @@
 
 #include <sys/stat.h>
 
-#include "nn_ctx.h"
-#include "sparse24/task.h"
-
-static s24_images *read_images(const char *path)
-{
-    s24_images *images;
-    if (s24_images_read(&images, ctx, path) != S24_OK) fail_msg("%s", s24_ctx_error(ctx));
-    return images;
-}
-
-static void refuse(const char *path, s24_status expected, const char *part)
-{
-    s24_images *images = (void *)&images;
-    const s24_status status = s24_images_read(&images, ctx, path);
-    if (status != expected) fail_msg("%d: %s", (int)status, s24_ctx_error(ctx));
-    assert_null(images);
-    assert_sentence(ctx, part);
-}
+#include "nn_images.h"
 
 /* A file on its way: chunks with their sums, pixels in stored blocks. */
 typedef struct png_file {

@@ -4,6 +4,7 @@
    is no GPU. */
 #include "support.h"
 
+#include "device_here.h"
 #include "nn_method_rows.h"
 
 static s24_device *opened;
@@ -11,12 +12,9 @@ static s24_ctx *opener;
 
 static int setup(void **state)
 {
-    const char *named = getenv("SPARSE24_CUDA_PLUGIN");
-    const s24_device_opts opts = {.size = sizeof opts, .library = named ? named : S24_CUDA_PLUGIN};
     if (train_setup(state)) return 1;
     opener = new_ctx();
-    if (s24_device_create(&opened, opener, &opts) != S24_OK)
-        print_message("skipped: %s\n", s24_ctx_error(opener));
+    opened = device_here(opener);
     write_config(model, "model", "relu2", 16);
     return 0;
 }
