@@ -18,6 +18,7 @@ typedef struct bench_shape {
 
 typedef struct bench_times {
     double median, min, max; /* seconds of one run */
+    double joules;           /* of one, by a GPU; negative: unknown, 0: not asked for */
 } bench_times;
 
 typedef struct bench_turn {
@@ -30,8 +31,9 @@ typedef struct bench_turn {
 } bench_turn;
 
 typedef struct bench_effort {
-    int64_t rounds;     /* at least 7 for a figure that is quoted */
-    double min_seconds; /* of one turn: short runs are repeated within it */
+    int64_t rounds;              /* at least 7 for a figure that is quoted */
+    double min_seconds;          /* of one turn: short runs are repeated within it */
+    struct bench_energy *energy; /* asked for; or NULL */
 } bench_effort;
 
 enum { BENCH_MAX_ROUNDS = 1000, BENCH_MAX_DTYPES = 16 };
@@ -47,6 +49,16 @@ typedef struct bench_latency {
    round. */
 int bench_latencies(cli_app *cli, bench_turn *turn, const bench_effort *effort,
                     bench_latency *latency);
+
+/* ---- energy ---------------------------------------------------------------------------------- */
+
+typedef struct bench_energy bench_energy;
+/* Opens the counter of --device's GPU; where there is none that is a note, and all is unknown. */
+int bench_energy_open(cli_app *cli, bench_energy **out);
+void bench_energy_close(bench_energy *energy);
+/* Gives the joules of one run of the turn, which is repeated for half a second or more; negative:
+   unknown. */
+double bench_energy_of(const bench_energy *energy, const bench_turn *turn);
 
 /* ---- other work while it measures ------------------------------------------------------------ */
 
@@ -131,6 +143,7 @@ typedef struct bench_peer_result {
     const char *name, *version;
     double seconds, least; /* the median's, the shortest's */
     double ratio;
+    double joules; /* as in bench_times */
 } bench_peer_result;
 
 typedef struct bench_row {
@@ -216,6 +229,8 @@ int bench_train_gpu(cli_app *cli, const bench_train_plan *plan, const bench_shap
 
 /* Puts machine, CPU, versions and date into an object. */
 void bench_json_machine(cli_app *cli, json_t *object);
+/* Sets millijoules of a run where they were asked for, null where they are unknown. */
+void bench_json_energy(json_t *object, const char *key, double joules);
 int bench_json_products(cli_app *cli, const bench_table *table);
 void bench_print_head(const bench_plan *plan);
 void bench_print_row(const bench_plan *plan, const bench_row *row);

@@ -86,6 +86,8 @@ static void keep_times(model_row *row, const bench_turn *turns, int peers)
 {
     row->dense = turns[0].times.median;
     row->sparse = turns[1].times.median;
+    row->dense_joules = turns[0].times.joules / (double)row->batch;
+    row->sparse_joules = turns[1].times.joules / (double)row->batch;
     row->peer_count = peers;
     for (int i = 0; i < peers; i++) {
         const bench_torch_way *way = turns[OURS + i].state;
@@ -197,7 +199,8 @@ static int run_rows(cli_app *cli, const bench_model_plan *plan, const char *fold
 {
     int count = row_count(plan), per_dtype = count / plan->dtype_count;
     int code = check_rows(cli, m, plan);
-    if (code == CLI_OK && !cli->json) model_print_head(cli, plan->torch);
+    if (code == CLI_OK && !cli->json)
+        model_print_head(cli, plan->torch, plan->effort.energy != NULL);
     for (int i = 0; i < count && code == CLI_OK; i++) {
         rows[i] = row_at(plan, i);
         code = cli_status(cli, s24_ctx_progress(cli->ctx, "measuring", i, count));

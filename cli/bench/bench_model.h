@@ -9,7 +9,8 @@
 typedef struct model_row {
     int64_t batch, seq, threads;
     s24_dtype dtype;
-    double dense, sparse; /* seconds, medians */
+    double dense, sparse;               /* seconds, medians */
+    double dense_joules, sparse_joules; /* of a text or an image, as in bench_times */
     bench_latency latency;
     model_residence dense_residence, sparse_residence;
     int64_t sparse_layers, narrow_layers, layers, bytes;
@@ -22,7 +23,7 @@ typedef struct model_row {
 } model_row;
 
 /* torch: with whom we take turns, NULL: nobody. */
-void model_print_head(cli_app *cli, const bench_torch *torch);
+void model_print_head(cli_app *cli, const bench_torch *torch, int energy);
 void model_print_row(const model_row *row, const bench_torch *torch);
 void model_print_residence(const model_row *row);
 int model_write_chart(cli_app *cli, const bench_model_plan *plan, const model_row *rows, int count);

@@ -34,6 +34,8 @@ static json_t *row_json(const model_row *row, const bench_torch *torch)
     json_object_set_new(object, "dense_ms", cli_real(1e3 * row->dense));
     json_object_set_new(object, "sparse_ms", cli_real(1e3 * row->sparse));
     json_object_set_new(object, "ratio", cli_real(row->dense / row->sparse));
+    bench_json_energy(object, "dense_mj", row->dense_joules);
+    bench_json_energy(object, "sparse_mj", row->sparse_joules);
     json_object_set_new(object, "sparse_layers", json_integer(row->sparse_layers));
     json_object_set_new(object, "narrow_layers", json_integer(row->narrow_layers));
     json_object_set_new(object, "layers", json_integer(row->layers));
@@ -52,7 +54,7 @@ static json_t *row_json(const model_row *row, const bench_torch *torch)
 /* "torch-compiled" has to fit. */
 enum { PEER_COLUMN = 15 };
 
-void model_print_head(cli_app *cli, const bench_torch *torch)
+void model_print_head(cli_app *cli, const bench_torch *torch, int energy)
 {
     cli_progress_clear(cli);
     if (cli->device) printf("%s\n", s24_device_text(cli->device));
@@ -62,6 +64,7 @@ void model_print_head(cli_app *cli, const bench_torch *torch)
                   torch->version);
     printf("%6s %6s %-5s %2s %10s %10s %7s %8s %9s %9s", "batch", "seq", "dtype", "T", "dense ms",
            "2:4 ms", "ratio", "texts/s", "p50 ms", "p95 ms");
+    if (energy) printf(" %9s %9s", "dense mJ", "2:4 mJ");
     for (int i = 0; torch && i < torch->way_count; i++)
         printf(" %*s", PEER_COLUMN, torch->ways[i].name);
     printf("%s  2:4 layers\n", torch ? "    best" : "");
@@ -86,12 +89,23 @@ static void print_peers(const model_row *row, const bench_torch *torch)
         printf(" %7s", "-");
 }
 
+/* Prints what a text or an image takes where that was asked for. */
+static void print_energy(double joules)
+{
+    if (joules > 0)
+        printf(" %9.4g", 1e3 * joules);
+    else if (joules < 0)
+        printf(" %9s", "-");
+}
+
 void model_print_row(const model_row *row, const bench_torch *torch)
 {
     printf("%6lld %6lld %-5s %2lld %10.3f %10.3f %6.2fx %8.1f %9.3f %9.3f", (long long)row->batch,
            (long long)row->seq, s24_dtype_name(row->dtype), (long long)row->threads,
            1e3 * row->dense, 1e3 * row->sparse, row->dense / row->sparse,
            (double)row->batch / row->sparse, 1e3 * row->latency.p50, 1e3 * row->latency.p95);
+    print_energy(row->dense_joules);
+    print_energy(row->sparse_joules);
     if (torch) print_peers(row, torch);
     printf("  %lld of %lld", (long long)row->sparse_layers, (long long)row->layers);
     if (row->narrow_layers) printf(", %lld in 8 bits", (long long)row->narrow_layers);

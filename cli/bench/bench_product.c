@@ -244,8 +244,12 @@ static int measure(cell *c, ours *o, theirs *peers, int count, bench_row *row,
     row->ours = turns[0].times;
     for (int i = 0; i < count; i++) {
         double seconds = turns[1 + i].times.median, ratio = seconds / row->ours.median;
-        row->peers[i] = (bench_peer_result){peers[i].library->peer->name, peers[i].library->version,
-                                            seconds, turns[1 + i].times.min, ratio};
+        row->peers[i] = (bench_peer_result){peers[i].library->peer->name,
+                                            peers[i].library->version,
+                                            seconds,
+                                            turns[1 + i].times.min,
+                                            ratio,
+                                            0};
         if (i == 0 || ratio < row->ratio) row->ratio = ratio;
     }
     row->peer_count = count;

@@ -43,6 +43,12 @@ const char *bench_dtype_name(s24_dtype dtype, const char *scheme)
     return scheme ? scheme : s24_dtype_name(dtype);
 }
 
+void bench_json_energy(json_t *object, const char *key, double joules)
+{
+    if (joules != 0)
+        json_object_set_new(object, key, joules > 0 ? cli_real(1e3 * joules) : json_null());
+}
+
 static json_t *row_json(const bench_row *row)
 {
     double seconds = row->ours.median;
@@ -61,6 +67,7 @@ static json_t *row_json(const bench_row *row)
     json_object_set_new(object, "ms_max", cli_real(1e3 * row->ours.max));
     json_object_set_new(object, "gflops", cli_real(1e-9 * row->flops / seconds));
     json_object_set_new(object, "gbps", cli_real(1e-9 * row->bytes / seconds));
+    bench_json_energy(object, "mj", row->ours.joules);
     json_object_set_new(object, "limit_share", cli_real(row->limit_share));
     json_object_set_new(object, "read_gbps",
                         row->read > 0 ? cli_real(1e-9 * row->read) : json_null());
@@ -71,6 +78,7 @@ static json_t *row_json(const bench_row *row)
         json_object_set_new(peer, "version", json_string(row->peers[i].version));
         json_object_set_new(peer, "ms", cli_real(1e3 * row->peers[i].seconds));
         json_object_set_new(peer, "ratio", cli_real(row->peers[i].ratio));
+        bench_json_energy(peer, "mj", row->peers[i].joules);
         json_array_append_new(peers, peer);
     }
     json_object_set_new(object, "peers", peers);

@@ -72,6 +72,8 @@ int bench_interleave(cli_app *cli, bench_turn *turns, int count, const bench_eff
         }
     for (int i = 0; i < count && code == CLI_OK; i++)
         turns[i].times = summarise(samples + i * rounds, rounds);
+    for (int i = 0; i < count && code == CLI_OK && effort->energy; i++)
+        turns[i].times.joules = bench_energy_of(effort->energy, &turns[i]);
     free(samples);
     return code;
 }

@@ -17,7 +17,7 @@ struct bench_options {
         *format;
     int64_t zeros, prune, rounds, min_ms, busy, prompt_tokens, new_tokens;
     double dropout;
-    int tune, causal, alone;
+    int tune, causal, alone, energy;
 };
 
 static const char *bench_dtype(int index)
@@ -121,6 +121,10 @@ static const cli_option options[] = {
      "Time every tile for each shape, and keep the best one for it in "
      "$XDG_CACHE_HOME/sparse24 (default ~/.cache), where later runs find it.",
      NULL},
+    {"energy", 0, CLI_FLAG, offsetof(struct bench_options, energy), NULL, NULL,
+     "Measure the GPU's energy too, of a product, a text or an image: half a second more for each "
+     "contestant.",
+     NULL},
     {"backend", 0, CLI_CHOICE, offsetof(struct bench_options, backend), NULL, NULL,
      "Whose 2:4 products are timed as ours, by default our own.", backend_name},
     {"threads", 0, CLI_COUNTS, offsetof(struct bench_options, threads), "LIST", NULL,
@@ -168,7 +172,8 @@ static const cli_rule rules[] = {
     {CLI_ONLY_WITH, "ways", "peers=torch", NULL},
     {CLI_ONLY_WITH, "ways", "model", NULL},
     {CLI_ONLY_WITH, "causal dropout", "attention", NULL},
-    {CLI_ONLY_WITH, "attention output tune backend", "device=cuda", NULL},
+    {CLI_ONLY_WITH, "attention output tune backend energy", "device=cuda", NULL},
+    {CLI_NOT_WITH, "energy", "generate attention prune train-linear tune comm", NULL},
     {CLI_NOT_WITH, "backend", "model tune", NULL},
     {CLI_NOT_WITH, "svg", "prune attention train-linear", "has no chart"},
     {CLI_ONE_OF, NULL, NULL, NULL}};
@@ -263,6 +268,11 @@ static bench_effort read_effort(const struct bench_options *o)
     return (bench_effort){.rounds = o->rounds, .min_seconds = 1e-3 * (double)o->min_ms};
 }
 
+static int open_energy(cli_app *cli, const struct bench_options *o, bench_effort *effort)
+{
+    return o->energy ? bench_energy_open(cli, &effort->energy) : CLI_OK;
+}
+
 /* The text of --dtype where it says dtypes by layer; else NULL. */
 static const char *by_layer(const struct bench_options *o)
 {
@@ -345,7 +355,10 @@ static int run_model(cli_app *cli, const struct bench_options *o)
     if (code == CLI_OK) code = read_model_peers(cli, o, TORCH, &torch);
     if (torch) plan.python = o->python;
     plan.ways = o->ways;
-    return code == CLI_OK ? bench_models(cli, &plan) : code;
+    if (code == CLI_OK) code = open_energy(cli, o, &plan.effort);
+    if (code == CLI_OK) code = bench_models(cli, &plan);
+    bench_energy_close(plan.effort.energy);
+    return code;
 }
 
 /* The peer of texts that go on is another one on a GPU. */
@@ -489,7 +502,9 @@ static int run_products(cli_app *cli, const struct bench_options *o)
             bench_set_shapes(plan->shapes, BENCH_MAX_SHAPES, o->set ? o->set : bench_set_name(0));
     if (code == CLI_OK) code = check_blocks(cli, plan);
     if (code == CLI_OK && !cli_on_cpu(cli)) {
-        code = bench_gpu_products(cli, &table, plan, o->peers);
+        code = open_energy(cli, o, &plan->effort);
+        if (code == CLI_OK) code = bench_gpu_products(cli, &table, plan, o->peers);
+        bench_energy_close(plan->effort.energy);
         if (code == CLI_OK) code = report(cli, o, &table);
         bench_table_free(&table);
         free(plan);

@@ -10,6 +10,7 @@ from cli_data import floats, read
 import tiny_bert
 
 FAKE = BUILD / "tests" / "fake"
+NVML = BUILD / "tests" / "fake_nvml"
 WORDS = [w for w in tiny_bert.WORDS if len(w) > 1]
 LENGTHS = [i * 7 % 23 for i in range(700)] + [0, 200, 1]  # in words
 
@@ -105,6 +106,28 @@ class Device(Scratch):
             lost.append(len(done.stdout))
         self.assertEqual(lost[0], 0)
         self.assertTrue(0 < max(lost) < len(whole), lost)
+
+    BENCH = ("bench", "--model", "model", "--batch", "2", "--seq", "4", "--device", "cuda",
+             "--rounds", "1", "--min-ms", "1", "--peers", "none")
+
+    def test_energy(self):
+        """Five watts are as many millijoules a text as half of a pass has times 5 ms."""
+        with_nvml = {**self.environment(), "LD_LIBRARY_PATH": f"{FAKE}:{NVML}"}
+        row, = self.json(*self.BENCH, "--energy", environment=with_nvml)["rows"]
+        for key in ("dense_mj", "sparse_mj"):
+            self.assertGreater(row[key], 0)
+        self.assertNotIn("dense_mj", self.json(*self.BENCH, environment=with_nvml)["rows"][0])
+        table = self.good(*self.BENCH, "--energy", environment=with_nvml).stdout
+        self.assertRegex(table, r"dense mJ +2:4 mJ")
+
+    def test_energy_that_nobody_counts(self):
+        """A dash, and why."""
+        broken = {**self.environment(nvml_fails=1), "LD_LIBRARY_PATH": f"{FAKE}:{NVML}"}
+        done = self.good(*self.BENCH, "--energy", environment=broken)
+        self.assertRegex(done.stderr, "no energy is measured: NVML cannot be started")
+        self.assertRegex(done.stdout, r"- +- +\d+ of \d+")
+        row, = self.json(*self.BENCH, "--energy", environment=broken)["rows"]
+        self.assertIsNone(row["sparse_mj"])
 
     def test_what_is_no_text(self):
         words = [*self.EMBED]

@@ -39,8 +39,8 @@ static void row_fill(bench_row *row, const gpu_cell *c, const gpu_contestant *ou
     row->activations = c->problem.y_dtype;
     snprintf(row->kernel, sizeof row->kernel, "cuda %s",
              c->scheme ? "integers" : s24_device_linear_tile(c->bench->device, c->weights[0], s.m));
-    row->ours =
-        (bench_times){gpu_median(ours, rounds), ours->samples[0], ours->samples[rounds - 1]};
+    row->ours = (bench_times){gpu_median(ours, rounds), ours->samples[0], ours->samples[rounds - 1],
+                              ours->joules};
     row->flops = 2.0 * (double)s.m * (double)s.n * (double)s.k;
     row->bytes = (double)(c->scheme ? s24_device_integers_bytes(c->integers[0])
                                     : s24_device_weight_bytes(c->weights[0])) +
@@ -82,6 +82,7 @@ static int measure(gpu_cell *c, bench_row *row)
         row->peers[i] = (bench_peer_result){.name = who[i]->peer->name,
                                             .version = who[i]->version,
                                             .seconds = seconds,
+                                            .joules = all[1 + i].joules,
                                             .ratio = ratio};
         if (i == 0 || ratio < row->ratio) row->ratio = ratio;
         who[i]->peer->release(products[i]);
@@ -93,6 +94,15 @@ static int measure(gpu_cell *c, bench_row *row)
 
 /* ---- the table ------------------------------------------------------------------------------- */
 
+/* A column of energy where it was asked for. */
+static void print_energy(double joules, int width)
+{
+    if (joules > 0)
+        printf(" %*.3g mJ", width, 1e3 * joules);
+    else if (joules < 0)
+        printf(" %*s mJ", width, "-");
+}
+
 static void print_row(const bench_row *row)
 {
     double seconds = row->ours.median;
@@ -102,8 +112,11 @@ static void print_row(const bench_row *row)
     printf("%6lld %6lld %6lld %-9s %9.4f %8.1f %7.1f", (long long)row->shape.m,
            (long long)row->shape.k, (long long)row->shape.n, dtypes, 1e3 * seconds,
            1e-12 * row->flops / seconds, 1e-9 * row->bytes / seconds);
-    for (int i = 0; i < row->peer_count; i++)
+    print_energy(row->ours.joules, 7);
+    for (int i = 0; i < row->peer_count; i++) {
         printf("  %s %.2fx", row->peers[i].name, row->peers[i].ratio);
+        print_energy(row->peers[i].joules, 1);
+    }
     printf("  %s\n", row->kernel);
     fflush(stdout);
 }
@@ -121,8 +134,9 @@ static int run_cells(gpu_bench *b, bench_table *table)
     int code = CLI_OK;
     snprintf(table->gpu, sizeof table->gpu, "%s", s24_device_text(b->device));
     if (!b->cli->json)
-        printf("%s\n%6s %6s %6s %-9s %9s %8s %7s  peers: their time over ours\n", table->gpu, "M",
-               "K", "N", "dtype", "ms", "TFLOP/s", "GB/s");
+        printf("%s\n%6s %6s %6s %-9s %9s %8s %7s%s  peers: their time over ours\n", table->gpu, "M",
+               "K", "N", "dtype", "ms", "TFLOP/s", "GB/s",
+               plan->effort.energy ? "     energy" : "");
     for (int64_t i = 0; i < total && code == CLI_OK; i++) {
         bench_row *row = &table->rows[table->count];
         const int d = (int)(i / plan->shape_count);

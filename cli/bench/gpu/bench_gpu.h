@@ -109,6 +109,7 @@ typedef struct gpu_contestant {
     int runs;    /* per window */
     void *graph; /* of it; NULL: they are enqueued one by one */
     double samples[BENCH_MAX_ROUNDS];
+    double joules; /* of a run, as in bench_times */
 } gpu_contestant;
 
 /* Times everybody in turns: a window after a pause, in rounds; the samples end up sorted. */

@@ -21,6 +21,26 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+typedef struct window {
+    gpu_bench *bench;
+    gpu_contestant *who;
+} window;
+
+static int run_window(void *state)
+{
+    const window *w = state;
+    double seconds;
+    return timed(w->bench, w->who, w->who->runs, &seconds) != CLI_OK;
+}
+
+static void measure_energy(gpu_bench *b, gpu_contestant *who)
+{
+    window w = {b, who};
+    const bench_turn turn = {.run = run_window, .state = &w};
+    who->joules = bench_energy_of(b->plan->effort.energy, &turn);
+    if (who->joules > 0) who->joules /= who->runs;
+}
+
 int gpu_interleave(gpu_bench *b, gpu_contestant *all, int count, int64_t rounds)
 {
     const bench_effort *effort = &b->plan->effort;
@@ -42,6 +62,8 @@ int gpu_interleave(gpu_bench *b, gpu_contestant *all, int count, int64_t rounds)
             if (code == CLI_OK && cli_interrupted())
                 code = cli_status(b->cli, S24_ERROR_INTERRUPTED);
         }
+    for (int i = 0; i < count && code == CLI_OK && effort->energy; i++)
+        measure_energy(b, &all[i]);
     for (int i = 0; i < count; i++) {
         if (all[i].graph) b->driver.graph_destroy(all[i].graph);
         all[i].graph = NULL;
