@@ -751,6 +751,58 @@ def dots1(draw):
         transformers.Dots1ForCausalLM
 
 
+def latents(draw, sizes):
+    """Attention over latents, of queries too or not, with positions that turn faster or louder."""
+    sizes.pop("head_dim", None)
+    sizes |= {"num_key_value_heads": sizes["num_attention_heads"],
+              "q_lora_rank": draw.choice([None, 12, 32]), "kv_lora_rank": draw.choice([8, 20, 48]),
+              "qk_rope_head_dim": draw.choice([2, 8, 16]), "qk_nope_head_dim": draw.choice([4, 16]),
+              "v_head_dim": draw.choice([4, 12, 16])}
+    if draw.flag():
+        sizes["rope_parameters"] = {
+            "rope_type": "yarn", "rope_theta": 10000.0, "factor": draw.choice([4.0, 40.0]),
+            "original_max_position_embeddings": 16, "mscale": draw.choice([0.707, 1.0]),
+            "mscale_all_dim": draw.choice([0.707, 1.0])}
+    return sizes
+
+
+def grouped(draw, sizes):
+    """Groups of experts, of which a token's are taken."""
+    groups = draw.choice([1, 2, 4])
+    sizes |= {"n_routed_experts": groups * draw.choice([2, 4]), "n_group": groups,
+              "topk_group": draw.integer(1, groups)}
+    each = sizes["n_routed_experts"] // groups
+    sizes["num_experts_per_tok"] = draw.integer(1, min(6, each * sizes["topk_group"]))
+    return sizes
+
+
+def deepseek_v2(draw):
+    sizes = grouped(draw, latents(draw, scored(draw, headed_by_width(draw))))
+    sizes["norm_topk_prob"] = False
+    return transformers.DeepseekV2Config(
+        **sizes, topk_method=draw.choice(["greedy", "group_limited_greedy"])), \
+        transformers.DeepseekV2ForCausalLM
+
+
+def deepseek_v3(draw):
+    return transformers.DeepseekV3Config(
+        **grouped(draw, latents(draw, scored(draw, headed_by_width(draw)))),
+        rope_interleave=draw.choice([True, True, False])), transformers.DeepseekV3ForCausalLM
+
+
+def glm4_moe_lite(draw):
+    sizes = latents(draw, scored(draw, headed_by_width(draw)))
+    layers = sizes["num_hidden_layers"]
+    kinds = [draw.choice(["dense", "sparse"]) for _ in range(layers)]
+    return transformers.Glm4MoeLiteConfig(**sizes, mlp_layer_types=kinds), \
+        transformers.Glm4MoeLiteForCausalLM
+
+
+def youtu(draw):
+    return transformers.YoutuConfig(**latents(draw, headed_by_width(draw)),
+                                    attention_bias=draw.flag()), transformers.YoutuForCausalLM
+
+
 def minimax_m2(draw):
     sizes = partial(draw, decoder(draw))
     return transformers.MiniMaxM2Config(
@@ -841,7 +893,8 @@ ROWS = [bert, roberta, xlm_roberta, camembert, electra, distilbert, mpnet, moder
         olmo3, helium, ernie4_5, nemotron, ministral3, cwm, exaone4, vaultgemma, hunyuan,
         stablelm, gpt_neox, glm, glm4, cohere, cohere2,
         mixtral, qwen2_moe, qwen3_moe, olmoe, flex_olmo, granitemoe, granitemoeshared,
-        ernie4_5_moe, glm4_moe, dots1, minimax_m2, phimoe,
+        ernie4_5_moe, glm4_moe, dots1, minimax_m2, phimoe, deepseek_v2,
+        deepseek_v3, glm4_moe_lite, youtu,
         *(sighted(row) for row in (gemma3, mistral, llama, qwen2, cohere2)),
         *(qwen_sighted(kind) for kind in ("Qwen2VL", "Qwen2_5_VL", "Qwen3VL")),
         *(classes(row, head) for row, head in (

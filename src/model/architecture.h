@@ -4,6 +4,7 @@
 #ifndef S24_MODEL_ARCHITECTURE_H
 #define S24_MODEL_ARCHITECTURE_H
 
+#include "model/latent.h"
 #include "model/mixture.h"
 #include "sparse24/nn.h"
 
@@ -135,6 +136,7 @@ typedef struct s24i_architecture {
     const char *key_variant;
     const struct s24i_architecture *variant;
     const s24i_mixture_row *mixture;
+    const s24i_latent_row *latent;
     int64_t position_rows_before; /* the first position's, which config.json does not count */
 
     /* Keys that would make another model of it: not there, null, false or 0; ends with NULL. */

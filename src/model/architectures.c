@@ -73,6 +73,11 @@ static int64_t inner_width(const s24i_shape *shape, s24i_slot slot)
 int64_t s24i_slot_outputs(const s24i_shape *shape, s24i_slot slot)
 {
     const s24i_slot kind = s24i_slot_kind(slot);
+    const s24i_latent *latent = &shape->latent;
+    if (slot == S24I_LATENT) return latent->queries;
+    if (latent->rank && slot == S24I_QUERY) return shape->heads * s24i_latent_query(latent);
+    if (latent->rank && slot == S24I_KEY) return latent->rank + latent->turned;
+    if (latent->rank && slot == S24I_VALUE) return shape->heads * (latent->plain + latent->value);
     if (slot == S24I_QUERY) return shape->heads * shape->head_width;
     if (slot == S24I_KEY || slot == S24I_VALUE) return shape->kv_heads * shape->head_width;
     return kind == S24I_INTERMEDIATE || kind == S24I_GATE ? inner_width(shape, slot) : shape->width;
@@ -107,7 +112,9 @@ void s24i_slot_shape(int64_t *rows, int64_t *cols, const s24i_shape *shape, s24i
     if (kind == S24I_GATE && (!shape->gated || shape->joint_gate)) *rows = 0;
     if (kind == S24I_INTERMEDIATE && shape->joint_gate) *rows *= 2;
     *cols = shape->width;
-    if (slot == S24I_ATTENTION) *cols = shape->heads * shape->head_width;
+    if (slot == S24I_ATTENTION) *cols = s24i_attended(shape);
+    if (slot == S24I_QUERY && shape->latent.queries) *cols = shape->latent.queries;
+    if (slot == S24I_VALUE && shape->latent.rank) *cols = shape->latent.rank;
     if (kind == S24I_OUTPUT) *cols = inner_width(shape, slot);
 }
 
@@ -128,6 +135,7 @@ const char *s24i_slot_pattern(char room[S24I_NAME_BYTES], const s24i_architectur
                               const s24i_shape *shape, s24i_slot slot)
 {
     const int64_t expert = s24i_slot_expert(slot);
+    if (slot == S24I_QUERY && arch->latent && !shape->latent.queries) return arch->latent->query;
     if (expert < 0) return arch->slots[slot];
     const int is_shared = expert == shape->mixture.experts;
     const char *of =
@@ -176,6 +184,11 @@ int s24i_slot_find(int64_t *block, s24i_slot *slot, const s24i_architecture *arc
     if (found >= 0) {
         *block = numbers[0];
         *slot = (s24i_slot)found;
+        return 1;
+    }
+    if (arch->latent && s24i_name_matches(numbers, name, arch->latent->query, ".weight")) {
+        *block = numbers[0];
+        *slot = S24I_QUERY;
         return 1;
     }
     if (!arch->mixture) return 0;

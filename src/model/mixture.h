@@ -3,6 +3,7 @@
  * Mixtures of experts: feed-forward layers of which a token takes those few that a router chooses.
  *
  *     scores = softmax or sigmoid of router · x, one for each expert
+ *     (of groups of experts those stay in play whose best, or best two, score most)
  *     chosen = the largest of scores (+ correction), as many as are used
  *     y      = Σ weight_e · expert_e(x) over the chosen (+ shared(x))
  *
@@ -23,6 +24,7 @@ typedef enum s24i_slot {
     S24I_QUERY = 0,
     S24I_KEY,
     S24I_VALUE,
+    S24I_LATENT,    /* of latent queries (latent.h) */
     S24I_ATTENTION, /* of the attention's output */
     S24I_INTERMEDIATE,
     S24I_OUTPUT,
@@ -35,7 +37,8 @@ typedef enum s24i_slot {
 enum {
     S24I_EXPERT_SLOTS = S24I_ALL_SLOTS - S24I_INTERMEDIATE,
     S24I_MOST_EXPERTS = 1 << 12,
-    S24I_MOST_MIXED = 256 /* blocks, of which bits are kept */
+    S24I_MOST_GROUPS = 64, /* of experts: bits say which stay in play */
+    S24I_MOST_MIXED = 256  /* blocks, of which bits are kept */
 };
 
 /* How a row of models.def has experts. In names the first %d is the block, the second the expert;
@@ -51,7 +54,11 @@ typedef struct s24i_mixture_row {
     const char *key_shared_count;                 /* or so many times an expert's */
     const char *key_first, *key_last, *key_every; /* which blocks have experts: from … to (−1: the
                                                       last), every so many, */
-    const char *key_dense;                        /* but for these */
+    const char *key_dense;                        /* but for these, */
+    const char *key_kinds;                        /* or those that a list calls sparse */
+    const char *key_groups, *key_groups_used;     /* of experts, and of them of a token's */
+    const char *key_method;                       /* NULL, or what must say "greedy", for one
+                                                     group, or "group_limited_greedy" */
     const char *router;                           /* without .weight */
     const char *correction;                       /* whole; of any rank */
     const char *slots[S24I_ALL_SLOTS];            /* of an expert, without .weight */
@@ -68,9 +75,10 @@ typedef struct s24i_mixture {
     int64_t experts; /* 0: there are none */
     int64_t used, width, shared_width;
     int normalised;
-    float factor;       /* 0: 1 */
-    float jitter;       /* 0: weights are scores */
-    uint64_t blocks[4]; /* bits of blocks that have them */
+    float factor;                /* 0: 1 */
+    float jitter;                /* 0: weights are scores */
+    int64_t groups, groups_used; /* 0: one */
+    uint64_t blocks[4];          /* bits of blocks that have them */
 } s24i_mixture;
 
 /* All of a block's, the shared one too. */

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* What config.json says of a mixture of experts: how many there are and are used, how wide they
    are, what weighs them, and which blocks have them. */
+#include <string.h>
+
 #include "model/text_config.h"
 
 enum { MOST_WIDTH = 1 << 18 };
@@ -32,6 +34,32 @@ static s24_status read_dense(s24i_mixture *m, const s24i_config *config, const c
     return S24_OK;
 }
 
+/* A list of each block's kind: those that it calls sparse have some. */
+static s24_status read_kinds(s24i_mixture *m, const s24i_config *config, const char *key,
+                             int64_t layers)
+{
+    s24i_config list;
+    const s24i_json *item;
+    int64_t block = 0;
+    if (!key) return S24_OK;
+    TRY(s24i_config_child(&list, config, key, S24I_OPTIONAL));
+    if (!list.json) return S24_OK;
+    memset(m->blocks, 0, sizeof m->blocks);
+    s24i_json_walk walk = s24i_json_begin(list.json);
+    for (; (item = s24i_json_next(&walk, NULL)) != NULL; block++) {
+        const char *kind = s24i_json_string(item);
+        const int mixes = kind && !strcmp(kind, "sparse");
+        REQUIRE(config->ctx, mixes || (kind && !strcmp(kind, "dense")), S24_ERROR_FORMAT,
+                "%s: element %lld of %s is %s; dense or sparse was expected", config->file,
+                (long long)block, key, kind ? s24i_show(kind).text : "no string");
+        if (mixes && block < layers) m->blocks[block / 64] |= (uint64_t)1 << block % 64;
+    }
+    REQUIRE(config->ctx, block >= layers, S24_ERROR_FORMAT,
+            "%s: %s has %lld elements; one for each of %lld blocks was expected", config->file, key,
+            (long long)block, (long long)layers);
+    return S24_OK;
+}
+
 static s24_status read_blocks(s24i_mixture *m, const s24i_config *config,
                               const s24i_mixture_row *row, int64_t layers)
 {
@@ -45,7 +73,8 @@ static s24_status read_blocks(s24i_mixture *m, const s24i_config *config,
     if (last < 0 || last >= layers) last = layers - 1;
     for (int64_t b = first; b <= last; b++)
         if ((b + 1) % every == 0) m->blocks[b / 64] |= (uint64_t)1 << b % 64;
-    return read_dense(m, config, row->key_dense, layers);
+    TRY(read_dense(m, config, row->key_dense, layers));
+    return read_kinds(m, config, row->key_kinds, layers);
 }
 
 static s24_status read_shared(s24i_mixture *m, const s24i_config *config,
@@ -70,6 +99,34 @@ static s24_status read_jitter(s24i_mixture *m, const s24i_config *config,
     return S24_OK;
 }
 
+/* Of how many groups a token's experts are. */
+static s24_status read_groups(s24i_mixture *m, const s24i_config *config,
+                              const s24i_mixture_row *row)
+{
+    const char *method = "greedy";
+    int64_t groups = 1, used = 0;
+    if (!row->key_groups) return S24_OK;
+    if (row->key_method) TRY(s24i_config_string(&method, config, row->key_method, S24I_OPTIONAL));
+    const int limited = !row->key_method || !strcmp(method, "group_limited_greedy");
+    REQUIRE(config->ctx, limited || !strcmp(method, "greedy"), S24_ERROR_UNSUPPORTED,
+            "%s: %s is '%s'; greedy or group_limited_greedy was expected", config->file,
+            row->key_method, s24i_show(method).text);
+    if (!limited) return S24_OK;
+    TRY(s24i_config_int(&groups, config, row->key_groups, S24I_OPTIONAL, 1, S24I_MOST_GROUPS));
+    used = groups;
+    TRY(s24i_config_int(&used, config, row->key_groups_used, S24I_OPTIONAL, 1, groups));
+    if (groups == 1) return S24_OK;
+    REQUIRE(config->ctx, m->experts % groups == 0 && m->experts / groups * used >= m->used,
+            S24_ERROR_FORMAT,
+            "%s: %s is %lld, of which %s is %lld; groups of %lld experts from which %lld can be "
+            "taken were expected",
+            config->file, row->key_groups, (long long)groups, row->key_groups_used, (long long)used,
+            (long long)m->experts, (long long)m->used);
+    m->groups = groups;
+    m->groups_used = used;
+    return S24_OK;
+}
+
 s24_status s24i_mixture_read(s24i_shape *shape, const s24i_config *config,
                              const s24i_architecture *arch)
 {
@@ -90,6 +147,7 @@ s24_status s24i_mixture_read(s24i_shape *shape, const s24i_config *config,
     if (row->key_factor)
         TRY(s24i_config_double(&factor, config, row->key_factor, S24I_OPTIONAL, 1e-6, 1e6));
     m->factor = (float)factor;
+    TRY(read_groups(m, config, row));
     TRY(read_jitter(m, config, row));
     return read_blocks(m, config, row, shape->layers);
 }

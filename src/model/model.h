@@ -50,6 +50,11 @@ typedef struct s24i_block {
     int qkv_count;
     int place[3]; /* of query, key and value in the one product: 0, 1, 2, or as the file has them */
     s24i_linear attention, intermediate, output;
+    s24i_linear latent; /* of queries by way of a latent (latent.h); else empty */
+    /* Of attention over latents (latent.h), rows padded: what makes a head's query one of latents,
+       [heads][plain, rank], and a latent the head's value, [heads][rank, value]. */
+    float *latent_keys, *latent_values;
+    s24_ctx *latent_ctx;
     /* Of a gated block that is likewise: empty where intermediate has the gate's rows too,
        first. */
     s24i_linear gate;
@@ -134,6 +139,7 @@ struct s24_model {
    empty. From S24I_PRODUCTS on they are those of experts. */
 enum {
     /* Before it query's, key's and value's, or one for all three. */
+    S24I_PRODUCT_LATENT = S24I_LATENT,
     S24I_PRODUCT_ATTENTION = S24I_ATTENTION,
     S24I_PRODUCT_INTERMEDIATE = S24I_INTERMEDIATE,
     S24I_PRODUCT_OUTPUT = S24I_OUTPUT,

@@ -288,6 +288,7 @@ static s24_status read_shape(s24i_shape *shape, const s24i_config *config,
     TRY(s24i_windows_read(shape, config, arch));
     TRY(read_tables(shape, config, arch));
     TRY(s24i_apart_read(shape, config, arch));
+    TRY(s24i_latent_read(shape, config, arch));
     return s24i_mixture_read(shape, config, arch);
 }
 

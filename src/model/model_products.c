@@ -5,9 +5,9 @@
 s24i_linear *s24i_block_product_of(s24i_block *block, int index)
 {
     if (index >= S24I_PRODUCTS) return &block->experts[index - S24I_PRODUCTS];
-    s24i_linear *products[S24I_PRODUCTS] = {&block->qkv[0],    &block->qkv[1],       &block->qkv[2],
-                                            &block->attention, &block->intermediate, &block->output,
-                                            &block->gate};
+    s24i_linear *products[S24I_PRODUCTS] = {&block->qkv[0], &block->qkv[1],    &block->qkv[2],
+                                            &block->latent, &block->attention, &block->intermediate,
+                                            &block->output, &block->gate};
     return products[index];
 }
 

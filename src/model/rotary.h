@@ -16,13 +16,14 @@ enum { S24I_ROPE_DIVISORS = 128 };
 typedef struct s24i_rope {
     float theta, factor; /* factor 0: none */
     float original, low, high;
-    int by_base;  /* while it is read: `factor` is static NTK scaling's */
-    float alpha;  /* likewise: of Hunyuan's base; 0: none */
-    int by_pairs; /* YaRN; */
-    int between;  /* and where its range begins and ends is not rounded to pairs */
-    int bounded;  /* texts are no longer than `original` */
-    float louder; /* what cosines and sines are multiplied by; 0: nothing */
-    int divided;  /* how many pairs have a divisor, all or none */
+    int by_base;    /* while it is read: `factor` is static NTK scaling's */
+    float alpha;    /* likewise: of Hunyuan's base; 0: none */
+    int by_pairs;   /* YaRN; */
+    int between;    /* and where its range begins and ends is not rounded to pairs */
+    int bounded;    /* texts are no longer than `original` */
+    float louder;   /* what cosines and sines are multiplied by; 0: nothing */
+    float loud_all; /* YaRN's share of it that multiplies all of a latent head; 0: nothing */
+    int divided;    /* how many pairs have a divisor, all or none */
     float divisors[S24I_ROPE_DIVISORS];
 } s24i_rope;
 

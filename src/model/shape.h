@@ -55,6 +55,9 @@ typedef struct s24i_shape {
     int64_t grid, window;   /* tokens a side of an image with relative positions, of a window */
     uint64_t global_blocks; /* bits of blocks that attend beyond windows */
     s24i_mixture mixture;
+    /* Of attention over latents: head_width is that of what is attended to, and there is one head
+       of keys. */
+    s24i_latent latent;
 } s24i_shape;
 
 /* The tensors of a head that pools: a query that is learned attends to all tokens, and a small
@@ -165,14 +168,23 @@ static inline int64_t s24i_head_norm(const s24i_architecture *architecture, cons
                                      int of_keys)
 {
     const int64_t heads = of_keys ? shape->kv_heads : shape->heads;
+    if (architecture->latent) return of_keys ? shape->latent.rank : shape->latent.queries;
     return (architecture->wide_norms ? heads : 1) * shape->head_width;
 }
 
-/* Linear layers of a block. */
+/* What attention gives a token, of all heads. */
+static inline int64_t s24i_attended(const s24i_shape *shape)
+{
+    return shape->heads * (shape->latent.rank ? shape->latent.value : shape->head_width);
+}
+
+/* Linear layers of a block; of latents the one that makes keys and values is none. */
 static inline int64_t s24i_block_layers(const s24i_shape *shape, int64_t block)
 {
     const int64_t outer = shape->gated && !shape->joint_gate ? 3 : 2,
-                  attends = shape->joint ? 2 : 4;
+                  attends = shape->joint         ? 2
+                            : shape->latent.rank ? 3 + (shape->latent.queries > 0)
+                                                 : 4;
     const int mixes = s24i_mixture_has(&shape->mixture, block);
     return attends + outer * (mixes ? s24i_mixture_all(&shape->mixture) : 1);
 }

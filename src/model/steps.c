@@ -38,7 +38,8 @@ static s24i_step_kind attends(const s24i_architecture *a)
 static void put_added(s24i_steps *steps, const s24i_architecture *a, s24i_slot slot)
 {
     const int is_output = slot == S24I_OUTPUT;
-    const s24i_step_place from = is_output ? S24I_AT_OUTER : S24I_AT_CONTEXT;
+    const s24i_step_place context = a->latent ? S24I_AT_VALUES : S24I_AT_CONTEXT;
+    const s24i_step_place from = is_output ? S24I_AT_OUTER : context;
     if (!s24i_adds_aside(a)) {
         put_product(steps, slot, from, S24I_AT_SUMS);
         return;
@@ -62,17 +63,31 @@ static void put_outer(s24i_steps *steps, const s24i_architecture *a, s24i_step_p
     if (s24i_is_gated(a)) put_in_place(steps, S24I_STEP_GATE, S24I_AT_OUTER);
 }
 
+/* What stands before the step that attends, and this. */
+static void put_attention(s24i_steps *steps, const s24i_architecture *a, s24i_step_place input)
+{
+    if (a->latent) {
+        put(steps, (s24i_block_step){.kind = S24I_STEP_LATENT, .from = input, .to = S24I_AT_QKV});
+    } else {
+        put_product(steps, S24I_QUERY, input, S24I_AT_QKV);
+        if (a->query_norm && !a->norms_turned)
+            put_in_place(steps, S24I_STEP_HEAD_NORM, S24I_AT_QKV);
+        if (a->rotary) put_in_place(steps, S24I_STEP_ROTATE, S24I_AT_QKV);
+        if (a->norms_turned) put_in_place(steps, S24I_STEP_HEAD_NORM, S24I_AT_QKV);
+    }
+    steps->attend = steps->count;
+    put(steps, (s24i_block_step){.kind = attends(a), .from = S24I_AT_QKV, .to = S24I_AT_CONTEXT});
+    if (!a->latent) return;
+    put(steps,
+        (s24i_block_step){.kind = S24I_STEP_VALUES, .from = S24I_AT_CONTEXT, .to = S24I_AT_VALUES});
+}
+
 s24i_steps s24i_steps_of(const s24i_architecture *a)
 {
     s24i_steps steps = {.count = 0};
     const s24i_step_place input = a->pre_norm ? S24I_AT_NORMED : S24I_AT_SUMS;
     if (a->pre_norm) put_norm(&steps, S24I_ATTENTION_NORM, input);
-    put_product(&steps, S24I_QUERY, input, S24I_AT_QKV);
-    if (a->query_norm && !a->norms_turned) put_in_place(&steps, S24I_STEP_HEAD_NORM, S24I_AT_QKV);
-    if (a->rotary) put_in_place(&steps, S24I_STEP_ROTATE, S24I_AT_QKV);
-    if (a->norms_turned) put_in_place(&steps, S24I_STEP_HEAD_NORM, S24I_AT_QKV);
-    steps.attend = steps.count;
-    put(&steps, (s24i_block_step){.kind = attends(a), .from = S24I_AT_QKV, .to = S24I_AT_CONTEXT});
+    put_attention(&steps, a, input);
     if (a->side_by_side) {
         put_norm(&steps, S24I_OUTPUT_NORM, input);
         put_outer(&steps, a, input);
@@ -138,6 +153,8 @@ const char *s24i_step_name(s24i_step_kind kind)
                                         [S24I_STEP_ATTEND_NEAR] = "attend near",
                                         [S24I_STEP_ATTEND_DISTANCE] = "attend by distance",
                                         [S24I_STEP_ATTEND_APART] = "attend by content and distance",
+                                        [S24I_STEP_LATENT] = "latents",
+                                        [S24I_STEP_VALUES] = "values of latents",
                                         [S24I_STEP_ADD] = "add",
                                         [S24I_STEP_GATE] = "gate",
                                         [S24I_STEP_EXPERTS] = "experts",

@@ -13,6 +13,8 @@
  *   side by side:              norm ─ QUERY KEY VALUE ─ rotate ─ attend ─ norm of x ─
  *                              INTERMEDIATE, ATTENTION (+x) ─ OUTPUT (+)
  *
+ *   with latents:              norm ─ latents (QUERY KEY …) ─ attend ─ values ─ ATTENTION (+x) …
+ *
  *   with experts:              … norm ─ experts (+), in the place of INTERMEDIATE to OUTPUT
  *
  * Where ranks share out a block, ATTENTION and OUTPUT are cut along k and what stands before them
@@ -33,6 +35,8 @@ typedef enum s24i_step_kind {
     S24I_STEP_ATTEND_DISTANCE, /* the same, with scores that grow by the tokens' distance */
     S24I_STEP_ATTEND_APART,    /* the same, with scores that grow by what a row for their distance
                                   gives with queries and keys */
+    S24I_STEP_LATENT,          /* QKV = queries of latents, and a row of these, from from */
+    S24I_STEP_VALUES,          /* to = heads' values from what latents gave them in from */
     S24I_STEP_ADD,             /* to += residual_factor · from, or by a factor for each column */
     S24I_STEP_GATE,            /* OUTER = activation(gate) · intermediate, both in OUTER before */
     S24I_STEP_EXPERTS,         /* to = a mixture of experts of from (mixture.h); or to += */
@@ -47,7 +51,8 @@ typedef enum s24i_step_place {
                         to be added to them */
     S24I_AT_QKV,     /* queries, keys and values */
     S24I_AT_CONTEXT, /* what the attention gives: heads · head_width */
-    S24I_AT_OUTER    /* intermediate, twice as wide before its gate */
+    S24I_AT_OUTER,   /* intermediate, twice as wide before its gate */
+    S24I_AT_VALUES   /* heads' values, of latents */
 } s24i_step_place;
 
 enum { S24I_ATTENTION_NORM, S24I_OUTPUT_NORM, S24I_AFTER_ATTENTION_NORM, S24I_AFTER_OUTPUT_NORM };

@@ -90,6 +90,7 @@ static s24_status read_yarn(s24i_rope *rope, const s24i_config *config)
     rope->between = !truncate;
     TRY(s24i_config_double(&grows, config, "llama_4_scaling_beta", S24I_OPTIONAL, 0, 1e6));
     rope->bounded = grows > 0;
+    if (all > 0) rope->loud_all = (float)yarn_louder(rope->factor, all);
     if (one > 0 && all > 0)
         rope->louder = (float)(yarn_louder(rope->factor, one) / yarn_louder(rope->factor, all));
     return read_float(&rope->louder, config, "attention_factor", S24I_OPTIONAL, 1e6);

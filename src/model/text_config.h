@@ -12,6 +12,9 @@ s24_status s24i_rope_read(s24i_shape *shape, const s24i_config *config,
 /* shape->windowed with sliding, or with near. */
 s24_status s24i_windows_read(s24i_shape *shape, const s24i_config *config,
                              const s24i_architecture *arch);
+/* shape->latent, and of head_width, kv_heads and score_scale what follows (latent_config.c). */
+s24_status s24i_latent_read(s24i_shape *shape, const s24i_config *config,
+                            const s24i_architecture *arch);
 /* shape->mixture (mixture_config.c). */
 s24_status s24i_mixture_read(s24i_shape *shape, const s24i_config *config,
                              const s24i_architecture *arch);

@@ -81,10 +81,17 @@ static int has_biases(const s24i_walk *walk, const stack *s, int64_t block)
     return 0;
 }
 
+/* Experts have none, nor has the layer that makes keys and values of latents. */
+static int has_bias_at_all(const s24i_walk *walk, s24i_slot slot)
+{
+    return slot < S24I_ALL_SLOTS && !(slot == S24I_VALUE && walk->shape->latent.rank);
+}
+
 static s24_status take_stack(const s24i_walk *walk, const stack *s, int64_t block, int64_t cols)
 {
     const s24i_architecture *arch = walk->arch;
-    const int biases = has_biases(walk, s, block), parts = s->slots[0] < S24I_ALL_SLOTS ? 2 : 1;
+    const int biases = has_biases(walk, s, block);
+    const int parts = has_bias_at_all(walk, s->slots[0]) ? 2 : 1;
     for (int bias = 0; bias < parts; bias++)
         for (int i = 0; i < s->count; i++) {
             char room[S24I_NAME_BYTES];
@@ -316,24 +323,58 @@ static s24_status take_scales(const s24i_walk *walk, int64_t b)
     return take(walk, &w);
 }
 
-static s24_status take_block(const s24i_walk *walk, int64_t b)
+/* A layer that shares its input with none. */
+static s24_status take_layer(const s24i_walk *walk, int64_t b, s24i_slot slot)
 {
-    const s24i_architecture *a = walk->arch;
+    int64_t rows, cols;
+    s24i_slot_shape(&rows, &cols, walk->shape, slot);
+    const stack one = {{slot}, {rows}, 1};
+    return rows ? take_stack(walk, &one, b, cols) : S24_OK;
+}
+
+/* What attends over latents: the layer that makes keys and values of them has no bias. */
+static s24_status take_latent(const s24i_walk *walk, int64_t b)
+{
+    static const s24i_slot slots[] = {S24I_LATENT, S24I_QUERY, S24I_KEY, S24I_VALUE,
+                                      S24I_ATTENTION};
+    for (size_t i = 0; i < sizeof slots / sizeof *slots; i++)
+        TRY(take_layer(walk, b, slots[i]));
+    return S24_OK;
+}
+
+/* Layers up to the one that adds what attention gives. */
+static s24_status take_attention(const s24i_walk *walk, int64_t b)
+{
     const s24i_shape *s = walk->shape;
     const int64_t wide = s->heads * s->head_width, kv = s->kv_heads * s->head_width;
     stack qkv = {{S24I_QUERY, S24I_KEY, S24I_VALUE}, {wide, kv, kv}, 3};
+    if (s->latent.rank) return take_latent(walk, b);
     if (s->joint) {
         qkv.rows[0] += 2 * kv;
         qkv.count = 1;
     }
-    const stack attention = {{S24I_ATTENTION}, {s->width}, 1};
     TRY(take_stack(walk, &qkv, b, s->width));
-    TRY(take_stack(walk, &attention, b, wide));
+    return take_layer(walk, b, S24I_ATTENTION);
+}
+
+/* Norms of queries and keys; of latents those of what is none have nothing. */
+static s24_status take_head_norms(const s24i_walk *walk, int64_t b)
+{
+    const s24i_architecture *a = walk->arch;
+    const int has_queries = !a->latent || walk->shape->latent.queries;
+    if (a->query_norm && has_queries) TRY(take_norm(walk, S24I_ROLE_QUERY_NORM, a->query_norm, b));
+    return a->key_norm ? take_norm(walk, S24I_ROLE_KEY_NORM, a->key_norm, b) : S24_OK;
+}
+
+static s24_status take_block(const s24i_walk *walk, int64_t b)
+{
+    const s24i_architecture *a = walk->arch;
+    const s24i_shape *s = walk->shape;
+    TRY(take_attention(walk, b));
     const int mixes = s24i_mixture_has(&s->mixture, b);
     TRY(mixes ? take_mixture(walk, b) : take_outer(walk, b, -1));
     TRY(take_norms(walk, b));
-    if (a->query_norm) TRY(take_norm(walk, S24I_ROLE_QUERY_NORM, a->query_norm, b));
-    if (a->key_norm) TRY(take_norm(walk, S24I_ROLE_KEY_NORM, a->key_norm, b));
+    TRY(take_head_norms(walk, b));
     if (s->grid) TRY(take_relative(walk, b));
     TRY(take_scales(walk, b));
     if (a->relative && s->tables) TRY(take_distances(walk, b));

@@ -9,19 +9,19 @@
 #include "recipe/kept_blocks.h"
 #include "recipe/reconstruct.h"
 
-enum { S24I_STAGES = 4, S24I_OUTER_STAGES = 2 };
+enum { S24I_STAGES = 6, S24I_OUTER_STAGES = 2 };
 
 /* The layers of a block that share an input, which is observed as the first one's, in the order
-   they are pruned. */
+   they are pruned; count 0: the model has no such stage. */
 typedef struct s24i_stage_kind {
     s24i_slot slots[3];
     int count;
 } s24i_stage_kind;
-extern const s24i_stage_kind s24i_stage_kinds[S24I_STAGES];
+s24i_stage_kind s24i_stage_kind_of(const s24i_shape *shape, int kind);
 
 /* A stage of a block's own layers (first −1, end 0), or of some of its experts'. */
 typedef struct s24i_stage {
-    int kind; /* of s24i_stage_kinds */
+    int kind; /* below S24I_STAGES */
     int64_t first, end;
 } s24i_stage;
 

@@ -6,10 +6,19 @@
 
 #include <string.h>
 
-const s24i_stage_kind s24i_stage_kinds[S24I_STAGES] = {{{S24I_QUERY, S24I_KEY, S24I_VALUE}, 3},
-                                                       {{S24I_ATTENTION}, 1},
-                                                       {{S24I_INTERMEDIATE, S24I_GATE}, 2},
-                                                       {{S24I_OUTPUT}, 1}};
+s24i_stage_kind s24i_stage_kind_of(const s24i_shape *shape, int kind)
+{
+    enum { NONE, LATENT, LATENT_QUERIES };
+    static const s24i_stage_kind kinds[][S24I_STAGES] = {
+        [NONE] = {{{S24I_QUERY, S24I_KEY, S24I_VALUE}, 3}},
+        [LATENT] = {{{S24I_QUERY, S24I_KEY}, 2}, {.count = 0}, {{S24I_VALUE}, 1}},
+        [LATENT_QUERIES] = {{{S24I_LATENT, S24I_KEY}, 2}, {{S24I_QUERY}, 1}, {{S24I_VALUE}, 1}}};
+    static const s24i_stage_kind others[] = {
+        {{S24I_ATTENTION}, 1}, {{S24I_INTERMEDIATE, S24I_GATE}, 2}, {{S24I_OUTPUT}, 1}};
+    enum { OTHERS = sizeof others / sizeof *others };
+    if (kind >= S24I_STAGES - OTHERS) return others[kind - (S24I_STAGES - OTHERS)];
+    return kinds[shape->latent.queries ? LATENT_QUERIES : shape->latent.rank ? LATENT : NONE][kind];
+}
 
 s24_status s24i_calibration_load(s24i_calibration *c)
 {
@@ -53,11 +62,12 @@ static s24_status see_all_alike(const s24i_calibration *c, s24i_slot slot, s24_s
 s24_status s24i_calibration_prune(s24i_calibration *c, int64_t block, const s24i_stage *s,
                                   int64_t expert)
 {
-    const s24i_slot first = s24i_slot_of(expert, s24i_stage_kinds[s->kind].slots[0]);
+    const s24i_stage_kind kind = s24i_stage_kind_of(&c->model->shape, s->kind);
+    const s24i_slot first = s24i_slot_of(expert, kind.slots[0]);
     s24_stats *stats = c->stats[expert - s->first];
     if (expert >= 0 && !c->seen[expert - s->first]) TRY(see_all_alike(c, first, stats));
-    for (int i = 0; i < s24i_stage_kinds[s->kind].count; i++) {
-        const s24i_slot slot = s24i_slot_of(expert, s24i_stage_kinds[s->kind].slots[i]);
+    for (int i = 0; i < kind.count; i++) {
+        const s24i_slot slot = s24i_slot_of(expert, kind.slots[i]);
         const s24_tensor *tensor = c->block[slot];
         float *w = c->weights[slot].data;
         if (tensor && s24i_pruner_takes(c->pruner, tensor))

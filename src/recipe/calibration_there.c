@@ -11,11 +11,13 @@
 static unsigned taken_slots(const s24i_calibration *c, int kind)
 {
     unsigned taken = 0;
-    for (int k = 0; k < S24I_STAGES; k++)
-        for (int i = 0; i < s24i_stage_kinds[k].count && (kind == S24I_STAGES || k == kind); i++) {
-            const s24i_slot slot = s24i_stage_kinds[k].slots[i];
-            if (c->block[slot] && s24i_pruner_takes(c->pruner, c->block[slot])) taken |= 1u << slot;
+    for (int k = 0; k < S24I_STAGES; k++) {
+        const s24i_stage_kind of = s24i_stage_kind_of(&c->model->shape, k);
+        for (int i = 0; i < of.count && (kind == S24I_STAGES || k == kind); i++) {
+            const s24_tensor *tensor = c->block[of.slots[i]];
+            if (tensor && s24i_pruner_takes(c->pruner, tensor)) taken |= 1u << of.slots[i];
         }
+    }
     return taken;
 }
 
@@ -58,7 +60,7 @@ s24_status s24i_calibration_reconstruct(s24i_calibration *c, int64_t block)
 static s24_status prune_stage(s24i_calibration *c, int64_t block, int kind, const char *state)
 {
     const s24i_stage stage = {.kind = kind, .first = -1};
-    const s24i_slot first = s24i_stage_kinds[kind].slots[0];
+    const s24i_slot first = s24i_stage_kind_of(&c->model->shape, kind).slots[0];
     const unsigned taken = taken_slots(c, kind);
     if (!taken) return S24_OK;
     TRY(s24_stats_create(&c->stats[0], c->ctx, c->weights[first].cols));

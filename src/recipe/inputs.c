@@ -71,6 +71,9 @@ static s24_status prepare(seen *s, int64_t max_tokens)
     REQUIRE(s->ctx, !shape->mixture.experts, S24_ERROR_UNSUPPORTED,
             "%s: inputs are noted for a device, which runs no '%s': it has experts",
             s24_checkpoint_folder(s->in), s->model->architecture->model_type);
+    REQUIRE(s->ctx, !shape->latent.rank, S24_ERROR_UNSUPPORTED,
+            "%s: inputs are noted for a device, which runs no '%s': it attends over latents",
+            s24_checkpoint_folder(s->in), s->model->architecture->model_type);
     s->max_tokens = max_tokens ? max_tokens : shape->positions;
     REQUIRE(s->ctx, s->max_tokens >= 2 && s->max_tokens <= shape->positions, S24_ERROR_ARGUMENT,
             "max_tokens is %lld; 2 to the model's %lld positions was expected",

@@ -217,7 +217,7 @@ static int next_stage(stage *s, const calibration *c, int64_t block)
         return begins;
     }
     s24i_slot_shape(&rows, &cols, &c->model->shape,
-                    s24i_slot_of(0, s24i_stage_kinds[s->kind].slots[0]));
+                    s24i_slot_of(0, s24i_stage_kind_of(&c->model->shape, s->kind).slots[0]));
     const int64_t most = s24i_max(1, GRAM_BYTES / (cols * cols * (int64_t)sizeof(double)));
     s->first = s24i_max(s->end, 0);
     s->end = s24i_min(s->first + most, s24i_mixture_all(&c->model->shape.mixture));
@@ -227,8 +227,9 @@ static int next_stage(stage *s, const calibration *c, int64_t block)
 /* Is there a layer that gets pruned among those of an expert of a stage? */
 static int takes_expert(const calibration *c, int64_t block, int kind, int64_t expert)
 {
-    for (int i = 0; i < s24i_stage_kinds[kind].count; i++) {
-        const int number = (int)s24i_slot_of(expert, s24i_stage_kinds[kind].slots[i]);
+    const s24i_stage_kind of = s24i_stage_kind_of(&c->model->shape, kind);
+    for (int i = 0; i < of.count; i++) {
+        const int number = (int)s24i_slot_of(expert, of.slots[i]);
         const s24_tensor *t = c->tensors[block * c->numbers + number];
         if (t && s24i_pruner_takes(c->pruner, t)) return 1;
     }
@@ -252,7 +253,7 @@ static void drop_stats(calibration *c)
 
 static s24_status prune_stage(calibration *c, int64_t block, const stage *s)
 {
-    const s24i_slot kind = s24i_stage_kinds[s->kind].slots[0];
+    const s24i_slot kind = s24i_stage_kind_of(&c->model->shape, s->kind).slots[0];
     for (int64_t e = s->first; e < s->end; e++) {
         const s24i_slot slot = s24i_slot_of(e, kind);
         c->seen[e - s->first] = 0;

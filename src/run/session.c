@@ -20,28 +20,13 @@
 #include "run/cpu/attention_grid.h"
 #include "run/cpu/experts.h"
 #include "run/cpu/kv_cache.h"
+#include "run/cpu/lane.h"
 #include "run/cpu/pass.h"
 #include "run/gpu/gpu_model.h"
 #include "run/tail.h"
 #include "run/weight/weight.h"
 
 /* ---- create and destroy ---------------------------------------------------------------------- */
-
-/* The work memory of the most demanding product of `rows` tokens on ctx's threads. */
-static size_t most_work(const s24_model *model, const s24_ctx *ctx, int64_t rows)
-{
-    size_t most = 0;
-    for (int64_t b = 0; b < model->shape.layers; b++) {
-        for (int i = 0; i < s24i_block_products(&model->blocks[b]); i++) {
-            const s24i_linear *l = s24i_block_product(&model->blocks[b], i);
-            const size_t bytes = s24i_linear_work_bytes(l, ctx, rows);
-            most = bytes > most ? bytes : most;
-        }
-    }
-    const size_t head = s24i_linear_work_bytes(&model->lm_head, ctx, rows);
-    most = head > most ? head : most;
-    return (most + 63) / 64 * 64;
-}
 
 /* Cores that shuffle where they multiply take two cycles for pairs of bf16, and without tiles
    attention is faster in f32 there. */
@@ -51,86 +36,13 @@ static s24_dtype choose_between(const s24_session *session, uint32_t cpu)
     if (cpu & S24_CPU_PORT5 && !(cpu & S24_CPU_AMX)) return S24_F32;
     if (model->dtype == S24_F32 || model->shape.grid || model->apart) return S24_F32;
     if (!s24i_attention_takes_bf16(session->vec, model->shape.head_width)) return S24_F32;
-    if (model->architecture->query_norm &&
+    if (model->architecture->query_norm && !model->shape.latent.rank &&
         s24i_head_norm(model->architecture, &model->shape, 0) > S24I_MOST_NORMED_HEAD)
         return S24_F32;
     for (int64_t b = 0; b < model->shape.layers; b++)
         for (int i = 0; i < S24I_PRODUCTS; i++)
             if (!s24i_linear_takes_bf16(s24i_block_product(&model->blocks[b], i))) return S24_F32;
     return S24_BF16;
-}
-
-/* Memory of a lane's own context, which the session's gives. */
-static void *lane_alloc(void *user, size_t bytes, size_t alignment)
-{
-    (void)alignment; /* a context aligns to 64 bytes, which is all that one of its own asks for */
-    return s24_ctx_alloc(user, bytes);
-}
-static void lane_free(void *user, void *memory, size_t bytes)
-{
-    (void)bytes;
-    s24_ctx_free(user, memory);
-}
-
-static s24_status lane_create(s24i_lane *lane, s24_ctx *ctx, int64_t most_x)
-{
-    const s24_ctx_opts opts = {.size = sizeof opts,
-                               .allocator = {lane_alloc, lane_free, ctx},
-                               .threads = 1,
-                               .cpu_mask = s24_ctx_cpu(ctx)};
-    REQUIRE(ctx, s24_ctx_create(&lane->own, &opts) == S24_OK, S24_ERROR_MEMORY,
-            "out of memory for a thread's context");
-    lane->ctx = lane->own;
-    return s24i_dense_engine.runner_create(&lane->runner, ctx, most_x);
-}
-
-static int64_t normed_columns(const s24_model *model)
-{
-    const s24i_shape *s = &model->shape;
-    return s24i_max(s24i_max(s->width, s24i_embedding_width(s)),
-                    s->image ? model->patch_map.row : 0);
-}
-
-/* The lanes share the memory of the whole: they never run beside it. */
-static s24_status fill_lanes(s24_session *session, s24_ctx *ctx)
-{
-    const s24_model *model = session->model;
-    const s24i_shape *shape = &model->shape;
-    const int64_t rows = s24i_min(session->max_tokens, CHUNK_ROWS), threads = session->threads;
-    const int64_t all = s24i_min(session->max_tokens, CHUNK_ROWS * threads);
-    const int64_t expert = s24i_max(shape->mixture.width, shape->mixture.shared_width);
-    const int64_t inner = s24i_max(s24i_max(shape->intermediate, shape->width), expert);
-    const int64_t widest = s24i_max(s24i_slot_outputs(shape, S24I_QUERY), inner);
-    const int64_t wide = model->dtype == S24_F32 ? 0 : widest;
-    const int64_t outer_cols = shape->intermediate * (shape->gated ? 3 : 1);
-    const size_t part = s24_dtype_bytes(session->between);
-    s24i_lane *whole = &session->whole;
-    size_t one = 0, bytes = most_work(model, ctx, all);
-    TRY(s24i_alloc_elems(&session->lanes, ctx, threads, sizeof *session->lanes, "lanes"));
-    memset(session->lanes, 0, (size_t)threads * sizeof *session->lanes);
-    whole->rows = all;
-    TRY(s24i_dense_engine.runner_create(&whole->runner, ctx, all * wide));
-    for (int t = 0; t < threads && threads > 1; t++)
-        TRY(lane_create(&session->lanes[t], ctx, rows * wide));
-    if (threads > 1) one = most_work(model, session->lanes[0].ctx, rows);
-    if (bytes < one * (size_t)threads) bytes = one * (size_t)threads;
-    const int64_t outer = s24i_max(all, threads > 1 ? rows * threads : 0);
-    TRY(s24i_alloc_elems(&whole->outer, ctx, outer * outer_cols, part, "activations"));
-    TRY(s24i_alloc_elems(&whole->work, ctx, (int64_t)bytes, 1, "work memory"));
-    const int has_normed = model->architecture->pre_norm || model->lm_head.n ||
-                           s24i_projects(shape) || s24i_adds_aside(model->architecture);
-    const int64_t normed = has_normed ? normed_columns(model) : 0;
-    TRY(s24i_alloc_elems(&whole->normed, ctx, outer * normed, sizeof(float), "norms' results"));
-    whole->work_bytes = bytes;
-    for (int t = 0; t < threads; t++) {
-        s24i_lane *lane = &session->lanes[t];
-        lane->rows = rows;
-        lane->outer = (char *)whole->outer + (size_t)(t * rows * outer_cols) * part;
-        lane->normed = whole->normed + t * rows * normed;
-        lane->work = (char *)whole->work + (size_t)t * one;
-        lane->work_bytes = one;
-    }
-    return S24_OK;
 }
 
 static s24_status fill_head(s24_session *session, s24_ctx *ctx)
@@ -201,7 +113,7 @@ static s24_status fill(s24_session *session, s24_ctx *ctx)
         TRY(fill_distances(session, ctx, longest));
     TRY(fill_apart(session, ctx, longest));
     TRY(s24i_tail_reserve(session, ctx));
-    TRY(fill_lanes(session, ctx));
+    TRY(s24i_lanes_fill(session, ctx));
     TRY(s24i_experts_create(&session->experts, ctx, session));
     return session->model->lm_head.n ? fill_head(session, ctx) : S24_OK;
 }
@@ -271,6 +183,8 @@ void s24_session_destroy(s24_session *session)
     s24_ctx_free(ctx, session->context);
     s24_ctx_free(ctx, session->whole.outer);
     s24_ctx_free(ctx, session->whole.normed);
+    s24_ctx_free(ctx, session->whole.latent);
+    s24_ctx_free(ctx, session->values);
     s24_ctx_free(ctx, session->images);
     s24_ctx_free(ctx, session->tiles);
     s24_ctx_free(ctx, session->scratch);

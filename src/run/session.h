@@ -27,6 +27,7 @@ typedef struct s24i_lane {
     int together;       /* all threads, more than one */
     int octave;         /* of the pass's rows (race.h) */
     void *outer;   /* [rows, intermediate]; of gated blocks twice that, then what the gate gives */
+    float *latent; /* s24i_latent_room, of attention over latents; else NULL */
     float *normed; /* [rows, width] where norms stand before the layers, [rows, patch] */
     void *work;    /* of the 2:4 plans */
     size_t work_bytes;
@@ -61,6 +62,7 @@ struct s24_session {
     float *hidden;                /* [max_tokens, width] */
     void *qkv;          /* [max_tokens, queries + keys + values], or one after the other */
     void *context;      /* [max_tokens, queries] */
+    void *values;       /* [max_tokens, heads · value] of latents; else NULL */
     int64_t *tiles;     /* [max_tokens + 1] */
     int64_t *images;    /* [max_tokens / positions + 1]: where they begin, of a model of images */
     float *angles;      /* [longest text, head_width], of rotary positions; else NULL */

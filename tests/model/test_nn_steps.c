@@ -12,55 +12,60 @@ typedef struct row {
 /* "product 0>2" reads place 0 and writes place 2; "+" adds; a product's slot and a norm follow. */
 static void test_rows(void **state)
 {
-    static const char after[] = "product 0>2 0, attend 2>3, product 3>0+ 3, norm 0>0 0, "
-                                "product 0>4 4, product 4>0+ 5, norm 0>0 1, ";
-    static const char before[] = "norm 0>1 0, product 1>2 0, attend 2>3, product 3>0+ 3, "
-                                 "norm 0>1 1, product 1>4 4, product 4>0+ 5, ";
+    static const char after[] = "product 0>2 0, attend 2>3, product 3>0+ 4, norm 0>0 0, "
+                                "product 0>4 5, product 4>0+ 6, norm 0>0 1, ";
+    static const char before[] = "norm 0>1 0, product 1>2 0, attend 2>3, product 3>0+ 4, "
+                                 "norm 0>1 1, product 1>4 5, product 4>0+ 6, ";
     static const char llama[] = "norm 0>1 0, product 1>2 0, rotate 2>2, attend 2>3, "
-                                "product 3>0+ 3, norm 0>1 1, product 1>4 4, gate 4>4, "
-                                "product 4>0+ 5, ";
+                                "product 3>0+ 4, norm 0>1 1, product 1>4 5, gate 4>4, "
+                                "product 4>0+ 6, ";
     static const char plain[] = "norm 0>1 0, product 1>2 0, rotate 2>2, attend 2>3, "
-                                "product 3>0+ 3, norm 0>1 1, product 1>4 4, product 4>0+ 5, ";
+                                "product 3>0+ 4, norm 0>1 1, product 1>4 5, product 4>0+ 6, ";
     static const char qwen3[] = "norm 0>1 0, product 1>2 0, head norm 2>2, rotate 2>2, attend 2>3, "
-                                "product 3>0+ 3, norm 0>1 1, product 1>4 4, gate 4>4, "
-                                "product 4>0+ 5, ";
+                                "product 3>0+ 4, norm 0>1 1, product 1>4 5, gate 4>4, "
+                                "product 4>0+ 6, ";
     static const char mpnet[] =
-        "product 0>2 0, attend by distance 2>3, product 3>0+ 3, norm 0>0 0, "
-        "product 0>4 4, product 4>0+ 5, norm 0>0 1, ";
+        "product 0>2 0, attend by distance 2>3, product 3>0+ 4, norm 0>0 0, "
+        "product 0>4 5, product 4>0+ 6, norm 0>0 1, ";
     static const char modern[] = "norm 0>1 0, product 1>2 0, rotate 2>2, attend near 2>3, "
-                                 "product 3>0+ 3, norm 0>1 1, product 1>4 4, gate 4>4, "
-                                 "product 4>0+ 5, ";
-    static const char nomic[] = "product 0>2 0, rotate 2>2, attend 2>3, product 3>0+ 3, "
-                                "norm 0>0 0, product 0>4 4, gate 4>4, product 4>0+ 5, "
+                                 "product 3>0+ 4, norm 0>1 1, product 1>4 5, gate 4>4, "
+                                 "product 4>0+ 6, ";
+    static const char nomic[] = "product 0>2 0, rotate 2>2, attend 2>3, product 3>0+ 4, "
+                                "norm 0>0 0, product 0>4 5, gate 4>4, product 4>0+ 6, "
                                 "norm 0>0 1, ";
-    static const char turned[] = "product 0>2 0, rotate 2>2, attend 2>3, product 3>0+ 3, "
-                                 "norm 0>0 0, product 0>4 4, product 4>0+ 5, norm 0>0 1, ";
+    static const char turned[] = "product 0>2 0, rotate 2>2, attend 2>3, product 3>0+ 4, "
+                                 "norm 0>0 0, product 0>4 5, product 4>0+ 6, norm 0>0 1, ";
     static const char deberta[] = "product 0>2 0, attend by content and distance 2>3, "
-                                  "product 3>0+ 3, norm 0>0 0, product 0>4 4, product 4>0+ 5, "
+                                  "product 3>0+ 4, norm 0>0 0, product 0>4 5, product 4>0+ 6, "
                                   "norm 0>0 1, ";
-    static const char t5[] = "norm 0>1 0, product 1>2 0, attend by distance 2>3, product 3>0+ 3, "
-                             "norm 0>1 1, product 1>4 4, product 4>0+ 5, ";
+    static const char t5[] = "norm 0>1 0, product 1>2 0, attend by distance 2>3, product 3>0+ 4, "
+                             "norm 0>1 1, product 1>4 5, product 4>0+ 6, ";
     static const char gated_t5[] = "norm 0>1 0, product 1>2 0, attend by distance 2>3, "
-                                   "product 3>0+ 3, norm 0>1 1, product 1>4 4, gate 4>4, "
-                                   "product 4>0+ 5, ";
+                                   "product 3>0+ 4, norm 0>1 1, product 1>4 5, gate 4>4, "
+                                   "product 4>0+ 6, ";
     static const char aside[] = "norm 0>1 0, product 1>2 0, rotate 2>2, attend 2>3, "
-                                "product 3>1 3, norm 1>1 2, add 1>0, norm 0>1 1, product 1>4 4, "
-                                "gate 4>4, product 4>1 5, norm 1>1 3, add 1>0, ";
+                                "product 3>1 4, norm 1>1 2, add 1>0, norm 0>1 1, product 1>4 5, "
+                                "gate 4>4, product 4>1 6, norm 1>1 3, add 1>0, ";
     static const char gemma3[] = "norm 0>1 0, product 1>2 0, head norm 2>2, rotate 2>2, "
-                                 "attend 2>3, product 3>1 3, norm 1>1 2, add 1>0, norm 0>1 1, "
-                                 "product 1>4 4, gate 4>4, product 4>1 5, norm 1>1 3, add 1>0, ";
+                                 "attend 2>3, product 3>1 4, norm 1>1 2, add 1>0, norm 0>1 1, "
+                                 "product 1>4 5, gate 4>4, product 4>1 6, norm 1>1 3, add 1>0, ";
     static const char granite[] = "norm 0>1 0, product 1>2 0, rotate 2>2, attend 2>3, "
-                                  "product 3>1 3, add 1>0, norm 0>1 1, product 1>4 4, gate 4>4, "
-                                  "product 4>1 5, add 1>0, ";
+                                  "product 3>1 4, add 1>0, norm 0>1 1, product 1>4 5, gate 4>4, "
+                                  "product 4>1 6, add 1>0, ";
     static const char olmo2[] = "product 0>2 0, head norm 2>2, rotate 2>2, attend 2>3, "
-                                "product 3>1 3, norm 1>1 2, add 1>0, product 0>4 4, gate 4>4, "
-                                "product 4>1 5, norm 1>1 3, add 1>0, ";
+                                "product 3>1 4, norm 1>1 2, add 1>0, product 0>4 5, gate 4>4, "
+                                "product 4>1 6, norm 1>1 3, add 1>0, ";
     static const char side[] = "norm 0>1 0, product 1>2 0, rotate 2>2, attend 2>3, norm 0>1 1, "
-                               "product 1>4 4, product 3>0+ 3, product 4>0+ 5, ";
+                               "product 1>4 5, product 3>0+ 4, product 4>0+ 6, ";
     static const char gated_side[] = "norm 0>1 0, product 1>2 0, rotate 2>2, attend 2>3, "
-                                     "norm 0>1 1, product 1>4 4, gate 4>4, product 3>0+ 3, "
-                                     "product 4>0+ 5, ";
-    static const row rows[] = {{"gemma", llama},
+                                     "norm 0>1 1, product 1>4 5, gate 4>4, product 3>0+ 4, "
+                                     "product 4>0+ 6, ";
+    static const char latent[] = "norm 0>1 0, latents 1>2, attend 2>3, values of latents 3>5, "
+                                 "product 5>0+ 4, norm 0>1 1, product 1>4 5, gate 4>4, "
+                                 "product 4>0+ 6, ";
+    static const row rows[] = {{"youtu", latent},
+                               {"deepseek_v2", latent},
+                               {"gemma", llama},
                                {"gemma2", aside},
                                {"gemma3_text", gemma3},
                                {"granite", granite},

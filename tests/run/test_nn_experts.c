@@ -1,129 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Mixtures of experts: who is chosen and how it counts, alike experts that are one plain layer,
+/* Mixtures of experts: alike experts that are one plain layer,
    experts that come as one tensor, statistics of those that no token takes, and what is refused. */
 #include "support.h"
 
+#include "model/steps.h"
 #include "nn_io.h"
 #include "nn_language_pass.h"
-#include "run/cpu/experts_route.h"
+#include "sparse24/language.h"
 
-enum { WIDTH = 32, INNER = 24, EXPERTS = 5, LAYERS = 2, WORDS = 29, MOST = 128 };
-
-/* ---- who is chosen --------------------------------------------------------------------------- */
-
-enum { ROWS = 3, USED = 2 };
-
-typedef struct routing {
-    int sigmoid, normalised, corrected, shared;
-    float factor, jitter;
-} routing;
-
-/* Two experts, each by its share of those that are near it, the second without the first. */
-static void near_weights(double weights[EXPERTS], const double scores[EXPERTS], double jitter)
-{
-    int best[2] = {-1, -1};
-    for (int i = 0; i < 2; i++) {
-        double sum = 0;
-        for (int e = 0; e < EXPERTS; e++)
-            if (e != best[0] && (best[i] < 0 || scores[e] > scores[best[i]])) best[i] = e;
-        const double most = scores[best[i]];
-        for (int e = 0; e < EXPERTS; e++)
-            if ((!i || e != best[0]) &&
-                (most - scores[e]) / fmax(fabs(scores[e]), most) <= 2 * jitter)
-                sum += exp(scores[e] - most);
-        weights[best[i]] = 1 / sum;
-    }
-}
-
-/* The weight of each expert for x, in double. */
-static void expected_weights(double weights[EXPERTS + 1], const routing *r, const float *router,
-                             const float *correction, const float *x)
-{
-    double scores[EXPERTS], sum = 0, taken = 0;
-    for (int e = 0; e < EXPERTS; e++) {
-        scores[e] = 0;
-        for (int i = 0; i < WIDTH; i++)
-            scores[e] += (double)router[e * WIDTH + i] * (double)x[i];
-        sum += exp(scores[e]);
-    }
-    memset(weights, 0, (EXPERTS + 1) * sizeof *weights);
-    if (r->jitter > 0) {
-        near_weights(weights, scores, (double)r->jitter);
-        return;
-    }
-    for (int e = 0; e < EXPERTS; e++)
-        scores[e] = r->sigmoid ? 1 / (1 + exp(-scores[e])) : exp(scores[e]) / sum;
-    for (int e = 0; e < EXPERTS; e++) {
-        int before = 0;
-        const double own = scores[e] + (r->corrected ? (double)correction[e] : 0);
-        for (int other = 0; other < EXPERTS; other++)
-            before += scores[other] + (r->corrected ? (double)correction[other] : 0) > own;
-        weights[e] = before < USED ? scores[e] : 0;
-        taken += weights[e];
-    }
-    for (int e = 0; e < EXPERTS; e++)
-        weights[e] *= (r->factor > 0 ? (double)r->factor : 1) / (r->normalised ? taken : 1);
-    weights[EXPERTS] = 0;
-    for (int i = 0; i < WIDTH; i++)
-        weights[EXPERTS] += (double)router[i] * (double)x[i];
-    weights[EXPERTS] = r->shared == 2 ? 1 / (1 + exp(-weights[EXPERTS])) : r->shared;
-}
-
-static void route(const routing *r)
-{
-    float router[EXPERTS * WIDTH], x[ROWS * WIDTH], correction[EXPERTS];
-    float scores[ROWS * EXPERTS], weights[ROWS * (USED + 1)];
-    int32_t experts_of[ROWS * (USED + 1)];
-    uint64_t state = 5;
-    s24_ctx *ctx = new_ctx(NULL, 1);
-    for (int i = 0; i < EXPERTS * WIDTH; i++)
-        router[i] = 0.5f * test_uniform(&state);
-    for (int i = 0; i < ROWS * WIDTH; i++)
-        x[i] = test_uniform(&state);
-    for (int e = 0; e < EXPERTS; e++)
-        correction[e] = test_uniform(&state);
-    const s24i_mixture_row row = {.sigmoid = r->sigmoid};
-    const s24i_architecture arch = {.mixture = &row};
-    s24_model model = {.architecture = &arch};
-    model.shape.mixture = (s24i_mixture){.experts = EXPERTS,
-                                         .used = USED,
-                                         .shared_width = r->shared ? 4 : 0,
-                                         .normalised = r->normalised,
-                                         .factor = r->factor,
-                                         .jitter = r->jitter};
-    s24i_experts experts = {
-        .each = USED + !!r->shared, .scores = scores, .weights = weights, .chosen = experts_of};
-    const s24_session session = {
-        .model = &model, .vec = s24i_vec_find(s24_ctx_cpu(ctx)), .experts = &experts};
-    const s24i_block block = {.router = router,
-                              .correction = r->corrected ? correction : NULL,
-                              .shared_gate = r->shared == 2 ? router : NULL};
-    const s24_dense input = {x, S24_F32, ROWS, WIDTH, WIDTH};
-    s24i_experts_route(ctx, &session, &block, &input);
-    for (int t = 0; t < ROWS; t++) {
-        double want[EXPERTS + 1], got[EXPERTS + 1] = {0};
-        expected_weights(want, r, router, correction, x + t * WIDTH);
-        for (int64_t i = 0; i < experts.each; i++) {
-            assert_in_range(experts_of[t * experts.each + i], 0, EXPERTS);
-            got[experts_of[t * experts.each + i]] += (double)weights[t * experts.each + i];
-        }
-        for (int e = 0; e <= EXPERTS; e++)
-            if (!(fabs(want[e] - got[e]) <= 1e-5))
-                fail_msg("token %d, expert %d: expected %g, got %g", t, e, want[e], got[e]);
-    }
-    s24_ctx_destroy(ctx);
-}
-
-static void routes(void **state)
-{
-    static const routing all[] = {{0, 0, 0, 0, 0, 0},    {0, 1, 0, 0, 0, 0},
-                                  {0, 1, 1, 1, 0, 0},    {1, 0, 1, 0, 2.5f, 0},
-                                  {1, 1, 1, 2, 1.5f, 0}, {0, 0, 0, 0, 0, 0.01f},
-                                  {0, 0, 0, 0, 0, 0.4f}, {0, 0, 0, 0, 0, 1.0f}};
-    (void)state;
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        route(&all[i]);
-}
+enum { WIDTH = 32, INNER = 24, EXPERTS = 5, LAYERS = 2, WORDS = 29, MOST = 128, USED = 2 };
 
 /* ---- folders --------------------------------------------------------------------------------- */
 
@@ -478,13 +363,10 @@ static void who_has_no_experts(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(routes),
-                                       cmocka_unit_test(alike_experts_are_one),
-                                       cmocka_unit_test(refused_keys),
-                                       cmocka_unit_test(experts_of_one_tensor),
-                                       cmocka_unit_test(refused_stacks),
-                                       cmocka_unit_test(an_expert_without_tokens),
-                                       cmocka_unit_test(who_has_no_experts),
-                                       cmocka_unit_test(decodes_as_it_passes)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(alike_experts_are_one),    cmocka_unit_test(refused_keys),
+        cmocka_unit_test(experts_of_one_tensor),    cmocka_unit_test(refused_stacks),
+        cmocka_unit_test(an_expert_without_tokens), cmocka_unit_test(who_has_no_experts),
+        cmocka_unit_test(decodes_as_it_passes)};
     return cmocka_run_group_tests(tests, io_folder_setup, io_folder_teardown);
 }

@@ -45,10 +45,10 @@ static const struct {
 
 /* Numbers that vectors divide, and others. */
 typedef struct size {
-    const char *width, *heads, *kv_heads, *head_width, *intermediate, *embedding, *layers;
+    const char *width, *heads, *kv_heads, *head_width, *intermediate, *embedding, *layers, *queries;
 } size;
-static const size sizes[] = {{"64", "4", "2", "16", "96", "32", "3"},
-                             {"40", "5", "1", "8", "52", "24", "2"}};
+static const size sizes[] = {{"64", "4", "2", "16", "96", "32", "3", "20"},
+                             {"40", "5", "1", "8", "52", "24", "2", "null"}};
 
 /* The keys of a tower stand in an object of their own. */
 static inline void write_keys(config *c, const s24i_architecture *a, const size *n,
@@ -89,6 +89,14 @@ static inline void write_keys(config *c, const s24i_architecture *a, const size 
     } mixture[] = {{m->key_experts, "5"},       {m->key_used, used},    {m->key_width, "24"},
                    {m->key_normalised, "true"}, {m->key_factor, "1.5"}, {m->key_shared_width, "28"},
                    {m->key_shared_count, "2"},  {m->key_first, "1"},    {m->key_dense, "[0]"}};
+    static const s24i_latent_row no_latent;
+    const s24i_latent_row *l = a->latent ? a->latent : &no_latent;
+    const struct {
+        const char *key, *value;
+    } latents[] = {{l->key_queries, n->queries},
+                   {l->key_rank, n->embedding},
+                   {l->key_plain, "8"},
+                   {l->key_value, "12"}};
     if (a->key_tower) fprintf(c->file, ", \"%s\": {\"nothing\": 0", a->key_tower);
     c->count = 0;
     for (size_t i = 0; i < sizeof extras / sizeof *extras; i++)
@@ -96,6 +104,8 @@ static inline void write_keys(config *c, const s24i_architecture *a, const size 
             add_key(c, extras[i].key, extras[i].value ? extras[i].value : n->width);
     for (size_t i = 0; i < sizeof values / sizeof *values; i++)
         add_key(c, values[i].key, values[i].value);
+    for (size_t i = 0; i < sizeof latents / sizeof *latents; i++)
+        add_key(c, latents[i].key, latents[i].value);
     for (size_t i = 0; i < sizeof mixture / sizeof *mixture; i++)
         add_key(c, mixture[i].key, mixture[i].value);
     if (a->key_tower) fputs("}", c->file);

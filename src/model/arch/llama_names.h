@@ -6,18 +6,21 @@
 #include "model/model.h"
 
 // clang-format off
-#define LLAMA_PLACELESS                                                                            \
+#define LLAMA_SIZES                                                                                \
     .prefix = "model.",                                                                            \
     .key_vocabulary = "vocab_size",                                                                \
     .key_positions = "max_position_embeddings",                                                    \
     .key_width = "hidden_size",                                                                    \
     .key_layers = "num_hidden_layers",                                                             \
     .key_heads = "num_attention_heads",                                                            \
-    .key_kv_heads = "num_key_value_heads",                                                         \
-    .key_head_width = "head_dim",                                                                  \
     .key_attention_dropout = "attention_dropout",                                                  \
     .words = "embed_tokens.weight",                                                                \
     .state_normed = 1
+
+#define LLAMA_PLACELESS                                                                            \
+    LLAMA_SIZES,                                                                                   \
+    .key_kv_heads = "num_key_value_heads",                                                         \
+    .key_head_width = "head_dim"
 
 #define LLAMA_NAMES                                                                                \
     LLAMA_PLACELESS,                                                                               \

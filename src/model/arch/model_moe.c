@@ -2,41 +2,16 @@
 /* Mixtures of experts as Qwen names them: Qwen 2 with a shared expert that has a gate, Qwen 3,
    OLMoE and FlexOlmo without one; ERNIE 4.5 chooses by scores that are corrected; GLM 4.5 and
    dots.llm1 score by a sigmoid, too. Some blocks may have plain layers. */
-#include "model/arch/llama_names.h"
+#include "model/arch/moe_names.h"
 
 // clang-format off
-#define EXPERTS                                                                                    \
-    .router = "layers.%d.mlp.gate",                                                                \
-    .slots = {[S24I_INTERMEDIATE] = "layers.%d.mlp.experts.%d.up_proj",                            \
-              [S24I_OUTPUT] = "layers.%d.mlp.experts.%d.down_proj",                                \
-              [S24I_GATE] = "layers.%d.mlp.experts.%d.gate_proj"},                                 \
-    .stacked = {[S24I_INTERMEDIATE] = "layers.%d.mlp.experts.gate_up_proj",                        \
-                [S24I_OUTPUT] = "layers.%d.mlp.experts.down_proj"}
-
 #define CHOSEN                                                                                     \
     EXPERTS,                                                                                       \
     .key_experts = "num_experts|num_local_experts",                                                \
     .key_used = "num_experts_per_tok",                                                             \
     .key_normalised = "norm_topk_prob"
 
-#define SHARED(name)                                                                               \
-    .shared = {[S24I_INTERMEDIATE] = "layers.%d.mlp." name ".up_proj",                             \
-               [S24I_OUTPUT] = "layers.%d.mlp." name ".down_proj",                                 \
-               [S24I_GATE] = "layers.%d.mlp." name ".gate_proj"}
-
 /* As DeepSeek 3 scores experts, of one group. */
-#define SCORED                                                                                     \
-    EXPERTS, SHARED("shared_experts"),                                                             \
-    .key_experts = "n_routed_experts|num_local_experts",                                           \
-    .key_used = "num_experts_per_tok",                                                             \
-    .key_width = "moe_intermediate_size",                                                          \
-    .key_normalised = "norm_topk_prob",                                                            \
-    .key_factor = "routed_scaling_factor",                                                         \
-    .key_shared_count = "n_shared_experts",                                                        \
-    .key_first = "first_k_dense_replace",                                                          \
-    .correction = "layers.%d.mlp.gate.e_score_correction_bias",                                    \
-    .sigmoid = 1
-
 #define SOME_BLOCKS                                                                                \
     .key_width = "moe_intermediate_size",                                                          \
     .key_every = "decoder_sparse_step",                                                            \
@@ -107,13 +82,10 @@ const s24i_architecture s24i_ernie4_5_moe = {.model_type = "ernie4_5_moe",
 
 static const s24i_mixture_row glm = {SCORED, .usual_normalised = 1};
 
-static const char *const one_group[] = {"n_group", "topk_group", NULL};
-
 static const s24i_architecture glm_normed = {.model_type = "glm4_moe",
                                              LLAMA_SHAPED_BY(1e-5f),
                                              HEAD_NORMS,
                                              .usual_turned = 0.5f,
-                                             .one = one_group,
                                              .mixture = &glm};
 
 const s24i_architecture s24i_glm4_moe = {.model_type = "glm4_moe",
@@ -121,7 +93,6 @@ const s24i_architecture s24i_glm4_moe = {.model_type = "glm4_moe",
                                          .key_variant = "use_qk_norm",
                                          .variant = &glm_normed,
                                          .usual_turned = 0.5f,
-                                         .one = one_group,
                                          .mixture = &glm};
 
 static const s24i_mixture_row dots = {SCORED};
@@ -131,5 +102,4 @@ const s24i_architecture s24i_dots1 = {.model_type = "dots1",
                                       HEAD_NORMS,
                                       .key_sliding = "sliding_window",
                                       .key_sliding_first = "max_window_layers",
-                                      .one = one_group,
                                       .mixture = &dots};

@@ -5,11 +5,9 @@
 #include <string.h>
 
 #include "model/rotary.h"
-#include "run/cpu/attention.h"
-#include "run/cpu/attention_apart.h"
-#include "run/cpu/attention_grid.h"
 #include "run/cpu/gate.h"
 #include "run/cpu/kv_cache.h"
+#include "run/cpu/latent_heads.h"
 
 static const s24_session *session_of(const s24i_chunk *c)
 {
@@ -99,20 +97,19 @@ static void run_add(const s24i_chunk *c, const s24i_block_step *step)
 
 /* ---- products -------------------------------------------------------------------------------- */
 
-/* Where queries, keys and values of a pass's first token stand: side by side if they are one
-   product, else each in a matrix of its own; and how far apart their heads are. */
-typedef struct qkv_places {
-    void *at[3];
-    int64_t ld[3], head;
-} qkv_places;
-
-static qkv_places qkv_of(const s24i_pass *pass, const s24i_block *block)
+s24i_qkv_places s24i_qkv_of(const s24i_pass *pass, const s24i_block *block)
 {
     const s24_session *session = pass->session;
     const s24i_shape *shape = &session->model->shape;
     const int64_t tokens = pass->batch->offsets[pass->batch->texts];
     const int joined = block->qkv_count == 1, mixed = session->model->architecture->head_by_head;
-    qkv_places places = {.head = (mixed ? 3 : 1) * shape->head_width};
+    s24i_qkv_places places = {.head = (mixed ? 3 : 1) * shape->head_width};
+    if (shape->latent.rank) {
+        const s24i_latent_places latent = s24i_latent_places_of(session);
+        return (s24i_qkv_places){{session->qkv, latent.keys, latent.keys},
+                                 {latent.ld, latent.ld, latent.ld},
+                                 shape->head_width};
+    }
     for (int i = 0; i < 3; i++) {
         int64_t before = 0;
         for (int j = 0; j < 3; j++)
@@ -128,7 +125,7 @@ static qkv_places qkv_of(const s24i_pass *pass, const s24i_block *block)
 static s24_status run_qkv(const s24i_chunk *c, const s24_dense *x)
 {
     const s24_dtype dtype = session_of(c)->between;
-    const qkv_places to = qkv_of(c->pass, c->block);
+    const s24i_qkv_places to = s24i_qkv_of(c->pass, c->block);
     if (c->block->qkv_count == 1) {
         const s24i_linear *l = &c->block->qkv[0];
         void *first = session_of(c)->qkv;
@@ -266,7 +263,7 @@ static void run_heads(const s24i_chunk *c, void (*range)(void *, int64_t, int64_
 {
     const s24_model *model = session_of(c)->model;
     const s24i_shape *shape = &model->shape;
-    const qkv_places at = qkv_of(c->pass, c->block);
+    const s24i_qkv_places at = s24i_qkv_of(c->pass, c->block);
     heads_job queries = {c,       at.at[S24I_QUERY],    at.ld[S24I_QUERY], shape->heads,
                          at.head, &c->block->query_norm};
     heads_job keys = {c,       at.at[S24I_KEY],    at.ld[S24I_KEY], shape->kv_heads,
@@ -366,6 +363,12 @@ s24_status s24i_chunk_run(const s24i_chunk *c, int first, int end)
                                  c->block - session_of(c)->model->blocks))
                 run_heads(c, rotate_range);
             break;
+        case S24I_STEP_LATENT:
+            TRY(s24i_latent_run(c, step, angles_of(c), &ends));
+            break;
+        case S24I_STEP_VALUES:
+            s24i_latent_values(c);
+            break;
         case S24I_STEP_ADD:
             run_add(c, step);
             break;
@@ -383,116 +386,4 @@ s24_status s24i_chunk_run(const s24i_chunk *c, int first, int end)
         }
     }
     return S24_OK;
-}
-
-/* ---- attention ------------------------------------------------------------------------------- */
-
-/* The block reads q, k and v of one product in f32. */
-static void attend_grid(const s24i_pass *pass, const s24i_block *block)
-{
-    const s24_session *session = pass->session;
-    const s24i_shape *shape = &session->model->shape;
-    const s24i_attention_grid job = {.vec = session->vec,
-                                     .qkv = session->qkv,
-                                     .bias = block->bias[S24I_QUERY],
-                                     .rel_h = block->rel_h,
-                                     .rel_w = block->rel_w,
-                                     .context = session->context,
-                                     .images = pass->batch->texts,
-                                     .grid = shape->grid,
-                                     .side =
-                                         s24i_attended_side(shape, block - session->model->blocks),
-                                     .heads = shape->heads,
-                                     .d = shape->head_width,
-                                     .scratch = session->scratch,
-                                     .scratch_elems = session->scratch_elems};
-    s24i_attention_grid_run(pass->ctx, &job);
-}
-
-/* The tokens' keys and values join those of the cache, and these are attended to. */
-static void attend_cached(const s24i_pass *pass, s24i_attention *job, int64_t layer)
-{
-    s24_cache *cache = pass->session->cache;
-    const s24i_cache_rows keys = {pass->batch, job->k,       job->dtype, job->kv_ld,
-                                  layer,       job->kv_head, 0};
-    const s24i_cache_rows values = {pass->batch, job->v,       job->dtype, job->kv_ld,
-                                    layer,       job->kv_head, 1};
-    s24i_cache_put(cache, pass->ctx, &keys);
-    s24i_cache_put(cache, pass->ctx, &values);
-    job->k = s24i_cache_at(cache, layer, 0);
-    job->v = s24i_cache_at(cache, layer, 1);
-    if (cache->scales) {
-        job->bytes = cache->dtype;
-        job->key_scales = cache->scales + s24i_cache_rows_before(cache, layer, 0);
-        job->value_scales = cache->scales + s24i_cache_rows_before(cache, layer, 1);
-    }
-    job->kv_ld = cache->d;
-    job->kv_head = cache->room * cache->d;
-    job->before = cache->before;
-    job->key_rows = cache->rows;
-    job->scratch = cache->scratch;
-    job->scratch_elems = cache->scratch_elems;
-    s24i_attention_run(pass->ctx, job);
-}
-
-static void give_distances(s24i_attention *job, const s24i_pass *pass, const s24i_block *block)
-{
-    const s24_session *session = pass->session;
-    const s24_model *model = session->model;
-    job->near = s24i_block_near(&model->shape, block - model->blocks);
-    if (!job->near && !s24i_has_distances(model->architecture)) return;
-    job->distances = session->distances + session->distance_zero +
-                     (block - model->blocks) * session->distances_block;
-    job->distances_head = session->distances_head;
-}
-
-static void attend_apart(const s24i_pass *pass, const s24i_block *block, const s24i_attention *job)
-{
-    const s24_session *session = pass->session;
-    const s24i_shape *shape = &session->model->shape;
-    const s24i_attention_apart apart = {.job = job,
-                                        .apart = &shape->apart,
-                                        .keys = block->apart_keys,
-                                        .queries = block->apart_queries,
-                                        .rows = session->apart_rows + session->apart_zero};
-    s24i_attention_apart_run(pass->ctx, &apart);
-}
-
-void s24i_pass_attend(const s24i_pass *pass, const s24i_block *block)
-{
-    if (block->rel_h) {
-        attend_grid(pass, block);
-        return;
-    }
-    const s24_session *session = pass->session;
-    const s24i_shape *shape = &session->model->shape;
-    const qkv_places at = qkv_of(pass, block);
-    s24i_attention attention = {.vec = session->vec,
-                                .dtype = session->between,
-                                .q = at.at[S24I_QUERY],
-                                .k = at.at[S24I_KEY],
-                                .v = at.at[S24I_VALUE],
-                                .ld = at.ld[S24I_QUERY],
-                                .kv_ld = at.ld[S24I_KEY],
-                                .head = at.head,
-                                .kv_head = at.head,
-                                .context = session->context,
-                                .batch = pass->batch,
-                                .tiles = session->tiles,
-                                .heads = shape->heads,
-                                .kv_heads = shape->kv_heads,
-                                .d = shape->head_width,
-                                .scale = s24i_block_scale(shape, block - session->model->blocks),
-                                .cap = shape->scores_cap,
-                                .causal = session->model->architecture->causal,
-                                .window = s24i_block_sliding(shape, block - session->model->blocks),
-                                .scratch = session->scratch,
-                                .scratch_elems = session->scratch_elems};
-    give_distances(&attention, pass, block);
-    if (session->model->apart)
-        attend_apart(pass, block, &attention);
-    else if (session->cache)
-        attend_cached(pass, &attention, block - session->model->blocks);
-    else
-        s24i_attention_run(pass->ctx, &attention);
 }

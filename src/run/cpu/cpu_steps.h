@@ -22,4 +22,12 @@ s24_status s24i_chunk_run(const s24i_chunk *chunk, int first, int end);
 /* The step that attends, on the pass's threads. */
 void s24i_pass_attend(const s24i_pass *pass, const s24i_block *block);
 
+/* Where queries, keys and values of a pass's first token stand: side by side if they are one
+   product, else each in a matrix of its own; and how far apart their heads are. */
+typedef struct s24i_qkv_places {
+    void *at[3];
+    int64_t ld[3], head;
+} s24i_qkv_places;
+s24i_qkv_places s24i_qkv_of(const s24i_pass *pass, const s24i_block *block);
+
 #endif

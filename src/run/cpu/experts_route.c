@@ -26,15 +26,54 @@ static void softmax(float *scores, int64_t n)
         scores[e] /= sum;
 }
 
-/* The expert that is likeliest of those that are not taken. */
-static int32_t likeliest(const float *scores, const float *correction, const s24i_mixture *m,
-                         const int32_t *taken, int64_t count)
+static float corrected(const float *scores, const float *correction, int64_t expert)
 {
+    return scores[expert] + (correction ? correction[expert] : 0.0f);
+}
+
+/* The best score of a group, and with `both` the second best added. */
+static float group_score(const float *scores, const float *correction, int64_t experts, int both)
+{
+    float best = corrected(scores, correction, 0), second = -HUGE_VALF;
+    for (int64_t e = 1; e < experts; e++) {
+        const float score = corrected(scores, correction, e);
+        second = fmaxf(second, fminf(best, score));
+        best = fmaxf(best, score);
+    }
+    return both && experts > 1 ? best + second : best;
+}
+
+/* Bits of the groups that stay in play: the best ones, by their two best experts where scores are
+   sigmoids. */
+static uint64_t best_groups(const float *scores, const float *correction, const s24i_mixture *m,
+                            int sigmoids)
+{
+    const int64_t each = m->groups ? m->experts / m->groups : 0;
+    float of[S24I_MOST_GROUPS];
+    uint64_t kept = 0;
+    if (!m->groups) return UINT64_MAX;
+    for (int64_t g = 0; g < m->groups; g++)
+        of[g] = group_score(scores + g * each, correction ? correction + g * each : NULL, each,
+                            sigmoids);
+    for (int64_t i = 0; i < m->groups_used; i++) {
+        int64_t best = -1;
+        for (int64_t g = 0; g < m->groups; g++)
+            if (!(kept >> g & 1) && (best < 0 || of[g] > of[best])) best = g;
+        kept |= (uint64_t)1 << best;
+    }
+    return kept;
+}
+
+/* The expert that is likeliest of those that are not taken and whose groups are in play. */
+static int32_t likeliest(const float *scores, const float *correction, const s24i_mixture *m,
+                         uint64_t groups, const int32_t *taken, int64_t count)
+{
+    const int64_t each = m->groups ? m->experts / m->groups : m->experts;
     int32_t best = -1;
     float most = 0.0f;
     for (int32_t e = 0; e < m->experts; e++) {
-        const float score = scores[e] + (correction ? correction[e] : 0.0f);
-        int is_taken = 0;
+        const float score = corrected(scores, correction, e);
+        int is_taken = !(groups >> e / each & 1);
         for (int64_t i = 0; i < count && !is_taken; i++)
             is_taken = taken[i] == e;
         if (is_taken || (best >= 0 && !(score > most))) continue;
@@ -70,9 +109,26 @@ static float weigh_near(const float *scores, const s24i_mixture *m, int32_t best
 static void choose_near(int32_t *chosen, float *weights, const float *scores, const s24i_mixture *m)
 {
     for (int i = 0; i < 2; i++) {
-        chosen[i] = likeliest(scores, NULL, m, chosen, i);
+        chosen[i] = likeliest(scores, NULL, m, UINT64_MAX, chosen, i);
         weights[i] = weigh_near(scores, m, chosen[i], i ? chosen[0] : -1);
     }
+}
+
+/* As many as a token takes, by what the router says of each. */
+static void choose(int32_t *chosen, float *weights, float *scores, const route_job *j)
+{
+    const s24i_mixture *m = &j->session->model->shape.mixture;
+    const int sigmoids = j->session->model->architecture->mixture->sigmoid;
+    const float *correction = j->block->correction;
+    for (int64_t e = 0; e < m->experts && sigmoids; e++)
+        scores[e] = sigmoid(scores[e]);
+    if (!sigmoids) softmax(scores, m->experts);
+    const uint64_t groups = best_groups(scores, correction, m, sigmoids);
+    for (int64_t i = 0; i < m->used; i++) {
+        chosen[i] = likeliest(scores, correction, m, groups, chosen, i);
+        weights[i] = scores[chosen[i]];
+    }
+    weigh(weights, m);
 }
 
 static float dot(const s24i_vec *vec, const float *row, const float *x, int64_t n)
@@ -108,15 +164,7 @@ static void route_range(void *arg, int64_t begin, int64_t end, int thread)
             choose_near(chosen, weights, scores, m);
             continue;
         }
-        if (!j->session->model->architecture->mixture->sigmoid) softmax(scores, m->experts);
-        for (int64_t e = 0; e < m->experts && j->session->model->architecture->mixture->sigmoid;
-             e++)
-            scores[e] = sigmoid(scores[e]);
-        for (int64_t i = 0; i < m->used; i++) {
-            chosen[i] = likeliest(scores, j->block->correction, m, chosen, i);
-            weights[i] = scores[chosen[i]];
-        }
-        weigh(weights, m);
+        choose(chosen, weights, scores, j);
         if (!m->shared_width) continue;
         const float *gate = j->block->shared_gate;
         chosen[m->used] = (int32_t)m->experts;

@@ -126,6 +126,7 @@ s24_status s24_cache_create(s24_cache **out, s24_ctx *ctx, const s24_session *se
                          .model = session->model,
                          .dtype = known.dtype ? known.dtype : dtype_of(session),
                          .scaled = known.dtype != S24_DTYPE_NONE,
+                         .one_row = shape->latent.rank > 0,
                          .threads = session->threads,
                          .texts = known.texts,
                          .room = known.tokens,
@@ -205,7 +206,8 @@ static s24_status copy_bytes(const s24_cache *cache, s24_ctx *ctx, char *to, con
 /* Of keys or values of a layer, which stand in the list of all in place `i`. */
 static void copy_scales(const s24_cache *cache, int64_t i, int64_t to, int64_t from, int64_t tokens)
 {
-    float *first = cache->scales + s24i_cache_rows_before(cache, i / 2, (int)(i % 2));
+    const int64_t parts = s24i_cache_parts(cache);
+    float *first = cache->scales + s24i_cache_rows_before(cache, i / parts, (int)(i % parts));
     for (int64_t h = 0; h < cache->heads; h++)
         memcpy(first + (to * cache->heads + h) * cache->room,
                first + (from * cache->heads + h) * cache->room, (size_t)tokens * sizeof *first);
@@ -217,8 +219,9 @@ static s24_status copy_rows(const s24_cache *cache, s24_ctx *ctx, int64_t to, in
 {
     const size_t row = (size_t)cache->d * s24_dtype_bytes(cache->dtype);
     const size_t head = (size_t)cache->room * row, text = (size_t)cache->heads * head;
-    for (int64_t i = 0; i < 2 * cache->model->shape.layers; i++) {
-        char *first = s24i_cache_at(cache, i / 2, (int)(i % 2));
+    const int64_t parts = s24i_cache_parts(cache);
+    for (int64_t i = 0; i < parts * cache->model->shape.layers; i++) {
+        char *first = s24i_cache_at(cache, i / parts, (int)(i % parts));
         for (size_t h = 0; h < (size_t)cache->heads; h++)
             TRY(copy_bytes(cache, ctx, first + (size_t)to * text + h * head,
                            first + (size_t)from * text + h * head, (size_t)tokens * row));

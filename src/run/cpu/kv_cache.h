@@ -16,6 +16,7 @@ struct s24_cache {
     const s24_model *model;
     s24_dtype dtype;
     int scaled;          /* 1: they are bytes, S24_I8 or S24_E4M3, with scales */
+    int one_row;         /* 1: keys are values too, as latents are */
     int threads;         /* that there is scratch for */
     int64_t texts, room; /* room: most tokens of a text */
     int64_t heads, d;    /* of a token's keys: their number, a head's elements */
@@ -32,10 +33,17 @@ struct s24_cache {
     int64_t scratch_elems;
 };
 
+/* Rows of a token and head in a layer. */
+static inline int64_t s24i_cache_parts(const s24_cache *cache)
+{
+    return cache->one_row ? 1 : 2;
+}
+
 /* Of all keys and values. */
 static inline int64_t s24i_cache_elems(const s24_cache *cache)
 {
-    return 2 * cache->model->shape.layers * cache->texts * cache->heads * cache->room * cache->d;
+    return s24i_cache_parts(cache) * cache->model->shape.layers * cache->texts * cache->heads *
+           cache->room * cache->d;
 }
 
 /* Of all keys and values: each has one where they are bytes. */
@@ -47,7 +55,7 @@ static inline int64_t s24i_cache_scales(const s24_cache *cache)
 /* Rows of d elements before the first of a layer's keys or values. */
 static inline int64_t s24i_cache_rows_before(const s24_cache *cache, int64_t layer, int is_value)
 {
-    return (2 * layer + is_value) * cache->texts * cache->heads * cache->room;
+    return (s24i_cache_parts(cache) * layer + is_value) * cache->texts * cache->heads * cache->room;
 }
 
 /* The first of them. */

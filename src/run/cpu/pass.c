@@ -133,7 +133,7 @@ static s24_status sum(const s24i_pass *pass)
 /* Does the pass end before a block's feed-forward layers? */
 static int ends_early(const s24i_pass *pass)
 {
-    return s24i_pass_ends_at(pass, S24I_QUERY) || s24i_pass_ends_at(pass, S24I_ATTENTION);
+    return s24i_pass_ends_by(pass, S24I_ATTENTION);
 }
 
 /* Piece by piece from one step of all tokens to the next, where there are any: sums over ranks, and
@@ -167,7 +167,7 @@ s24_status s24i_pass_start(const s24i_pass *pass, int64_t block)
 s24_status s24i_pass_block(const s24i_pass *pass, int64_t block, int more)
 {
     const s24i_block *b = &pass->session->model->blocks[block];
-    if (s24i_pass_ends_at(pass, S24I_QUERY)) return S24_OK;
+    if (s24i_pass_ends_by(pass, S24I_LATENT)) return S24_OK;
     s24i_pass_attend(pass, b);
     return run_stretch(pass, b, more ? b + 1 : NULL);
 }

@@ -19,6 +19,12 @@ static inline int s24i_pass_ends_at(const s24i_pass *pass, s24i_slot slot)
     return pass->observer && pass->observer->last == 1u << slot;
 }
 
+/* The same of any slot before the attention, or of this one's output. */
+static inline int s24i_pass_ends_by(const s24i_pass *pass, s24i_slot last)
+{
+    return pass->observer && pass->observer->last && pass->observer->last <= 1u << last;
+}
+
 /* y (+)= activation(x·wᵀ + bias) on the lane's threads, with its memory. */
 s24_status s24i_lane_linear(const s24i_lane *lane, const s24i_linear *l, const s24_dense *y,
                             const s24_dense *x, int accumulate);

@@ -10,6 +10,7 @@
 
 #include <string.h>
 
+#include "run/load/latent_weight.h"
 #include "run/load/model_apart.h"
 #include "run/weight/weight.h"
 
@@ -255,19 +256,41 @@ static s24_status build_up(s24i_block *block, s24_model *model, s24_ctx *ctx,
     return linear_make(&block->intermediate, model, ctx, &slots[S24I_INTERMEDIATE]);
 }
 
+/* A product that is not made both ways, whatever runs next to it. */
+static s24_status make_settled(s24i_linear *linear, s24_model *model, s24_ctx *ctx,
+                               const s24i_source *source)
+{
+    struct s24i_chooser *chooser = model->chooser;
+    model->chooser = NULL;
+    const s24_status status = linear_make(linear, model, ctx, source);
+    model->chooser = chooser;
+    return status;
+}
+
+/* Layers before attention over latents, each by itself. */
+static s24_status build_latent(s24i_block *block, s24_model *model, s24_ctx *ctx,
+                               const s24i_source *slots)
+{
+    block->qkv_count = 3;
+    block->qkv[0].bias = block->bias[S24I_QUERY];
+    block->qkv[1].bias = block->bias[S24I_KEY];
+    block->latent.bias = block->bias[S24I_LATENT];
+    TRY(make_settled(&block->qkv[0], model, ctx, &slots[S24I_QUERY]));
+    TRY(make_settled(&block->qkv[1], model, ctx, &slots[S24I_KEY]));
+    if (model->shape.latent.queries)
+        TRY(make_settled(&block->latent, model, ctx, &slots[S24I_LATENT]));
+    return s24i_latent_build(block, ctx, &model->shape, &slots[S24I_VALUE].dense);
+}
+
 /* Of a layer of an expert, one of many of which a token reads few: it stays in the file where it
    can, dense in rows; no two are joined, and none is made both ways. */
 static s24_status build_expert(s24i_linear *linear, s24_model *model, s24_ctx *ctx,
                                const s24i_source *from)
 {
-    struct s24i_chooser *chooser = model->chooser;
     s24i_source source = *from;
     if (is_empty(from)) return S24_OK; /* a gate that is joint */
     source.in_rows = from->checkpoint != NULL;
-    model->chooser = NULL;
-    const s24_status status = linear_make(linear, model, ctx, &source);
-    model->chooser = chooser;
-    return status;
+    return make_settled(linear, model, ctx, &source);
 }
 
 static s24_status build_experts(s24i_block *block, s24_model *model, s24_ctx *ctx,
@@ -287,7 +310,7 @@ static s24_status build_experts(s24i_block *block, s24_model *model, s24_ctx *ct
 static s24_status build(s24i_block *block, s24_model *model, s24_ctx *ctx,
                         const s24i_source *sources, int mixes)
 {
-    TRY(build_qkv(block, model, ctx, sources));
+    TRY((model->shape.latent.rank ? build_latent : build_qkv)(block, model, ctx, sources));
     TRY(linear_make(&block->attention, model, ctx, &sources[S24I_ATTENTION]));
     block->attention.bias = block->bias[S24I_ATTENTION];
     if (mixes) return build_experts(block, model, ctx, sources);
@@ -304,6 +327,7 @@ s24_status s24i_block_build(s24_model *model, s24_ctx *ctx, int64_t block,
     s24i_block made = *old;
     for (int i = 0; i < S24I_PRODUCTS; i++)
         *s24i_block_product_of(&made, i) = (s24i_linear){0};
+    made.latent_keys = made.latent_values = NULL;
     made.experts = NULL;
     made.expert_products = 0;
     const int mixes = s24i_mixture_has(&model->shape.mixture, block);

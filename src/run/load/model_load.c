@@ -300,7 +300,8 @@ static s24_status prepare(s24i_loader *l)
     if (l->opts.device) TRY(s24i_gpu_check(l->ctx, &l->opts, l->arch, &l->shape));
     TRY(s24i_walk_tensors(&l->walk));
     char name[S24I_NAME_BYTES];
-    const s24_tensor *first = s24i_loader_find(name, l, l->arch->slots[S24I_QUERY], 0, ".weight");
+    const char *query = s24i_slot_pattern(name, l->arch, &l->shape, S24I_QUERY);
+    const s24_tensor *first = s24i_loader_find(name, l, query, 0, ".weight");
     const s24_dtype wide = l->opts.device ? S24_F16 : S24_F32;
     l->dtype = l->opts.dtype ? l->opts.dtype : first->dtype == S24_BF16 ? S24_BF16 : wide;
     l->widens = l->opts.device || l->without_weights;

@@ -6,6 +6,7 @@
 
 #include "model/apart.h"
 #include "run/gpu/gpu_model.h"
+#include "run/load/latent_weight.h"
 #include "run/load/layer_dtypes.h"
 #include "run/weight/weight.h"
 
@@ -120,8 +121,8 @@ static void carve_heads(carver *c, s24_model *model, s24i_rooms rooms)
 /* In the order in which they stand in one product where there is one. */
 static void carve_biases(carver *c, s24i_block *block, const s24i_shape *shape)
 {
-    static const s24i_slot order[] = {S24I_QUERY, S24I_KEY,          S24I_VALUE, S24I_ATTENTION,
-                                      S24I_GATE,  S24I_INTERMEDIATE, S24I_OUTPUT};
+    static const s24i_slot order[] = {S24I_QUERY,     S24I_KEY,  S24I_VALUE,        S24I_LATENT,
+                                      S24I_ATTENTION, S24I_GATE, S24I_INTERMEDIATE, S24I_OUTPUT};
     for (size_t i = 0; i < sizeof order / sizeof *order; i++) {
         int64_t rows, cols;
         s24i_slot_shape(&rows, &cols, shape, order[i]);
@@ -157,6 +158,8 @@ static void carve_block(carver *c, s24_model *model, int64_t number)
     if (model->architecture->query_norm) {
         carve_norm(c, &block->query_norm, model, s24i_head_norm(model->architecture, shape, 0));
         carve_norm(c, &block->key_norm, model, s24i_head_norm(model->architecture, shape, 1));
+        if (model->architecture->latent)
+            block->query_norm.eps = block->key_norm.eps = S24I_LATENT_EPS;
     }
     if (model->architecture->attention_scale) {
         block->attention_scale = carve(c, shape->width);
@@ -260,6 +263,7 @@ void s24i_block_clear(s24i_block *block, s24_ctx *ctx)
     for (int i = 0; i < s24i_block_products(block); i++)
         s24i_linear_clear(s24i_block_product_of(block, i), ctx);
     if (block->experts) s24_ctx_free(block->experts_ctx, block->experts);
+    s24i_latent_clear(block);
     block->experts = NULL;
     block->expert_products = 0;
 }

@@ -243,12 +243,22 @@ static s24_status source_sparse(s24i_loader *l, int slot, const s24_tensor *tens
     return s24i_tensor_widen(l->ctx, source->dense.data, tensor);
 }
 
+/* Of a layer that is never run by itself, whose numbers are wanted (latent_weight.c). */
+static s24_status source_numbers(s24i_loader *l, int slot, const s24_tensor *tensor)
+{
+    s24i_source *source = &l->sources[slot];
+    TRY(buffer(l, slot, &source->dense, tensor));
+    return s24i_tensor_widen(l->ctx, source->dense.data, tensor);
+}
+
 s24_status s24i_source_slot(s24i_loader *l, int slot, const s24_tensor *tensor)
 {
-    s24_status status = check_scheme(l, tensor);
+    const int is_latent = l->shape.latent.rank && slot == S24I_VALUE;
+    s24_status status = is_latent ? S24_OK : check_scheme(l, tensor);
     l->sources[slot].wide = s24i_layer_is_wide(&l->opts, tensor);
     if (status == S24_OK)
-        status = (tensor->packed == S24_PACKED_DENSE    ? source_integers
+        status = (is_latent                             ? source_numbers
+                  : tensor->packed == S24_PACKED_DENSE  ? source_integers
                   : tensor->packed == S24_PACKED_SPARSE ? source_sparse
                   : tensor->packed                      ? source_packed
                                                         : source_dense)(l, slot, tensor);
@@ -301,7 +311,7 @@ void s24i_join_in_place(s24i_loader *l, s24i_block *block, int64_t b)
     const s24_tensor *tensors[3], *first = NULL;
     char name[S24I_NAME_BYTES];
     l->joined = 0;
-    if (l->shape.joint) return;
+    if (l->shape.joint || l->shape.latent.rank) return;
     for (int slot = S24I_QUERY; slot <= S24I_VALUE; slot++) {
         const s24_tensor *t = s24i_loader_find(name, l, l->arch->slots[slot], b, ".weight");
         if (!t || !runs_in_place(l, t) || t->shape[0] % rows_of(t->layout)) return;

@@ -33,6 +33,7 @@ static const char *is_whole(const s24i_architecture *a)
            : a->side_by_side  ? "has its halves side by side"
            : a->wide_norms    ? "has norms of all heads together"
            : a->head_by_head  ? "has queries, keys and values head by head"
+           : a->latent        ? "attends over latents"
            : a->mixture       ? "has experts"
                               : NULL;
 }
