@@ -8,10 +8,12 @@
 #include <string.h>
 
 #include "io/file/io.h"
+#include "task/best.h"
 #include "vec/vec.h"
 
-/* Queries that share a pass over the documents, and the scores kept of such a pass. */
-enum { BLOCK_QUERIES = 64, BLOCK_SCORES = 1 << 22 };
+/* Queries that share a pass over the documents, the scores kept of such a pass, and the documents
+   that make a part worth its own thread. */
+enum { BLOCK_QUERIES = 64, BLOCK_SCORES = 1 << 22, PART_DOCUMENTS = 4096 };
 
 typedef struct block {
     const s24_dense *queries, *documents;
@@ -22,12 +24,13 @@ typedef struct block {
     int64_t k;
     int64_t *indices; /* [queries, k] */
     float *best;      /* [queries, k] */
+    /* Of few queries several threads keep the best of each, all of a part of the documents. */
+    int64_t parts, kept;
+    int64_t *part_indices; /* [queries of the pass, parts, kept], the end of a part's −1 */
+    float *part_scores;
+    int exact;    /* what integers are not sure of is scored again */
+    float *least; /* [queries of the pass] the k-th best score that integers are sure of */
 } block;
-
-typedef struct scored {
-    int64_t index;
-    float score;
-} scored;
 
 static const float *row(const s24_dense *x, int64_t r)
 {
@@ -100,51 +103,34 @@ static s24_status check(s24_ctx *ctx, const s24_dense *queries, const s24_dense 
     return S24_OK;
 }
 
-/* Scores all queries block by block and hands each block to `use`. */
-static s24_status for_blocks(block *b, s24_ctx *ctx, void (*use)(void *, int64_t, int64_t, int))
+/* Queries of a block. */
+static int64_t size_of(const block *b)
 {
-    const int64_t documents = b->documents->rows, queries = b->queries->rows;
-    int64_t size = s24i_max(1, s24i_min(BLOCK_QUERIES, BLOCK_SCORES / documents));
-    size = s24i_min(size, queries);
+    const int64_t most = s24i_max(1, s24i_min(BLOCK_QUERIES, BLOCK_SCORES / b->documents->rows));
+    return s24i_min(most, b->queries->rows);
+}
+
+/* Scores all queries block by block and hands each block to `use`. */
+static s24_status for_blocks(block *b, s24_ctx *ctx, void (*use)(block *, s24_ctx *))
+{
+    const int64_t documents = b->documents->rows, queries = b->queries->rows, size = size_of(b);
     b->vec = s24i_vec_find(s24_ctx_cpu(ctx));
     TRY(s24i_alloc_elems(&b->scores, ctx, size * documents, sizeof(float), "scores"));
     for (b->first = 0; b->first < queries; b->first += size) {
         b->count = s24i_min(size, queries - b->first);
         s24_ctx_parallel_for(ctx, documents, score_documents, b);
-        s24_ctx_parallel_for(ctx, b->count, use, b);
+        use(b, ctx);
     }
     s24_ctx_free(ctx, b->scores);
     return S24_OK;
 }
 
-/* Puts a document at its place among those found before, *count and at most k. Those that come by
-   rising index go after their equals, so ties keep the lower index first. */
-static void place(int64_t *indices, float *best, int64_t *count, int64_t k, const scored *document)
+/* Where the best of a part of the documents are kept for a query of the block. */
+static s24i_best part_of(const block *b, int64_t query, int64_t part)
 {
-    int64_t at = *count;
-    if (at == k && document->score <= best[at - 1]) return;
-    at -= at == k;
-    for (; at > 0 && best[at - 1] < document->score; at--) {
-        best[at] = best[at - 1];
-        indices[at] = indices[at - 1];
-    }
-    best[at] = document->score;
-    indices[at] = document->index;
-    *count += *count < k;
-}
-
-static void keep_best(void *arg, int64_t begin, int64_t end, int thread)
-{
-    const block *b = arg;
-    (void)thread;
-    for (int64_t q = begin; q < end; q++) {
-        const float *scores = b->scores + q * b->documents->rows;
-        const int64_t at = (b->first + q) * b->k;
-        int64_t count = 0;
-        for (int64_t d = 0; d < b->documents->rows; d++)
-            if (count < b->k || scores[d] > b->best[at + b->k - 1])
-                place(b->indices + at, b->best + at, &count, b->k, &(scored){d, scores[d]});
-    }
+    const int64_t at = (query * b->parts + part) * b->kept;
+    return (s24i_best){
+        .indices = b->part_indices + at, .scores = b->part_scores + at, .k = b->kept};
 }
 
 /* How far integers of scale 1 can put a query's score off, with the rounding of both sums. */
@@ -158,27 +144,90 @@ static float margin_of(const block *b, int64_t query)
     return (float)((0.5 + slack) * 1.000001 * sum);
 }
 
-/* Finds the k-th best score that integers are sure of, then scores exactly what may reach it. */
-static void keep_rounded(void *arg, int64_t begin, int64_t end, int thread)
+/* By scores as they are: a document needs more than the least of those before it. */
+static void keep_scored(const block *b, s24i_best *best, int64_t query, int64_t begin, int64_t end)
+{
+    const float *scores = b->scores + query * b->documents->rows;
+    for (int64_t d = begin; d < end; d++)
+        if (best->count < best->k || scores[d] > best->scores[0]) s24i_best_add(best, d, scores[d]);
+}
+
+/* By the least that a score can be, then exactly what may reach the k-th best of these. */
+static void keep_rounded(const block *b, s24i_best *best, int64_t query, int64_t begin, int64_t end)
+{
+    const float *rough = b->scores + query * b->documents->rows, *scales = b->rounded->scales;
+    const float margin = margin_of(b, b->first + query);
+    if (b->exact) {
+        for (int64_t d = begin; d < end; d++)
+            if (!(rough[d] + margin * scales[d] < b->least[query]))
+                s24i_best_add(best, d, score_of(b, b->first + query, d));
+        return;
+    }
+    for (int64_t d = begin; d < end; d++) {
+        const float low = rough[d] - margin * scales[d];
+        if (best->count < best->k || low > best->scores[0])
+            s24i_best_add(best, d, isnan(low) ? -INFINITY : low);
+    }
+}
+
+static void keep_parts(void *arg, int64_t begin, int64_t end, int thread)
+{
+    const block *b = arg;
+    const int64_t documents = b->documents->rows;
+    (void)thread;
+    for (int64_t i = begin; i < end; i++) {
+        const int64_t query = i / b->parts, part = i % b->parts;
+        const int64_t from = documents * part / b->parts, to = documents * (part + 1) / b->parts;
+        s24i_best best = part_of(b, query, part);
+        (b->rounded ? keep_rounded : keep_scored)(b, &best, query, from, to);
+        for (int64_t j = best.count; j < best.k; j++)
+            best.indices[j] = -1;
+    }
+}
+
+static void join_parts(void *arg, int64_t begin, int64_t end, int thread)
 {
     const block *b = arg;
     (void)thread;
     for (int64_t q = begin; q < end; q++) {
-        const float *rough = b->scores + q * b->documents->rows, *scales = b->rounded->scales;
-        const float margin = margin_of(b, b->first + q);
-        int64_t *indices = b->indices + (b->first + q) * b->k, count = 0;
-        float *best = b->best + (b->first + q) * b->k;
-        for (int64_t d = 0; d < b->documents->rows; d++) {
-            const float low = rough[d] - margin * scales[d];
-            if (count < b->k || low > best[b->k - 1])
-                place(indices, best, &count, b->k, &(scored){d, isnan(low) ? -INFINITY : low});
+        const int64_t at = (b->first + q) * b->k;
+        s24i_best best = {.indices = b->indices + at, .scores = b->best + at, .k = b->k};
+        for (int64_t i = 0; i < b->parts * b->kept; i++) {
+            const s24i_best all = part_of(b, q, 0);
+            if (all.indices[i] >= 0) s24i_best_add(&best, all.indices[i], all.scores[i]);
         }
-        const float least = best[b->k - 1];
-        count = 0;
-        for (int64_t d = 0; d < b->documents->rows; d++)
-            if (!(rough[d] + margin * scales[d] < least))
-                place(indices, best, &count, b->k, &(scored){d, score_of(b, b->first + q, d)});
+        if (b->rounded && !b->exact)
+            b->least[q] = best.scores[0];
+        else
+            s24i_best_sort(&best);
     }
+}
+
+static void keep_best(block *b, s24_ctx *ctx)
+{
+    for (b->exact = 0; b->exact <= (b->rounded != NULL); b->exact++) {
+        s24_ctx_parallel_for(ctx, b->count * b->parts, keep_parts, b);
+        s24_ctx_parallel_for(ctx, b->count, join_parts, b);
+    }
+}
+
+static s24_status find(block *b, s24_ctx *ctx)
+{
+    const int64_t documents = b->documents->rows, threads = s24_ctx_threads(ctx);
+    const int64_t size = size_of(b), wanted = (threads + size - 1) / size;
+    b->parts = s24i_max(1, s24i_min(wanted, documents / PART_DOCUMENTS));
+    b->kept = s24i_min(b->k, (documents + b->parts - 1) / b->parts);
+    const int64_t all = size * b->parts * b->kept;
+    s24_status status = s24i_alloc_elems(&b->part_indices, ctx, all, sizeof(int64_t), "places");
+    if (status == S24_OK)
+        status = s24i_alloc_elems(&b->part_scores, ctx, all, sizeof(float), "best scores");
+    if (status == S24_OK)
+        status = s24i_alloc_elems(&b->least, ctx, size, sizeof(float), "least scores");
+    if (status == S24_OK) status = for_blocks(b, ctx, keep_best);
+    s24_ctx_free(ctx, b->part_indices);
+    s24_ctx_free(ctx, b->part_scores);
+    s24_ctx_free(ctx, b->least);
+    return status;
 }
 
 static s24_status check_k(s24_ctx *ctx, const s24_dense *documents, int64_t k)
@@ -215,7 +264,7 @@ s24_status s24_nearest_rounded(int64_t *indices, float *scores, s24_ctx *ctx,
                .k = k,
                .indices = indices,
                .best = scores};
-    return for_blocks(&b, ctx, keep_rounded);
+    return find(&b, ctx);
 }
 
 s24_status s24_round_rows(int8_t *integers, float *scales, s24_ctx *ctx, const s24_dense *rows)
@@ -251,11 +300,11 @@ s24_status s24_nearest(int64_t *indices, float *scores, s24_ctx *ctx, const s24_
     TRY(check_k(ctx, documents, k));
     block b = {
         .queries = queries, .documents = documents, .k = k, .indices = indices, .best = scores};
-    return for_blocks(&b, ctx, keep_best);
+    return find(&b, ctx);
 }
 
 /* indices holds each query's gold document and is replaced by how many documents beat it. */
-static void count_better(void *arg, int64_t begin, int64_t end, int thread)
+static void count_some(void *arg, int64_t begin, int64_t end, int thread)
 {
     const block *b = arg;
     (void)thread;
@@ -267,6 +316,11 @@ static void count_better(void *arg, int64_t begin, int64_t end, int thread)
             better += scores[d] > score;
         *gold = better;
     }
+}
+
+static void count_better(block *b, s24_ctx *ctx)
+{
+    s24_ctx_parallel_for(ctx, b->count, count_some, b);
 }
 
 s24_status s24_retrieval_accuracy(double *share, s24_ctx *ctx, const s24_dense *queries,
