@@ -803,6 +803,16 @@ def youtu(draw):
                                     attention_bias=draw.flag()), transformers.YoutuForCausalLM
 
 
+def gpt_oss(draw):
+    sizes = experts(draw, decoder(draw), "num_local_experts", "num_experts_per_tok")
+    if draw.flag():
+        sizes["rope_parameters"] = {"rope_type": "yarn", "rope_theta": 150000.0, "factor": 32.0,
+                                    "beta_fast": 32.0, "beta_slow": 1.0, "truncate": False,
+                                    "original_max_position_embeddings": 16}
+    return transformers.GptOssConfig(**sizes, sliding_window=draw.choice([5, 40])), \
+        transformers.GptOssForCausalLM
+
+
 def minimax_m2(draw):
     sizes = partial(draw, decoder(draw))
     return transformers.MiniMaxM2Config(
@@ -894,7 +904,7 @@ ROWS = [bert, roberta, xlm_roberta, camembert, electra, distilbert, mpnet, moder
         stablelm, gpt_neox, glm, glm4, cohere, cohere2,
         mixtral, qwen2_moe, qwen3_moe, olmoe, flex_olmo, granitemoe, granitemoeshared,
         ernie4_5_moe, glm4_moe, dots1, minimax_m2, phimoe, deepseek_v2,
-        deepseek_v3, glm4_moe_lite, youtu,
+        deepseek_v3, glm4_moe_lite, youtu, gpt_oss,
         *(sighted(row) for row in (gemma3, mistral, llama, qwen2, cohere2)),
         *(qwen_sighted(kind) for kind in ("Qwen2VL", "Qwen2_5_VL", "Qwen3VL")),
         *(classes(row, head) for row, head in (
@@ -1001,13 +1011,17 @@ def texts_for(config, positions, draw):
 
 
 def stack_experts(folder):
-    """Granite's experts are one tensor to transformers, and one each to sparse24."""
+    """Granite's and gpt-oss's experts are one tensor to transformers, one each to sparse24."""
     path = folder / "model.safetensors"
     stacks, tensors = collections.defaultdict(dict), {}
     for name, value in safetensors.torch.load_file(path).items():
         match = re.fullmatch(r"(.*block_sparse_moe\.\w+_linear)\.(\d+)\.weight", name)
         if match:
             stacks[match[1] + ".weight"][int(match[2])] = value
+            continue
+        match = re.fullmatch(r"(.*mlp\.experts)\.(\d+)\.(gate_up_proj|down_proj)\.weight", name)
+        if match:
+            stacks[f"{match[1]}.{match[3]}"][int(match[2])] = value
         else:
             tensors[name] = value
     for name, parts in stacks.items():

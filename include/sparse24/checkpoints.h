@@ -279,7 +279,7 @@ S24_API s24_status s24_gguf_convert(s24_ctx *ctx, const char *in, const char *ou
  * How another library stored a checkpoint's weights: "compressed-tensors sparse-24-bitmask",
  * "… sparse-bitmask", "… marlin-24", "… pack-quantized", "… float-quantized", "… int-quantized",
  * "PyTorch SparseSemiStructuredTensorCUTLASS", "… CUSPARSELT", "torchao", "fp8 in blocks", "GPTQ",
- * "AWQ"; by the first weight that is stored so. NULL: none is.
+ * "AWQ", "MXFP4"; by the first weight that is stored so. NULL: none is.
  */
 S24_API const char *s24_checkpoint_scheme(const s24_checkpoint *checkpoint);
 /* The quant_method of config.json's quantization_config, known or not: "gptq", "bitsandbytes" …; ""

@@ -87,6 +87,7 @@ typedef struct s24i_architecture {
     const char *embedding_norm, *attention_norm, *output_norm, *final_norm;
     /* Of what attention and the output layer give, before it is added to the residual. */
     const char *after_attention_norm, *after_output_norm;
+    const char *sinks; /* of every head: what joins the sum that a token's weights are divided by */
     const char *query_norm, *key_norm; /* of every head, before positions turn it or after */
     const char *qa_head, *lm_head, *class_head;
     s24i_text_head text_head; /* last NULL: none is known */
@@ -177,6 +178,8 @@ typedef struct s24i_architecture {
     int bare_patches;   /* the patches' layer may have no bias */
     int interpolates;   /* positions become those of the size that images come in */
     int antialiases;    /* likewise, and of fewer patches each is of all that lie there */
+    int alternates;     /* rows of the joint gate and intermediate layer, the gate's first of each
+                           two; both are clamped, see gate.h */
     int has_towers;     /* besides that of texts, which is said without a text_config */
 } s24i_architecture;
 

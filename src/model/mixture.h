@@ -60,13 +60,17 @@ typedef struct s24i_mixture_row {
     const char *key_method;                       /* NULL, or what must say "greedy", for one
                                                      group, or "group_limited_greedy" */
     const char *router;                           /* without .weight */
+    int router_biased;                            /* and .bias */
     const char *correction;                       /* whole; of any rank */
     const char *slots[S24I_ALL_SLOTS];            /* of an expert, without .weight */
     const char *shared[S24I_ALL_SLOTS];           /* of the shared one */
     const char *shared_gate;                      /* of its weight: sigmoid(gate · x) */
     const char *stacked[S24I_ALL_SLOTS];          /* whole: all experts' as one tensor; of
                                                       INTERMEDIATE the gate's rows come first */
-    int sigmoid;                                  /* scores, not a softmax */
+    /* Of all experts, [experts, n], whole. Such a row's stacked tensors of rank 3 are [experts, k,
+       n]; of rank 2 they are [experts · n, k]. */
+    const char *biases[S24I_ALL_SLOTS];
+    int sigmoid;            /* scores, not a softmax */
     const char *key_jitter; /* of a mixture of two that weighs each among those near it: how near */
     float usual_jitter;
 } s24i_mixture_row;

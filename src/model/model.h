@@ -71,6 +71,9 @@ typedef struct s24i_block {
     /* Of a mixture of experts; NULL: the block has none. Products of experts by their number less
        S24I_PRODUCTS, none of which is joined with another. */
     const float *router, *correction, *shared_gate; /* [experts, width], [experts], [width] */
+    const float *sinks;                             /* [heads]; NULL: there are none */
+    const float *router_bias;                       /* [experts] or NULL */
+    const float *expert_bias[2]; /* of INTERMEDIATE's and OUTPUT's layers, [experts, n]; or NULL */
     s24i_linear *experts;
     s24_ctx *experts_ctx; /* whose memory that is */
     int expert_products;

@@ -11,6 +11,16 @@
 /* Far beyond any encoder, and small enough that no product of three of them overflows. */
 enum { MOST_ROWS = 1 << 24, MOST_WIDTH = 1 << 16 };
 
+/* Of a gate that is clamped, whatever is said of an activation. */
+static s24_status read_clamped(s24i_shape *shape, const s24i_config *config)
+{
+    double limit = 7;
+    TRY(s24i_config_double(&limit, config, "swiglu_limit", S24I_OPTIONAL, 1e-3, 1e6));
+    shape->activation = S24_ACTIVATION_GELU_QUICK;
+    shape->gate_limit = (float)limit;
+    return S24_OK;
+}
+
 static s24_status read_activation(s24i_shape *shape, const s24i_config *config,
                                   const s24i_architecture *arch)
 {
@@ -41,6 +51,7 @@ static s24_status read_activation(s24i_shape *shape, const s24i_config *config,
     const char *name = arch->activation ? arch->activation : "gelu";
     TRY(s24i_config_string(&name, config, arch->key_activation, S24I_OPTIONAL));
     if (arch->gate_is_silu) name = "silu";
+    if (arch->alternates) return read_clamped(shape, config);
     if (arch->gelu_is_tanh && !strcmp(name, "gelu")) name = "gelu_pytorch_tanh";
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         if (strcmp(names[i].name, name) != 0) continue;

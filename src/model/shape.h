@@ -20,6 +20,7 @@ typedef struct s24i_shape {
     float eps;
     s24_activation activation;
     int squared;                             /* ReLU² */
+    float gate_limit;                        /* of a row's gate that is clamped */
     int64_t kv_heads, head_width;            /* heads, width / heads where nothing else is said */
     int64_t image, patch, channels, classes; /* of images; 0: the model reads text */
     int64_t more_tokens;                     /* of an image, after its first */

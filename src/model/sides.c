@@ -7,6 +7,7 @@
  * nobody knows. Of packed ones the file says it, and a row that says otherwise makes them unknown.
  */
 #include <ctype.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "io/checkpoint/checkpoint.h"
@@ -101,10 +102,54 @@ static void mark_linear(s24_checkpoint *checkpoint, const s24i_architecture *arc
         checkpoint->tensors[i].linear = is_layer(&slot, arch, &checkpoint->tensors[i]);
 }
 
+/* What the tensor of that name has, in place of how a tensor's name ends; NULL: there is none. */
+static const s24_tensor *find_next_to(const s24_checkpoint *c, const s24_tensor *tensor,
+                                      const char *end, const char *other)
+{
+    char name[S24I_STACKED_NAME];
+    const size_t length = strlen(tensor->name), ends = strlen(end);
+    if (length < ends || strcmp(tensor->name + length - ends, end) != 0) return NULL;
+    snprintf(name, sizeof name, "%.*s%s", (int)(length - ends), tensor->name, other);
+    return s24_checkpoint_find(c, name);
+}
+
+/* Those of all experts of a block, [experts, n]. */
+static const s24_tensor *experts_biases(const s24_checkpoint *c, const s24i_architecture *arch,
+                                        const s24_tensor *of)
+{
+    char name[S24I_NAME_BYTES];
+    int64_t block = 0;
+    s24i_slot slot;
+    for (const char *part = of->name; part; part = behind_dot(part))
+        if (s24i_slot_find(&block, &slot, arch, part)) break;
+    const s24_tensor *biases =
+        s24i_tensor_find(name, c, arch, arch->mixture->biases[S24I_INTERMEDIATE], block, "");
+    return biases && biases->rank == 2 ? biases : NULL;
+}
+
+/* An expert's own tensor that was written out of one [experts, k, n], of a row that has such: its
+   biases tell which side n is, where k is another number. */
+static void mark_experts(s24_checkpoint *c, const s24i_architecture *arch)
+{
+    for (size_t i = 0; i < c->count; i++) {
+        s24_tensor *t = &c->tensors[i];
+        s24i_slot slot;
+        if (t->packed || t->transposed || !is_layer(&slot, arch, t) || slot < S24I_ALL_SLOTS)
+            continue;
+        const int is_output = s24i_slot_kind(slot) == S24I_OUTPUT;
+        const s24_tensor *first =
+            is_output ? find_next_to(c, t, "down_proj.weight", "gate_up_proj.weight") : t;
+        const s24_tensor *biases = first ? experts_biases(c, arch, first) : NULL;
+        if (biases && first->rank == 2 && first->shape[0] != biases->shape[1]) t->transposed = 1;
+    }
+}
+
 static void find_sides(s24_checkpoint *checkpoint, const s24i_architecture *arch)
 {
     if (arch && arch->transposed) mark_blocks(checkpoint, arch);
     if (arch && !arch->transposed) mark_linear(checkpoint, arch);
+    if (arch && arch->mixture && arch->mixture->biases[S24I_INTERMEDIATE])
+        mark_experts(checkpoint, arch);
     for (int i = 0; !arch && s24i_architecture_at(i); i++)
         if (s24i_architecture_at(i)->transposed) guess(checkpoint, s24i_architecture_at(i));
 }

@@ -13,18 +13,35 @@
 
 /* A tensor that is split: into how many parts for each expert, of which slots. */
 typedef struct stack {
-    int64_t block, experts;
+    int64_t block, experts, sides[2];
     int parts;
     s24i_slot slots[2];
+    int turned; /* they are [k, n] */
     int before; /* bytes of its name before the row's part of it */
 } stack;
 
-static int find_stack(stack *s, const s24i_architecture *arch, const s24_tensor *tensor)
+/* How many experts a tensor has: its first side, or in rows of all experts together as many as
+   their biases have; 0: it is no stack. */
+static int64_t count_experts(const s24_checkpoint *c, const s24i_architecture *arch, int slot,
+                             const s24_tensor *tensor)
+{
+    char name[S24I_STACKED_NAME];
+    if (tensor->rank == 3) return tensor->shape[0];
+    if (tensor->rank != 2 || !arch->mixture->biases[slot]) return 0;
+    snprintf(name, sizeof name, "%s_bias", tensor->name);
+    const s24_tensor *biases = s24_checkpoint_find(c, name);
+    const int fits = biases && biases->rank == 2 && biases->shape[0] > 0 &&
+                     tensor->shape[0] == biases->shape[0] * biases->shape[1];
+    return fits ? biases->shape[0] : 0;
+}
+
+static int find_stack(stack *s, const s24_checkpoint *c, const s24i_architecture *arch,
+                      const s24_tensor *tensor)
 {
     const s24i_mixture_row *row = arch->mixture;
     const size_t prefix = strlen(arch->prefix);
     int64_t numbers[2] = {0, 0};
-    if (tensor->rank != 3 || tensor->packed) return 0;
+    if (tensor->packed) return 0;
     size_t before = s24i_tower_names(tensor->name);
     if (strncmp(tensor->name + before, arch->prefix, prefix) == 0) before += prefix;
     const char *name = tensor->name + before;
@@ -34,11 +51,15 @@ static int find_stack(stack *s, const s24i_architecture *arch, const s24_tensor 
             continue;
         const int gated = slot == S24I_INTERMEDIATE && row->slots[S24I_GATE];
         s->block = numbers[0];
-        s->experts = tensor->shape[0];
+        s->experts = count_experts(c, arch, slot, tensor);
+        s->turned = tensor->rank == 3 && row->biases[slot];
+        s->sides[0] =
+            tensor->rank == 3 ? tensor->shape[1] : tensor->shape[0] / s24i_max(s->experts, 1);
+        s->sides[1] = tensor->shape[tensor->rank - 1];
         s->parts = gated ? 2 : 1;
         s->slots[0] = gated ? S24I_GATE : (s24i_slot)slot;
         s->slots[1] = (s24i_slot)slot;
-        return 1;
+        return s->experts > 0;
     }
     return 0;
 }
@@ -48,10 +69,10 @@ static s24_status check(s24_ctx *ctx, const stack *s, const s24_tensor *tensor)
     REQUIRE(ctx, s->experts < S24I_MOST_EXPERTS, S24_ERROR_UNSUPPORTED,
             "%s: tensor '%s' has %lld experts; fewer than %d are supported", tensor->file,
             s24i_show(tensor->name).text, (long long)s->experts, S24I_MOST_EXPERTS);
-    REQUIRE(ctx, tensor->shape[1] % s->parts == 0, S24_ERROR_FORMAT,
+    REQUIRE(ctx, s->sides[0] % s->parts == 0, S24_ERROR_FORMAT,
             "%s: tensor '%s' has %lld rows for each expert; as many for the gate as for what it "
             "multiplies were expected",
-            tensor->file, s24i_show(tensor->name).text, (long long)tensor->shape[1]);
+            tensor->file, s24i_show(tensor->name).text, (long long)s->sides[0]);
     return S24_OK;
 }
 
@@ -59,8 +80,8 @@ static s24_status check(s24_ctx *ctx, const stack *s, const s24_tensor *tensor)
 static void split(s24_tensor *to, char (*names)[S24I_STACKED_NAME], const stack *s,
                   const s24i_architecture *arch, const s24_tensor *tensor)
 {
-    const int64_t count = s->experts * s->parts, rows = tensor->shape[1] / s->parts;
-    const size_t bytes = (size_t)(rows * tensor->shape[2]) * s24_dtype_bytes(tensor->dtype);
+    const int64_t count = s->experts * s->parts, rows = s->sides[0] / s->parts;
+    const size_t bytes = (size_t)(rows * s->sides[1]) * s24_dtype_bytes(tensor->dtype);
     for (int64_t i = 0; i < count; i++) {
         char pattern[S24I_NAME_BYTES], bare[S24I_NAME_BYTES];
         s24i_expert_pattern(pattern, arch->mixture->slots[s->slots[i % s->parts]], i / s->parts);
@@ -70,7 +91,8 @@ static void split(s24_tensor *to, char (*names)[S24I_STACKED_NAME], const stack 
         to[i].name = names[i];
         to[i].rank = 2;
         to[i].shape[0] = rows;
-        to[i].shape[1] = tensor->shape[2];
+        to[i].shape[1] = s->sides[1];
+        to[i].transposed = s->turned;
         to[i].shape[2] = 0;
         to[i].data = (const char *)tensor->data + (size_t)i * bytes;
         to[i].bytes = bytes;
@@ -94,7 +116,7 @@ static s24_status count_parts(int64_t *total, int64_t *made, const s24_checkpoin
     *total = *made = 0;
     for (size_t i = 0; i < c->count; i++) {
         stack s;
-        const int is_stack = find_stack(&s, arch, &c->tensors[i]);
+        const int is_stack = find_stack(&s, c, arch, &c->tensors[i]);
         if (is_stack) TRY(check(c->ctx, &s, &c->tensors[i]));
         *made += is_stack ? s.experts * s.parts : 0;
         *total += is_stack ? s.experts * s.parts : 1;
@@ -113,7 +135,7 @@ s24_status s24i_split_stacked(s24_checkpoint *c, const s24i_architecture *arch)
     TRY(s24i_alloc_elems(&tensors, c->ctx, total, sizeof *tensors, "a model's tensors"));
     for (size_t i = 0; i < c->count; i++) {
         stack s;
-        if (!find_stack(&s, arch, &c->tensors[i])) {
+        if (!find_stack(&s, c, arch, &c->tensors[i])) {
             tensors[at++] = c->tensors[i];
             continue;
         }

@@ -30,6 +30,7 @@ static void put_in_place(s24i_steps *steps, s24i_step_kind kind, s24i_step_place
 static s24i_step_kind attends(const s24i_architecture *a)
 {
     if (a->apart) return S24I_STEP_ATTEND_APART;
+    if (a->sinks) return S24I_STEP_ATTEND_SINKS;
     if (s24i_has_distances(a)) return S24I_STEP_ATTEND_DISTANCE;
     return a->key_near ? S24I_STEP_ATTEND_NEAR : S24I_STEP_ATTEND;
 }
@@ -153,6 +154,7 @@ const char *s24i_step_name(s24i_step_kind kind)
                                         [S24I_STEP_ATTEND_NEAR] = "attend near",
                                         [S24I_STEP_ATTEND_DISTANCE] = "attend by distance",
                                         [S24I_STEP_ATTEND_APART] = "attend by content and distance",
+                                        [S24I_STEP_ATTEND_SINKS] = "attend with sinks",
                                         [S24I_STEP_LATENT] = "latents",
                                         [S24I_STEP_VALUES] = "values of latents",
                                         [S24I_STEP_ADD] = "add",

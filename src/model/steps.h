@@ -35,6 +35,7 @@ typedef enum s24i_step_kind {
     S24I_STEP_ATTEND_DISTANCE, /* the same, with scores that grow by the tokens' distance */
     S24I_STEP_ATTEND_APART,    /* the same, with scores that grow by what a row for their distance
                                   gives with queries and keys */
+    S24I_STEP_ATTEND_SINKS,    /* the same, with a score more of each head for no token */
     S24I_STEP_LATENT,          /* QKV = queries of latents, and a row of these, from from */
     S24I_STEP_VALUES,          /* to = heads' values from what latents gave them in from */
     S24I_STEP_ADD,             /* to += residual_factor · from, or by a factor for each column */

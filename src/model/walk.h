@@ -27,9 +27,12 @@ typedef enum s24i_role {
     S24I_ROLE_OUTPUT_NORM,
     S24I_ROLE_AFTER_ATTENTION_NORM,
     S24I_ROLE_AFTER_OUTPUT_NORM,
+    S24I_ROLE_SINKS,
     S24I_ROLE_QUERY_NORM, /* of a head: weight */
     S24I_ROLE_KEY_NORM,
     S24I_ROLE_ROUTER, /* of a mixture of experts: weight */
+    S24I_ROLE_ROUTER_BIAS,
+    S24I_ROLE_EXPERT_BIAS, /* by slot, of all experts */
     S24I_ROLE_CORRECTION,
     S24I_ROLE_SHARED_GATE,
     S24I_ROLE_REL_H, /* tables of relative positions */

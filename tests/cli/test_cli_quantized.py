@@ -72,6 +72,19 @@ def fp8(rows, cols):
                                           struct.pack(f"<{len(by) * across}f", *data.flat(by)))}
 
 
+def mxfp4(experts, n, groups):
+    """Numbers of four bits, two a byte, and powers of two by which 32 of them are multiplied."""
+    table = (0, .5, 1, 1.5, 2, 3, 4, 6, 0, -.5, -1, -1.5, -2, -3, -4, -6)
+    count = experts * n * groups
+    q = [(i * 7 + i // 32 * 3) % 16 for i in range(32 * count)]
+    by = [120 + i % 9 for i in range(count)]
+    stem = "model.layers.0.mlp.experts.gate_up_proj"
+    return [table[v] * 2.0 ** (by[i // 32] - 127) for i, v in enumerate(q)], {
+        f"{stem}_blocks": data.entry("U8", [experts, n, groups, 16],
+                                     bytes(a | b << 4 for a, b in zip(q[::2], q[1::2]))),
+        f"{stem}_scales": data.entry("U8", [experts, n, groups], bytes(by))}
+
+
 IN_ORDER = {groups: [c * groups // K for c in range(K)] for groups in (1, 2, 4)}
 FORMS = {
     "gptq-4": ("GPTQ", gptq(4, 2, IN_ORDER[2])),
@@ -80,13 +93,15 @@ FORMS = {
     "awq": ("AWQ", awq(4)),
     "fp8": ("fp8 in blocks", fp8(256, 384)),
     "fp8-ends": ("fp8 in blocks", fp8(130, 200)),
+    "mxfp4": ("MXFP4", mxfp4(3, 10, 2)),
 }
 SAYS = {"GPTQ": {"quant_method": "gptq", "bits": 4, "group_size": 32, "desc_act": False,
                  "checkpoint_format": "gptq"},
         "AWQ": {"quant_method": "awq", "bits": 4, "group_size": 16, "zero_point": True,
                 "version": "GEMM"},
         "fp8 in blocks": {"quant_method": "fp8", "fmt": "e4m3", "activation_scheme": "dynamic",
-                          "weight_block_size": [128, 128]}}
+                          "weight_block_size": [128, 128]},
+        "MXFP4": {"quant_method": "mxfp4", "modules_to_not_convert": ["model.embed_tokens"]}}
 
 
 class Known(Scratch):
@@ -102,8 +117,9 @@ class Known(Scratch):
                                  "dense", "--dtype", "f32", "--force")
                 self.assertEqual((done["scheme"], done["weights"]), (scheme, 1))
                 out = cli_data.read(self.folder / "out.safetensors")[0]
-                self.assertEqual(set(out), {WEIGHT, "model.norm.weight"})
-                self.assertEqual(cli_data.floats(out[WEIGHT][2]), want)
+                made = WEIGHT if scheme != "MXFP4" else "model.layers.0.mlp.experts.gate_up_proj"
+                self.assertEqual(set(out), {made, "model.norm.weight"})
+                self.assertEqual(cli_data.floats(out[made][2]), want)
 
     def test_integers_without_zero_points_stay_integers(self):
         group_of = [c // 32 for c in range(K)]
@@ -152,8 +168,15 @@ class Known(Scratch):
                 ("awq", {"qweight": data.entry("I32", [K * N // 8], bytes(K * N // 2))},
                  r'qweight" is no matrix of I32'),
                 ("fp8", {"weight_scale_inv": data.entry("F32", [2, 2], bytes(16))},
-                 r'weight_scale_inv" has 2 in dimension 1, expected 3')):
-            parts = {**FORMS[name][1][1], **{f"{LAYER}.{k}": v for k, v in change.items()}}
+                 r'weight_scale_inv" has 2 in dimension 1, expected 3'),
+                ("mxfp4", {"scales": data.entry("U8", [3, 9, 2], bytes(54))},
+                 r'proj_scales" has 9 in dimension 1, expected 10'),
+                ("mxfp4", {"scales": data.entry("U8", [3, 10, 2], b"\x7f" * 59 + b"\xff")},
+                 r'proj_scales": scale 59 is no number'),
+                ("mxfp4", {"blocks": data.entry("U8", [3, 10, 4, 8], bytes(960))},
+                 r'proj_blocks" has no blocks of 16 bytes')):
+            stem = "model.layers.0.mlp.experts.gate_up_proj_" if name == "mxfp4" else f"{LAYER}."
+            parts = {**FORMS[name][1][1], **{f"{stem}{k}": v for k, v in change.items()}}
             data.write(self.folder / f"bad-{len(cases)}.safetensors", parts)
             cases.append((f"bad-{len(cases)}.safetensors", sentence))
         for name, sentence in cases:
@@ -166,7 +189,7 @@ class Known(Scratch):
 UNKNOWN = (
     ({"quant_method": "bitsandbytes", "load_in_4bit": True},
      "quantization_config.quant_method is 'bitsandbytes', which is not known; compressed-tensors, "
-     "fp8, gptq, awq, torchao are"),
+     "fp8, gptq, awq, torchao, mxfp4 are"),
     ({"bits": 4}, "quantization_config.quant_method is not there, which is not known"),
     ({"quant_method": "gptq", "bits": 3}, "quantization_config.bits is 3"),
     ({"quant_method": "gptq", "bits": 4, "checkpoint_format": "gptq_v2"},

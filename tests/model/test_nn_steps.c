@@ -63,8 +63,12 @@ static void test_rows(void **state)
     static const char latent[] = "norm 0>1 0, latents 1>2, attend 2>3, values of latents 3>5, "
                                  "product 5>0+ 4, norm 0>1 1, product 1>4 5, gate 4>4, "
                                  "product 4>0+ 6, ";
+    static const char sinks[] = "norm 0>1 0, product 1>2 0, rotate 2>2, attend with sinks 2>3, "
+                                "product 3>0+ 4, norm 0>1 1, product 1>4 5, gate 4>4, "
+                                "product 4>0+ 6, ";
     static const row rows[] = {{"youtu", latent},
                                {"deepseek_v2", latent},
+                               {"gpt_oss", sinks},
                                {"gemma", llama},
                                {"gemma2", aside},
                                {"gemma3_text", gemma3},

@@ -184,7 +184,9 @@ static void every_row(void **state)
     for (int i = 0; s24i_architecture_at(i); i++) {
         const s24i_architecture *a = s24i_architecture_at(i);
         s24_ctx *ctx = new_ctx(NULL, 1);
-        subject s = {.row = a, .folder = row_folder(a, &sizes[i % 2])};
+        char folder[600]; /* outlasts the paths of turns */
+        snprintf(folder, sizeof folder, "%s", row_folder(a, &sizes[i % 2]));
+        subject s = {.row = a, .folder = folder};
         s.images = kind_of(ctx, a, s.folder);
         s24_ctx_destroy(ctx);
         for (int t = 0; t < TURNS; t++)

@@ -50,14 +50,15 @@ static int is_float(s24_dtype dtype)
 }
 
 /* The dtype of a weight's floats: what is asked for, else what it is stored in, or with scales the
-   model's, or the scales'. */
+   model's, or the scales', or of scales that are no floats bf16. */
 static s24_dtype floats_of(const job *j, const s24i_foreign *w)
 {
     const s24_tensor *first = w->part[0];
     const s24_tensor *scales = w->scheme && w->scheme->scales ? w->part[w->scheme->scales] : NULL;
     if (j->dtype && (scales || first->bits || is_float(first->dtype))) return j->dtype;
     if (!scales) return first->bits ? S24_F32 : first->dtype;
-    return j->model_dtype ? j->model_dtype : scales->dtype;
+    if (j->model_dtype) return j->model_dtype;
+    return is_float(scales->dtype) ? scales->dtype : S24_BF16;
 }
 
 /* Can PyTorch's CUTLASS backend have it? */

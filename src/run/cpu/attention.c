@@ -137,11 +137,13 @@ static void pack(const scratch *s, const s24i_attention *job, int64_t text, int6
 typedef struct steps {
     s24i_product scores, mix;
     s24i_softmax softmax;
+    const float *sink; /* the head's, or NULL */
 } steps;
 
 /* Row r of a tile sees the tokens up to its own, of which the tile's first sees `seen`, and of a
    window its last. The weights of the others are 0; pairs of bf16 are whole. */
-static void softmax_causal(const s24i_attention *job, const steps *t, int64_t seen)
+static void softmax_causal(const s24i_attention *job, const steps *t, int64_t seen,
+                           const float *sink)
 {
     const int pairs = job->dtype == S24_BF16;
     const size_t part = s24_dtype_bytes(job->dtype);
@@ -154,7 +156,9 @@ static void softmax_causal(const s24i_attention *job, const steps *t, int64_t se
         row.n = seen + r;
         for (int64_t i = 0; job->window && i < row.n - job->window; i++)
             row.s[i] = -HUGE_VALF;
+        const float largest = sink ? s24i_attention_largest(&row) : 0.0f;
         (pairs ? job->vec->pair_softmax : job->vec->softmax)(&row);
+        if (sink) s24i_attention_sink(row.inverse, *sink, largest);
         memset((char *)row.s + (size_t)row.n * part, 0, (size_t)(all - row.n) * part);
     }
 }
@@ -168,10 +172,11 @@ static void mask_rows(const scratch *s, const s24i_attention *job, const steps *
             if (s->mask[key + i] < 0.0f) t->softmax.s[r * t->softmax.ld + i] = -FLT_MAX;
 }
 
+/* Sinks are of models whose tokens attend to none that comes later. */
 static void softmax(const s24i_attention *job, const steps *t)
 {
     if (job->causal)
-        softmax_causal(job, t, t->softmax.n - t->softmax.rows + 1);
+        softmax_causal(job, t, t->softmax.n - t->softmax.rows + 1, t->sink);
     else if (job->dtype == S24_BF16)
         job->vec->pair_softmax(&t->softmax);
     else
@@ -263,7 +268,8 @@ static void run_tile(const scratch *s, const s24i_attention *job, int64_t text, 
                        .scale = s->inverse,
                        .m = rows,
                        .n = job->d,
-                       .k = seen - from}};
+                       .k = seen - from},
+               .sink = job->sinks ? job->sinks + head : NULL};
     if (job->distances) {
         t.softmax.mask = job->distances + head * job->distances_head + from - tile * TILE;
         t.softmax.mask_back = 1;

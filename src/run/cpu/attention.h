@@ -26,11 +26,12 @@ typedef struct s24i_attention {
     const s24_batch *batch;
     const int64_t *tiles; /* [texts + 1]: tiles of queries before each text */
     int64_t heads, d;
-    float scale;      /* 1/√d in most models */
-    float cap;        /* scores s become cap · tanh(s / cap); 0: nothing of the kind */
-    int64_t kv_heads; /* 0: heads; where head is not d, as many */
-    int causal;       /* 1: no token attends to a later one */
-    int64_t window;   /* then: of how many tokens, itself the last, it attends to; 0: all */
+    float scale;        /* 1/√d in most models */
+    float cap;          /* scores s become cap · tanh(s / cap); 0: nothing of the kind */
+    const float *sinks; /* [heads]: scores more that take part in the softmax, of no token; NULL */
+    int64_t kv_heads;   /* 0: heads; where head is not d, as many */
+    int causal;         /* 1: no token attends to a later one */
+    int64_t window;     /* then: of how many tokens, itself the last, it attends to; 0: all */
     /* What scores grow by, from a token to one `by` tokens later distances[by]; NULL: nothing. A
        table of 0 and −FLT_MAX keeps tokens from those that are far. Not with causal. */
     const float *distances;
@@ -90,6 +91,21 @@ static inline void s24i_attention_cap(const s24i_attention *job, s24i_softmax *s
             *s = job->cap * tanhf(*s * inner);
         }
     softmax->scale = 1.0f;
+}
+
+/* The largest score of a row as softmax takes it, before it does. */
+static inline float s24i_attention_largest(const s24i_softmax *row)
+{
+    float most = -HUGE_VALF;
+    for (int64_t i = 0; i < row->n; i++)
+        most = fmaxf(most, row->s[i] * row->scale + (row->mask ? row->mask[i] : 0.0f));
+    return most;
+}
+
+/* The sum that a row's weights are divided by, with a head's sink. */
+static inline void s24i_attention_sink(float *inverse, float sink, float largest)
+{
+    *inverse = 1.0f / (1.0f / *inverse + expf(sink - largest));
 }
 
 /* Scores of a tile of queries next to all keys, in f32, and what values become by them. */

@@ -22,6 +22,7 @@ typedef struct few {
     float *inverse; /* [S24I_FEW_HEADS] */
     float *queries; /* [S24I_FEW_HEADS][d], of keys in bytes */
     int64_t ld;
+    const float *sinks; /* of the first head, then of the others; or NULL */
 } few;
 
 static few cut(float *memory, int64_t tokens, int64_t d)
@@ -32,6 +33,20 @@ static few cut(float *memory, int64_t tokens, int64_t d)
     f.inverse = f.out + S24I_FEW_HEADS * d;
     f.queries = f.inverse + S24I_FEW_HEADS;
     return f;
+}
+
+/* The softmax of a token's heads, each with its sink. */
+static void weigh(const s24i_attention *job, const few *f, const s24i_softmax *softmax, int pairs)
+{
+    float largest[S24I_FEW_HEADS] = {0};
+    s24i_softmax row = *softmax;
+    for (int64_t r = 0; f->sinks && r < softmax->rows; r++) {
+        row.s = softmax->s + r * softmax->ld;
+        largest[r] = s24i_attention_largest(&row);
+    }
+    (pairs ? job->vec->pair_softmax : job->vec->softmax)(softmax);
+    for (int64_t r = 0; f->sinks && r < softmax->rows; r++)
+        s24i_attention_sink(softmax->inverse + r, f->sinks[r], largest[r]);
 }
 
 /* What run_token does, of keys and values in bytes. */
@@ -49,7 +64,7 @@ static void run_token_bytes(const s24i_attention *job, const few *f, s24i_attend
         vec->multiply(f->scores + r * f->ld, f->scores + r * f->ld, job->key_scales + row,
                       a->tokens);
     if (job->cap > 0.0f) s24i_attention_cap(job, softmax);
-    vec->softmax(softmax);
+    weigh(job, f, softmax, 0);
     for (int64_t r = 0; r < a->queries; r++)
         vec->multiply(f->scores + r * f->ld, f->scores + r * f->ld, job->value_scales + row,
                       a->tokens);
@@ -80,7 +95,7 @@ static void run_token(const s24i_attention *job, const few *f, s24i_attend *a, i
     a->rows = (const char *)job->k + (size_t)keys * part;
     (pairs ? vec->pair_dots : vec->dots)(a);
     if (job->cap > 0.0f) s24i_attention_cap(job, &softmax);
-    (pairs ? vec->pair_softmax : vec->softmax)(&softmax);
+    weigh(job, f, &softmax, pairs);
     a->rows = (const char *)job->v + (size_t)keys * part;
     (pairs ? vec->pair_mix : vec->mix)(a);
 }
@@ -100,7 +115,8 @@ void s24i_attention_few(const s24i_attention *job, int64_t text, int64_t head, i
     const int64_t before = s24i_attention_before(job, text), all = before + end - first;
     const int64_t group = job->kv_heads ? job->heads / job->kv_heads : 1;
     const int64_t keys = s24i_attention_keys(job, text, head / group), d = job->d;
-    const few f = cut(scratch, all, d);
+    few f = cut(scratch, all, d);
+    if (job->sinks) f.sinks = job->sinks + head;
     s24i_attend a = {.ld = s24i_attention_kv_ld(job),
                      .d = d,
                      .queries = count,

@@ -168,6 +168,7 @@ static void run_gate(const s24i_chunk *c)
                            .dtype = session->between,
                            .activation = shape->activation,
                            .squared = shape->squared,
+                           .limit = shape->gate_limit,
                            .h = gated_at(c),
                            .g = ungated_at(c, 1),
                            .u = ungated_at(c, 0),
@@ -381,6 +382,7 @@ s24_status s24i_chunk_run(const s24i_chunk *c, int first, int end)
         case S24I_STEP_ATTEND_NEAR:
         case S24I_STEP_ATTEND_DISTANCE:
         case S24I_STEP_ATTEND_APART:
+        case S24I_STEP_ATTEND_SINKS:
         case S24I_STEP_KINDS:
             break;
         }

@@ -150,6 +150,7 @@ static s24_status run_inner(const mixing *j, const s24i_lane *lane, int64_t expe
                      .dtype = e->between,
                      .activation = shape->activation,
                      .squared = shape->squared,
+                     .limit = shape->gate_limit,
                      .h = s24i_after(room, e->between, 2 * x->rows * n),
                      .g = room,
                      .u = s24i_after(room, e->between, n),

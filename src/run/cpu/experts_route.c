@@ -160,6 +160,8 @@ static void route_range(void *arg, int64_t begin, int64_t end, int thread)
     for (int64_t t = begin; t < end; t++) {
         float *scores = x->scores + t * m->experts, *weights = x->weights + t * x->each;
         int32_t *chosen = x->chosen + t * x->each;
+        for (int64_t e = 0; j->block->router_bias && e < m->experts; e++)
+            scores[e] += j->block->router_bias[e];
         if (m->jitter > 0.0f) {
             choose_near(chosen, weights, scores, m);
             continue;

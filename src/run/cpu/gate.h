@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The gate of a feed-forward layer: h = activation(g) · u. */
+/* The gate of a feed-forward layer: h = activation(g) · u, or of one that is clamped (OpenAI's
+   gpt-oss): h = quick_gelu(min(g, limit)) · (1 + u within ±limit), of g and u in turns. */
 #ifndef S24_RUN_CPU_GATE_H
 #define S24_RUN_CPU_GATE_H
 
@@ -11,6 +12,7 @@ typedef struct s24i_gate {
     s24_dtype dtype;
     s24_activation activation;
     int squared;
+    float limit; /* over 0: clamped; u is then after g, and g's next element two further */
     void *h, *g, *u;
     int64_t n, ld; /* from row to row of g and u; h's rows are n apart */
 } s24i_gate;

@@ -104,6 +104,7 @@ void s24i_pass_attend(const s24i_pass *pass, const s24i_block *block)
                                 .d = shape->head_width,
                                 .scale = s24i_block_scale(shape, block - session->model->blocks),
                                 .cap = shape->scores_cap,
+                                .sinks = block->sinks,
                                 .causal = session->model->architecture->causal,
                                 .window = s24i_block_sliding(shape, block - session->model->blocks),
                                 .scratch = session->scratch,

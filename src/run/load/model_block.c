@@ -293,6 +293,14 @@ static s24_status build_expert(s24i_linear *linear, s24_model *model, s24_ctx *c
     return make_settled(linear, model, ctx, &source);
 }
 
+/* An expert's, among those of all; NULL: none has any. */
+static const float *bias_of(const s24i_block *block, s24i_slot slot, int64_t n)
+{
+    const s24i_slot kind = s24i_slot_kind(slot);
+    const float *all = kind == S24I_GATE ? NULL : block->expert_bias[kind == S24I_OUTPUT];
+    return all ? all + s24i_slot_expert(slot) * n : NULL;
+}
+
 static s24_status build_experts(s24i_block *block, s24_model *model, s24_ctx *ctx,
                                 const s24i_source *sources)
 {
@@ -302,8 +310,11 @@ static s24_status build_experts(s24i_block *block, s24_model *model, s24_ctx *ct
     block->experts_ctx = ctx;
     block->expert_products = numbers - S24I_PRODUCTS;
     memset(block->experts, 0, (size_t)block->expert_products * sizeof *block->experts);
-    for (int i = S24I_PRODUCTS; i < numbers; i++)
-        TRY(build_expert(&block->experts[i - S24I_PRODUCTS], model, ctx, &sources[i]));
+    for (int i = S24I_PRODUCTS; i < numbers; i++) {
+        s24i_linear *linear = &block->experts[i - S24I_PRODUCTS];
+        TRY(build_expert(linear, model, ctx, &sources[i]));
+        linear->bias = bias_of(block, (s24i_slot)i, linear->n);
+    }
     return S24_OK;
 }
 

@@ -43,6 +43,12 @@ static const float *of_block(const s24i_block *block, const s24i_wanted *w)
         return block->rel_w;
     case S24I_ROLE_ROUTER:
         return block->router;
+    case S24I_ROLE_SINKS:
+        return block->sinks;
+    case S24I_ROLE_ROUTER_BIAS:
+        return block->router_bias;
+    case S24I_ROLE_EXPERT_BIAS:
+        return block->expert_bias[w->slot == S24I_OUTPUT];
     case S24I_ROLE_CORRECTION:
         return block->correction;
     case S24I_ROLE_SHARED_GATE:

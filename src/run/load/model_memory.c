@@ -136,6 +136,13 @@ static void carve_mixture(carver *c, s24i_block *block, const s24_model *model, 
     const s24i_mixture_row *row = model->architecture->mixture;
     if (!s24i_mixture_has(&shape->mixture, number)) return;
     block->router = carve(c, shape->mixture.experts * shape->width);
+    if (row->router_biased) block->router_bias = carve(c, shape->mixture.experts);
+    for (int i = 0; i < 2; i++) {
+        const s24i_slot kind = i ? S24I_OUTPUT : S24I_INTERMEDIATE;
+        int64_t rows, cols;
+        s24i_slot_shape(&rows, &cols, shape, s24i_slot_of(0, kind));
+        if (row->biases[kind]) block->expert_bias[i] = carve(c, shape->mixture.experts * rows);
+    }
     if (row->correction) block->correction = carve(c, shape->mixture.experts);
     if (row->shared_gate && shape->mixture.shared_width)
         block->shared_gate = carve(c, shape->width);
@@ -161,6 +168,7 @@ static void carve_block(carver *c, s24_model *model, int64_t number)
         if (model->architecture->latent)
             block->query_norm.eps = block->key_norm.eps = S24I_LATENT_EPS;
     }
+    if (model->architecture->sinks) block->sinks = carve(c, shape->heads);
     if (model->architecture->attention_scale) {
         block->attention_scale = carve(c, shape->width);
         block->output_scale = carve(c, shape->width);

@@ -153,10 +153,11 @@ static int stays_in_file(const s24i_loader *l, int slot, const s24_tensor *tenso
 static s24_status source_dense(s24i_loader *l, int slot, const s24_tensor *tensor)
 {
     s24i_source *source = &l->sources[slot];
-    const int stays = stays_in_file(l, slot, tensor);
+    const int turns = l->arch->transposed || tensor->transposed == 1;
+    const int stays = !turns && stays_in_file(l, slot, tensor);
     s24_dense dense = {(void *)(uintptr_t)tensor->data, S24_F32, tensor->shape[0], tensor->shape[1],
                        0};
-    if (l->arch->transposed) {
+    if (turns) {
         TRY(turn(l, slot, &dense, tensor));
     } else if (stays) {
         dense.dtype = tensor->dtype;
