@@ -813,6 +813,33 @@ def gpt_oss(draw):
         transformers.GptOssForCausalLM
 
 
+def minicpm3(draw):
+    return transformers.MiniCPM3Config(
+        **latents(draw, headed_by_width(draw)), scale_emb=draw.choice([1, 12]),
+        scale_depth=draw.choice([1.0, 1.4]), dim_model_base=draw.choice([16, 256])), \
+        transformers.MiniCPM3ForCausalLM
+
+
+def hyperclovax(draw):
+    return transformers.HyperCLOVAXConfig(
+        **decoder(draw), use_post_norm=draw.flag(), embedding_multiplier=draw.choice([1.0, 10.0]),
+        residual_multiplier=draw.choice([1.0, 0.3]), logits_scaling=draw.choice([1.0, 0.125]),
+        attention_multiplier=draw.choice([None, 0.0625])), transformers.HyperCLOVAXForCausalLM
+
+
+def solar_open(draw):
+    sizes = scored(draw, decoder(draw))
+    for name in ("intermediate_size", "first_k_dense_replace"):
+        del sizes[name]
+    return transformers.SolarOpenConfig(**sizes), transformers.SolarOpenForCausalLM
+
+
+def hunyuan_v1_moe(draw):
+    return transformers.HunYuanMoEV1Config(
+        **experts(draw, decoder(draw), "num_experts", "moe_topk"), pad_token_id=0), \
+        transformers.HunYuanMoEV1ForCausalLM
+
+
 def minimax_m2(draw):
     sizes = partial(draw, decoder(draw))
     return transformers.MiniMaxM2Config(
@@ -904,7 +931,8 @@ ROWS = [bert, roberta, xlm_roberta, camembert, electra, distilbert, mpnet, moder
         stablelm, gpt_neox, glm, glm4, cohere, cohere2,
         mixtral, qwen2_moe, qwen3_moe, olmoe, flex_olmo, granitemoe, granitemoeshared,
         ernie4_5_moe, glm4_moe, dots1, minimax_m2, phimoe, deepseek_v2,
-        deepseek_v3, glm4_moe_lite, youtu, gpt_oss,
+        deepseek_v3, glm4_moe_lite, youtu, gpt_oss, minicpm3, hyperclovax, solar_open,
+        hunyuan_v1_moe,
         *(sighted(row) for row in (gemma3, mistral, llama, qwen2, cohere2)),
         *(qwen_sighted(kind) for kind in ("Qwen2VL", "Qwen2_5_VL", "Qwen3VL")),
         *(classes(row, head) for row, head in (

@@ -178,6 +178,8 @@ typedef struct s24i_architecture {
     int bare_patches;   /* the patches' layer may have no bias */
     int interpolates;   /* positions become those of the size that images come in */
     int antialiases;    /* likewise, and of fewer patches each is of all that lie there */
+    int by_depth;       /* what key_residual says is divided by the root of the number of blocks, */
+    int by_base_width;  /* and key_logits_divisor is the width that logits are not divided at */
     int alternates;     /* rows of the joint gate and intermediate layer, the gate's first of each
                            two; both are clamped, see gate.h */
     int has_towers;     /* besides that of texts, which is said without a text_config */

@@ -47,9 +47,11 @@ s24_status s24i_factors_read(s24i_shape *shape, const s24i_config *config,
     TRY(read_number(&shape->embedding_factor, config, arch->key_embedding_factor, 0.0f));
     if (arch->embedding_root) shape->embedding_factor = sqrtf((float)shape->width);
     TRY(read_number(&shape->residual_factor, config, arch->key_residual, 0.0f));
+    if (arch->by_depth) shape->residual_factor /= sqrtf((float)shape->layers);
     TRY(read_number(&shape->logits_factor, config, arch->key_logits_factor,
                     arch->usual_logits_factor));
     TRY(read_number(&divisor, config, arch->key_logits_divisor, 0.0f));
+    if (arch->by_base_width && divisor > 0.0f) divisor = (float)shape->width / divisor;
     if (divisor > 0.0f) shape->logits_factor = 1.0f / divisor;
     TRY(read_cap(&shape->scores_cap, config, arch->key_scores_cap, arch->usual_scores_cap));
     return read_cap(&shape->logits_cap, config, arch->key_logits_cap, arch->usual_logits_cap);

@@ -21,6 +21,7 @@
 typedef struct s24i_latent_row {
     const char *key_queries, *key_rank, *key_turned, *key_plain, *key_value;
     const char *key_adjacent; /* do positions turn neighbours? NULL, or not there: they do */
+    int halves;               /* 1: they turn halves, whatever is said */
     const char *query;        /* the layer of models without latent queries, without .weight */
 } s24i_latent_row;
 

@@ -29,7 +29,7 @@ s24_status s24i_latent_read(s24i_shape *shape, const s24i_config *config,
     TRY(s24i_config_int(&latent->value, config, row->key_value, S24I_OPTIONAL, 1, MOST_WIDTH));
     if (row->key_adjacent)
         TRY(s24i_config_bool(&adjacent, config, row->key_adjacent, S24I_OPTIONAL));
-    latent->halves = !adjacent;
+    latent->halves = row->halves || !adjacent;
     shape->turned = latent->turned;
     shape->head_width = latent->rank + latent->turned;
     shape->kv_heads = 1;

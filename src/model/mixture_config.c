@@ -127,6 +127,26 @@ static s24_status read_groups(s24i_mixture *m, const s24i_config *config,
     return S24_OK;
 }
 
+/* A number, or a list of one for each block, all of them alike. */
+static s24_status read_used(s24i_mixture *m, const s24i_config *config, const char *key)
+{
+    const s24i_json *list = s24i_json_get(config->json, key), *item;
+    if (s24i_json_typeof(list) != S24I_JSON_ARRAY)
+        return s24i_config_int(&m->used, config, key, S24I_REQUIRED, 1, m->experts);
+    s24i_json_walk walk = s24i_json_begin(list);
+    while ((item = s24i_json_next(&walk, NULL)) != NULL) {
+        const int64_t used =
+            s24i_json_typeof(item) == S24I_JSON_INTEGER ? s24i_json_integer(item) : 0;
+        REQUIRE(config->ctx, used >= 1 && used <= m->experts && (!m->used || used == m->used),
+                S24_ERROR_UNSUPPORTED,
+                "%s: %s is a list; one number from 1 to %lld for all blocks was expected",
+                config->file, key, (long long)m->experts);
+        m->used = used;
+    }
+    REQUIRE(config->ctx, m->used, S24_ERROR_FORMAT, "%s: %s is an empty list", config->file, key);
+    return S24_OK;
+}
+
 s24_status s24i_mixture_read(s24i_shape *shape, const s24i_config *config,
                              const s24i_architecture *arch)
 {
@@ -136,7 +156,7 @@ s24_status s24i_mixture_read(s24i_shape *shape, const s24i_config *config,
     if (!row) return S24_OK;
     TRY(s24i_config_int(&m->experts, config, row->key_experts, S24I_REQUIRED, 1,
                         S24I_MOST_EXPERTS - 1));
-    TRY(s24i_config_int(&m->used, config, row->key_used, S24I_REQUIRED, 1, m->experts));
+    TRY(read_used(m, config, row->key_used));
     m->width = shape->intermediate;
     if (row->key_width)
         TRY(s24i_config_int(&m->width, config, row->key_width, S24I_REQUIRED, 1, MOST_WIDTH));

@@ -38,6 +38,7 @@ static const struct {
     {"deberta-v2", "pos_att_type", "[\"p2c\", \"c2p\"]"},
     {"deberta-v2", "position_buckets", "8"},
     {"gemma3_text", "rope_local_base_freq", "100"},
+    {"hyperclovax", "use_post_norm", "false"},
     {"esm", "position_embedding_type", "\"rotary\""},
     {"esm", "token_dropout", "true"},
     {"esm", "mask_token_id", "7"},

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* DeepSeek 2 and 3 and those that took over their attention over latents (model/latent.h): Kimi K2,
-   A.X K1 and GLM 4.7 Flash with experts, Youtu without. A file may say LATENT queries or not. */
+   GLM 4.7 Flash with experts, Youtu and MiniCPM 3 without. A file may say LATENT queries or not. */
 #include "model/arch/moe_names.h"
 
 // clang-format off
@@ -14,7 +14,7 @@
               [S24I_OUTPUT] = "layers.%d.mlp.down_proj",                                           \
               [S24I_GATE] = "layers.%d.mlp.gate_proj"}
 
-#define DEEPSEEK_SHAPED_BY(eps)                                                                    \
+#define LATENT_SHAPED_BY(eps)                                                                      \
     LLAMA_SIZES, LLAMA_NORMS, CONTINUES_TEXT, LATENT_SLOTS,                                    \
     .key_head_width = "qk_rope_head_dim",                                                          \
     .key_intermediate = "intermediate_size",                                                       \
@@ -26,10 +26,10 @@
     .usual_eps = eps,                                                                              \
     .rms = 1,                                                                                      \
     .pre_norm = 1,                                                                                 \
-    .adjacent = 1,                                                                                 \
     .query_norm = "layers.%d.self_attn.q_a_layernorm",                                             \
-    .key_norm = "layers.%d.self_attn.kv_a_layernorm",                                              \
-    .latent = &latent
+    .key_norm = "layers.%d.self_attn.kv_a_layernorm"
+
+#define DEEPSEEK_SHAPED_BY(eps) LATENT_SHAPED_BY(eps), .latent = &latent
 
 #define DEEPSEEK_SHAPED DEEPSEEK_SHAPED_BY(1e-6f)
 // clang-format on
@@ -76,3 +76,22 @@ const s24i_architecture s24i_glm4_moe_lite = {
     .model_type = "glm4_moe_lite", DEEPSEEK_SHAPED_BY(1e-5f), .mixture = &lite};
 
 const s24i_architecture s24i_youtu = {.model_type = "youtu", DEEPSEEK_SHAPED};
+
+static const s24i_latent_row halves = {.key_queries = "q_lora_rank",
+                                       .key_rank = "kv_lora_rank",
+                                       .key_turned = "qk_rope_head_dim",
+                                       .key_plain = "qk_nope_head_dim",
+                                       .key_value = "v_head_dim",
+                                       .halves = 1,
+                                       .query = "layers.%d.self_attn.q_proj"};
+
+const s24i_architecture s24i_minicpm3 = {
+    .model_type = "minicpm3",
+    LATENT_SHAPED_BY(1e-5f),
+    .latent = &halves,
+    .key_embedding_factor = "scale_emb",
+    .key_residual = "scale_depth",
+    .by_depth = 1,
+    .key_logits_divisor = "dim_model_base",
+    .by_base_width = 1,
+    .usual_config = "{\"scale_emb\": 12, \"scale_depth\": 1.4, \"dim_model_base\": 256}"};

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* IBM's Granite: a Llama whose embeddings, scores, sums and logits have factors. Granite 4 may be a
+/* IBM's Granite: a Llama whose embeddings, scores, sums and logits have factors, as MiniCPM's
+   and, with norms of what is added, HyperCLOVA X's have by other keys. Granite 4 may be a
    hybrid whose blocks all attend and have no experts but the one that every token takes, whose gate
    is joined; positions turn its queries and keys, or nothing says where tokens stand. */
 #include "model/arch/llama_names.h"
@@ -41,3 +42,34 @@ const s24i_architecture s24i_granitemoehybrid = {.model_type = "granitemoehybrid
                                                  LLAMA_UNTURNED,
                                                  .key_variant = "position_embedding_type=rope",
                                                  .variant = &turned};
+
+static const char *const minicpm_off[] = {"num_experts", NULL};
+
+const s24i_architecture s24i_minicpm = {
+    .model_type = "minicpm",
+    LLAMA_SHAPED_BY(1e-5f),
+    .off = minicpm_off,
+    .key_embedding_factor = "scale_emb",
+    .key_residual = "scale_depth",
+    .by_depth = 1,
+    .key_logits_divisor = "dim_model_base",
+    .by_base_width = 1,
+    .usual_config = "{\"scale_emb\": 1, \"scale_depth\": 1, \"dim_model_base\": 1}"};
+
+// clang-format off
+#define HYPERCLOVAX                                                                                \
+    .model_type = "hyperclovax",                                                                   \
+    LLAMA_SHAPED,                                                                                  \
+    .key_embedding_factor = "embedding_multiplier",                                                \
+    .key_residual = "residual_multiplier",                                                         \
+    .key_score_factor = "attention_multiplier",                                                    \
+    .key_logits_factor = "logits_scaling"
+// clang-format on
+
+static const s24i_architecture normed = {HYPERCLOVAX,
+                                         .after_attention_norm = "layers.%d.post_norm1",
+                                         .after_output_norm = "layers.%d.post_norm2"};
+
+const s24i_architecture s24i_hyperclovax = {HYPERCLOVAX, .key_variant = "use_post_norm",
+                                            .variant = &normed,
+                                            .usual_config = "{\"use_post_norm\": true}"};

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Mixtures of experts as Qwen names them: Qwen 2 with a shared expert that has a gate, Qwen 3,
    OLMoE and FlexOlmo without one; ERNIE 4.5 chooses by scores that are corrected; GLM 4.5 and
-   dots.llm1 score by a sigmoid, too. Some blocks may have plain layers. */
+   dots.llm1 score by a sigmoid, too. Some blocks may have plain layers. All of Solar Open's, which
+   scores as these do, and of Hunyuan's have experts. */
 #include "model/arch/moe_names.h"
 
 // clang-format off
@@ -103,3 +104,35 @@ const s24i_architecture s24i_dots1 = {.model_type = "dots1",
                                       .key_sliding = "sliding_window",
                                       .key_sliding_first = "max_window_layers",
                                       .mixture = &dots};
+
+static const s24i_mixture_row solar = {SCORED, .usual_normalised = 1};
+
+const s24i_architecture s24i_solar_open = {.model_type = "solar_open",
+                                           LLAMA_PLACELESS,
+                                           LLAMA_NORMS,
+                                           CONTINUES_TEXT,
+                                           GATED,
+                                           .key_intermediate = "moe_intermediate_size",
+                                           .key_theta = "rope_theta",
+                                           .key_activation = "hidden_act",
+                                           .rotary = 1,
+                                           .pre_norm = 1,
+                                           .key_eps = "rms_norm_eps",
+                                           .usual_eps = 1e-5f,
+                                           .rms = 1,
+                                           .usual_theta = 1e6f,
+                                           .mixture = &solar};
+
+static const s24i_mixture_row hunyuan = {ROUTED_BY("layers.%d.mlp.gate.wg"),
+                                         SHARED("shared_mlp"),
+                                         .key_experts = "num_experts",
+                                         .key_used = "moe_topk",
+                                         .usual_normalised = 1,
+                                         .key_shared_width = "intermediate_size"};
+
+const s24i_architecture s24i_hunyuan_moe = {.model_type = "hunyuan_v1_moe",
+                                            LLAMA_SHAPED_BY(1e-5f),
+                                            .query_norm = "layers.%d.self_attn.query_layernorm",
+                                            .key_norm = "layers.%d.self_attn.key_layernorm",
+                                            .norms_turned = 1,
+                                            .mixture = &hunyuan};

@@ -6,13 +6,15 @@
 #include "model/arch/llama_names.h"
 
 // clang-format off
-#define EXPERTS                                                                                    \
-    .router = "layers.%d.mlp.gate",                                                                \
+#define ROUTED_BY(name)                                                                            \
+    .router = name,                                                                                \
     .slots = {[S24I_INTERMEDIATE] = "layers.%d.mlp.experts.%d.up_proj",                            \
               [S24I_OUTPUT] = "layers.%d.mlp.experts.%d.down_proj",                                \
               [S24I_GATE] = "layers.%d.mlp.experts.%d.gate_proj"},                                 \
     .stacked = {[S24I_INTERMEDIATE] = "layers.%d.mlp.experts.gate_up_proj",                        \
                 [S24I_OUTPUT] = "layers.%d.mlp.experts.down_proj"}
+
+#define EXPERTS ROUTED_BY("layers.%d.mlp.gate")
 
 #define SHARED(name)                                                                               \
     .shared = {[S24I_INTERMEDIATE] = "layers.%d.mlp." name ".up_proj",                             \
