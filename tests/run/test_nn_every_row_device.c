@@ -51,7 +51,7 @@ static void every_row_there(void **state)
 /* Kernels of attention by content and distance have heads of up to 128 elements. */
 static void heads_too_wide(void **state)
 {
-    static const size wide = {"272", "2", "2", "136", "96", "32", "2"};
+    static const size wide = {"272", "2", "2", "136", "96", "32", "2", "20"};
     static states out;
     const s24_device_opts opts = {.size = sizeof opts, .library = S24_FAKE_PLUGIN};
     int refused = 0;
@@ -120,9 +120,9 @@ static void check_there(const s24i_architecture *a, const size *n, s24_device *d
 static void every_row_on_a_gpu(void **state)
 {
     /* Heads of 16, 8 and 32 elements; 8 divides all that rows have. */
-    static const size there[] = {{"64", "4", "4", "16", "96", "32", "3"},
-                                 {"64", "8", "8", "8", "96", "32", "2"},
-                                 {"64", "2", "2", "32", "104", "24", "2"}};
+    static const size there[] = {{"64", "4", "4", "16", "96", "32", "3", "20"},
+                                 {"64", "8", "8", "8", "96", "32", "2", "20"},
+                                 {"64", "2", "2", "32", "104", "24", "2", "20"}};
     (void)state;
     s24_ctx *ctx = new_ctx(NULL, 1);
     s24_device *device = device_here(ctx);

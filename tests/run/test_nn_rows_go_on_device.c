@@ -68,10 +68,11 @@ static void go_on(float got[2][LENGTH * VOCABULARY], s24_ctx *ctx, s24_session *
     s24_cache_destroy(cache);
 }
 
-/* Of the largest logit. */
+/* Of the largest logit. Gemma's drawn norms, which multiply by one more than their weight, take
+   bf16 on the CPU 1.1e-1 off; f16 has three bits more. */
 static double bound_of(s24_dtype dtype)
 {
-    return dtype == S24_F16 ? 1.5e-2 : 1.2e-1;
+    return dtype == S24_F16 ? 2.5e-2 : 2e-1;
 }
 
 /* Returns 0 where the device refuses the row, and says why. */
@@ -127,9 +128,9 @@ static void every_row(void **state)
 {
     /* Heads of 16 to 256 elements, of which rows that have a key for it get those that no width
        and number of heads make. */
-    static const size there[] = {{"64", "4", "2", "32", "96", "64", "3"},
-                                 {"128", "4", "4", "160", "192", "128", "2"},
-                                 {"128", "2", "1", "256", "64", "128", "2"}};
+    static const size there[] = {{"64", "4", "2", "32", "96", "64", "3", "20"},
+                                 {"128", "4", "4", "160", "192", "128", "2", "20"},
+                                 {"128", "2", "1", "256", "64", "128", "2", "20"}};
     s24_ctx *ctx = new_ctx(NULL, 2);
     s24_device *device = device_here(ctx);
     const char *only = getenv("S24_ROW");

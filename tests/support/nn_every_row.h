@@ -116,7 +116,7 @@ static const order together = {TEXTS, {0, 1, 2, 3}, 0}, turned = {TEXTS, {2, 3, 
 /* Rows for which no device has all kernels. */
 static inline int lacks_kernels(const s24i_architecture *a)
 {
-    return a->mixture || a->head_by_head || a->norms_turned;
+    return a->mixture || a->latent || a->head_by_head || a->norms_turned;
 }
 
 static inline int64_t tokens_of_image(const char *folder, const s24i_architecture *a)

@@ -258,7 +258,8 @@ static inline void lm_round(mini_tensor *t, int stored)
 
 /* Rows whose layers or norms are others than Llama's. */
 #define LM_OTHERS                                                                                  \
-    {.more = ", \"scale_attn_by_inverse_layer_idx\": true", .untrained = 1}, {.opt = 1},           \
+    {.heads = 6, .more = ", \"scale_attn_by_inverse_layer_idx\": true", .untrained = 1},           \
+        {.opt = 1},                                                                                \
         {.llama = 1, .model_type = "phi3", .joint = 1, .more = ", \"sliding_window\": 13"},        \
         {.llama = 1, .model_type = "smollm3", .more = ", \"no_rope_layers\": [1, 0]"},             \
         {.llama = 1, .model_type = "arcee", .plain = 1},                                           \

@@ -338,10 +338,13 @@ static search search_of(s24i_gpu_session *gpu, s24_ctx *ctx, int64_t tokens, int
 s24_status s24i_gpu_search(int *found, s24i_gpu_session *gpu, s24_ctx *ctx, int64_t tokens,
                            int index, s24i_gpu_rivals *rivals)
 {
+    gpu->eight_tiles[index] = NULL;
+    gpu->choices[s24i_gpu_octave(tokens)][index] = (s24i_gpu_choice){0};
+    *found = 1;
+    /* One that blocks have not may have no step either. */
+    if (!s24i_block_product(&gpu->model->blocks[0], index)->n) return S24_OK;
     search s = search_of(gpu, ctx, tokens, index);
     s.rivals = rivals;
-    gpu->eight_tiles[index] = NULL;
-    *s.choice = (s24i_gpu_choice){0};
     TRY(plan_product(&s));
     *found = !s.folded || !s.linear->weight[S24I_WAY_SPARSE] || s.choice->tile;
     return S24_OK;
