@@ -97,6 +97,26 @@ static void dense_from_some_rows_on(void **state)
     }
 }
 
+/* The memory of a lap has room for the rows that occur, also where these are no power of two. */
+static void no_lap_has_more_rows_than_occur(void **state)
+{
+    (void)state;
+    for (int threads = 1; threads <= 40; threads++) {
+        machine m = {.sparse = {1e-9, 0}, .dense = {1e-9, 0}, .dense_factor = 1};
+        s24i_choice choices[2];
+        int agreed = 0;
+        const s24i_race r = {.products = 2,
+                             .most = {1, 16 * threads},
+                             .until = 1,
+                             .now = now,
+                             .run = run,
+                             .user = &m};
+        assert_int_equal(s24i_race_run(choices, &agreed, &r), S24_OK);
+        assert_true(agreed);
+        assert_true(m.most_rows <= 16 * threads);
+    }
+}
+
 static void a_little_faster_is_not_enough(void **state)
 {
     (void)state;
@@ -220,6 +240,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(octaves),
         cmocka_unit_test(dense_from_some_rows_on),
+        cmocka_unit_test(no_lap_has_more_rows_than_occur),
         cmocka_unit_test(a_little_faster_is_not_enough),
         cmocka_unit_test(a_busy_machine),
         cmocka_unit_test(a_slow_machine),

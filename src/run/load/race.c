@@ -49,7 +49,9 @@ static s24_status run_point(point *p, const s24i_race *race, int together, int o
     while (p->rounds < ROUNDS && !p->agreed) {
         for (int dense = 0; dense < 2; dense++) {
             double times[S24I_RACE_PRODUCTS];
-            const s24i_lap lap = {dense, together, (int64_t)1 << octave};
+            /* No more than there is room for, whatever the number of threads. */
+            const int64_t rows = s24i_min((int64_t)1 << octave, race->most[together]);
+            const s24i_lap lap = {dense, together, rows};
             TRY(race->run(race->user, times, &lap));
             const double all = lap_of(race, times);
             second[dense] = fmin(second[dense], fmax(all, p->lap[dense]));
