@@ -185,10 +185,27 @@ static const char *expected(char *text, size_t bytes, const cli_option *option)
     return text;
 }
 
+/* Is it words that a model reads, not a file, whose name may be any bytes? */
+static int is_words(const cli_option *option)
+{
+    return option->argument && !strcmp(option->argument, "TEXT");
+}
+
+/* As lines of files must be. */
+static int is_utf8(const char *words)
+{
+    json_t *string = json_string(words);
+    const int is_one = string || !cli_json_is_whole();
+    json_decref(string);
+    return is_one;
+}
+
 /* Refuses a value; typed: the option as the user wrote it, "-k" or "--count". */
 static int bad_value(cli_app *cli, const cli_option *option, const char *typed, const char *value)
 {
     char text[320];
+    if (*value && is_words(option))
+        return cli_fail(cli, CLI_USAGE, "option %s: its text is not UTF-8", typed);
     if (option->type == CLI_TEXT)
         return cli_fail(cli, CLI_USAGE, "option %s: expected %s, not an empty word", typed,
                         option->argument ? option->argument : "a value");
@@ -215,6 +232,7 @@ static int option_set(const cli_option *option, void *options, const char *value
         return *(double *)field > 0;
     default:
         *(const char **)field = value;
+        if (is_words(option) && !is_utf8(value)) return 0;
         if (option->type == CLI_CHOICE) return is_choice(option, value);
         if (option->type == CLI_WORDS) return 1;
         return option->type == CLI_TEXT ? *value != '\0' : items_valid(option, value);

@@ -216,7 +216,8 @@ struct serve_request {
     struct serve_generation *generation; /* with a job of its own; NULL: of vectors */
     int code;                            /* 0: not decided yet */
     const char *type;
-    int64_t retry; /* seconds to wait, said with 429 */
+    int64_t retry;       /* seconds to wait, said with 429 */
+    const char *allowed; /* what a path takes in place of the method that was asked for */
     serve_text answer;
     int single, base64, normalise; /* how vectors are asked for */
     int64_t dimensions, tokens;

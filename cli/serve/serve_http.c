@@ -35,15 +35,15 @@ static int is_path(const char *route, const char *path)
     return route[fixed] ? !strncmp(route, path, fixed) && path[fixed] : !strcmp(route, path);
 }
 
-/* Finds the route; the path of one with another method is told apart from none. */
-static int64_t find_route(const char *method, const char *path, int *other)
+/* Finds the route; of a path that takes another method, *allowed says which. */
+static int64_t find_route(const char *method, const char *path, const char **allowed)
 {
-    *other = 0;
+    *allowed = NULL;
     if (!strcmp(method, "HEAD")) method = "GET";
     for (int64_t i = 0; i < SERVE_ROUTES; i++) {
         if (!is_path(serve_routes[i].path, path)) continue;
         if (!strcmp(serve_routes[i].method, method)) return i;
-        *other = 1;
+        *allowed = strcmp(serve_routes[i].method, "GET") ? serve_routes[i].method : "GET, HEAD";
     }
     return NONE;
 }
@@ -57,18 +57,19 @@ static void refuse_late(serve_request *r)
 static void look_at_head(serve_request *r, const char *method, const char *path)
 {
     const serve_server *s = r->server;
-    int other;
     const char *key =
         r->server->mhd->lookup_connection_value(r->connection, MHD_HEADER_KIND, "Authorization");
-    r->route = find_route(method, path, &other);
+    r->route = find_route(method, path, &r->allowed);
     if (atomic_load(&s->draining))
         refuse_late(r);
     else if (s->keys && !(r->route < NONE && serve_routes[r->route].open) &&
              !serve_key_fits(s, key))
         serve_refuse(r, 401, NULL,
                      "Authorization: Bearer with one of the server's keys is missing");
+    else if (r->route == NONE && r->allowed)
+        serve_refuse(r, 405, NULL, "%s takes %s, not %s", path, r->allowed, method);
     else if (r->route == NONE)
-        serve_refuse(r, other ? 405 : 404, NULL, "%s %s is no route of this server", method, path);
+        serve_refuse(r, 404, NULL, "%s %s is no route of this server", method, path);
 }
 
 static enum MHD_Result begin(serve_server *s, serve_request **out,
@@ -252,7 +253,7 @@ static enum MHD_Result send_response(serve_request *r, struct MHD_Response *resp
                                  "default-src 'none'; style-src 'unsafe-inline'; "
                                  "script-src 'unsafe-inline'; connect-src 'self'");
     if (r->code == 401) mhd->add_response_header(response, "WWW-Authenticate", "Bearer");
-    if (r->code == 405) mhd->add_response_header(response, "Allow", "GET, POST");
+    if (r->code == 405) mhd->add_response_header(response, "Allow", r->allowed);
     if (atomic_load(&r->server->draining))
         mhd->add_response_header(response, "Connection", "close");
     snprintf(seconds, sizeof seconds, "%lld", (long long)r->retry);

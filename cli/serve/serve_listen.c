@@ -60,6 +60,12 @@ static int listen_port(cli_app *cli, serve_server *s)
     const struct addrinfo hints = {.ai_socktype = SOCK_STREAM,
                                    .ai_flags = AI_PASSIVE | AI_NUMERICSERV};
     struct addrinfo *found = NULL;
+    char *end;
+    const unsigned long port = strtoul(s->o->port, &end, 10);
+    /* The C library would take what is left of a larger number in 16 bits. */
+    if (strspn(s->o->port, "0123456789") != strlen(s->o->port) || *end || port > 65535)
+        return cli_fail(cli, CLI_USAGE, "option --port: '%s' is not a whole number of 0 to 65535",
+                        s->o->port);
     snprintf(s->url, sizeof s->url, "%s:%s", s->o->host, s->o->port);
     const int failed = getaddrinfo(s->o->host, s->o->port, &hints, &found);
     if (failed)

@@ -2,6 +2,7 @@
 """What strangers hand over: files of other programs, folders without what is needed, names of
 models on a hub, places where nothing can be written. Each is called what it is, with what to do."""
 import ctypes
+import json
 import os
 import pickle
 import shutil
@@ -128,6 +129,73 @@ class Inputs(Scratch):
              r"is a file; an encoder needs its folder"),
             ("a file to train", ["train", "model/model.safetensors", "new", "--text", "texts"], 2,
              r"is a single file; MODEL is a folder, with config\.json and tokenizer")])
+
+    def test_a_download_that_did_not_end(self):
+        """A hub's snapshot is a folder of links; those to files that never came are no files that
+        the model does without."""
+        for file in ("config.json", "tokenizer_config.json", "modules.json", "model.safetensors"):
+            with self.subTest(file):
+                folder = self.folder / "snapshot"
+                shutil.copytree(self.folder / "model", folder)
+                self.addCleanup(shutil.rmtree, folder, True)
+                (folder / file).unlink(missing_ok=True)
+                (folder / file).symlink_to(f"../../blobs/{file}")
+                done = run("embed", "snapshot", "--input", "texts", "--output", "v.npy",
+                           cwd=self.folder)
+                self.assertEqual(done.returncode, 3, done.stderr)
+                self.assertIn(f"snapshot/{file} is a link to a file that is not there; the "
+                              "download that made it may not have ended", done.stderr)
+                shutil.rmtree(folder)
+        shutil.copytree(self.folder / "model", self.folder / "linked")
+        (self.folder / "linked/notes.txt").symlink_to("nowhere")
+        done = run("prune", "linked", "linked24", cwd=self.folder)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("linked/notes.txt is a link to a file that is not there, so it is not "
+                      "copied", done.stderr)
+
+    def test_an_index_that_names_a_file_which_is_not_there(self):
+        folder = self.folder / "parts"
+        shutil.copytree(self.folder / "model", folder)
+        (folder / "model.safetensors").unlink()
+        (folder / "model.safetensors.index.json").write_text(json.dumps(
+            {"weight_map": {"a": "model-00002-of-00002.safetensors"}}))
+        for words in (["info"], ["check"], ["embed", "--input", "texts", "--output", "v.npy"]):
+            done = run(words[0], "parts", *words[1:], cwd=self.folder)
+            self.assertEqual(done.returncode, 3)
+            self.assertIn("parts/model-00002-of-00002.safetensors: no such file, but "
+                          "model.safetensors.index.json says that tensors lie in it", done.stderr)
+
+    def test_json_that_begins_with_a_byte_order_mark(self):
+        folder = self.folder / "marked"
+        shutil.copytree(self.folder / "model", folder)
+        for file in folder.glob("*.json"):
+            file.write_bytes(b"\xef\xbb\xbf" + file.read_bytes())
+        for name in ("model", "marked"):
+            done = run("embed", name, "--input", "texts", "--output", f"{name}.npy",
+                       cwd=self.folder)
+            self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual((self.folder / "marked.npy").read_bytes(),
+                         (self.folder / "model.npy").read_bytes())
+
+    def test_a_name_of_pytorch_that_its_content_does_not_bear_out(self):
+        (self.folder / "junk").mkdir()
+        for content in (b"", b"junk", bytes(500)):
+            (self.folder / "junk/pytorch_model.bin").write_bytes(content)
+            for words in (["convert", "junk", "new"], ["info", "junk/pytorch_model.bin"]):
+                done = run(*words, cwd=self.folder)
+                self.assertEqual(done.returncode, 4)
+                self.assertIn("junk/pytorch_model.bin: it is named as a PyTorch checkpoint, but "
+                              "is neither torch.save's archive nor a pickle", done.stderr)
+
+    def test_words_of_options_are_utf8(self):
+        for option in ("--query", "--prompt", "--system"):
+            with self.subTest(option):
+                words = {"--query": ["search", "model", "--documents", "texts"]}.get(
+                    option, ["generate", "model"])
+                done = subprocess.run([PROGRAM, *words, option, b"caf\xe9"], cwd=self.folder,
+                                      env=clean_environment(), capture_output=True, check=False)
+                self.assertEqual(done.returncode, 2)
+                self.assertIn(f"option {option}: its text is not UTF-8".encode(), done.stderr)
 
     def test_names_on_a_hub(self):
         hub = (r"there is no such file or folder; if it is a model's name on a hub, download it "

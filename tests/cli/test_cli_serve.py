@@ -231,6 +231,21 @@ class Serve(Scratch):
 
     # ---- what is refused -----------------------------------------------------------------------
 
+    def test_the_method_that_a_path_takes(self):
+        server = self.serve("model")
+        for method, path, takes in (("GET", "/v1/embeddings", "POST"),
+                                    ("OPTIONS", "/embed", "POST"),
+                                    ("POST", "/health", "GET, HEAD"),
+                                    ("DELETE", "/v1/models", "GET, HEAD")):
+            status, headers, value = server.ask(path, method=method)
+            self.assertEqual((status, headers["Allow"]), (405, takes))
+            self.assertEqual(value["error"]["message"], f"{path} takes {takes}, not {method}")
+
+    def test_ports_that_are_none(self):
+        self.refusals([(port, ["serve", "model", "--port", port], 2,
+                        f"option --port: '{port}' is not a whole number of 0 to 65535")
+                       for port in ("65536", "99999", "-1", "http", " 80", "8080x")])
+
     def test_bad_requests(self):
         server = self.serve("model", "--max-body", "20000", "--queue", "50")
         cases = [(404, None, "/nothing", None), (405, None, "/health", {}),
@@ -345,7 +360,9 @@ class Serve(Scratch):
         os.symlink(self.folder / "model", self.folder / "sub/model")
         for arguments, code, sentence in (
                 ((), 2, "MODEL"), (("none",), 3, "none"),
-                (("model", "--port", "x"), 2, "--port x"), (("model", "--port", port), 3, "in use"),
+                (("model", "--port", "x"), 2,
+                 "option --port: 'x' is not a whole number of 0 to 65535"),
+                (("model", "--port", port), 3, "in use"),
                 (("model", "--host", "256.1.1.1"), 2, "--host 256.1.1.1"),
                 (("model", "--socket", "s" * 200), 2, "--socket"),
                 (("model", "--socket", "texts"), 3, "texts"),

@@ -135,7 +135,7 @@ static void refuses_what_is_not_json(void **state)
                                         "{\"a\":1,\"a\":1}",
                                         "[1,2",
                                         "{\"a\":NaN}",
-                                        "\xef\xbb\xbf{}",
+                                        "\xef\xbb\xbf\xef\xbb\xbf{}",
                                         "{\"a\":\"\xff\"}",
                                         "{\"a\":1e999}",
                                         "{\"a\":\"\\u0000\"}"};

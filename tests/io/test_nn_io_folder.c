@@ -78,7 +78,8 @@ static void refuses_a_bad_index(void **state)
     assert_refused(&env, io_path("index"), S24_ERROR_FORMAT, "JSON is expected", INDEX);
     write_index("index", GOOD_MAP);
     io_remove(in_folder("index", A2));
-    assert_refused(&env, io_path("index"), S24_ERROR_IO, A2, "No such file");
+    assert_refused(&env, io_path("index"), S24_ERROR_IO, A2,
+                   "no such file, but model.safetensors.index.json says");
     io_end(&env);
 }
 

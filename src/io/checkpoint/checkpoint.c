@@ -199,10 +199,22 @@ static s24_status read_model_type(s24_checkpoint *checkpoint)
     return status;
 }
 
+/* Refuses an index that names a file which is not there. */
+static s24_status check_shard(s24_ctx *ctx, const char *shard, const char *index)
+{
+    int is_there;
+    TRY(s24i_path_is_there(&is_there, ctx, shard));
+    REQUIRE(ctx, is_there, S24_ERROR_IO,
+            "%s: no such file, but %s says that tensors lie in it; the download may not have ended",
+            shard, s24i_base_name(index));
+    return S24_OK;
+}
+
 /* Opens every shard; path names the index for sentences, if there is one. */
 static s24_status read_shards(s24_checkpoint *checkpoint, const s24i_json *index, const char *path)
 {
     for (size_t i = 0; i < checkpoint->shard_count; i++) {
+        if (index) TRY(check_shard(checkpoint->ctx, checkpoint->shards[i].path, path));
         TRY(read_shard(&checkpoint->shards[i], checkpoint->ctx, checkpoint->takes));
         TRY(s24_ctx_progress(checkpoint->ctx, "opening", (int64_t)i + 1,
                              (int64_t)checkpoint->shard_count));

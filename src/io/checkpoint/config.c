@@ -6,9 +6,7 @@
  */
 #include "io/checkpoint/config.h"
 
-#include <errno.h>
 #include <string.h>
-#include <unistd.h>
 
 /* No JSON file of a model comes near this; tokenizer.json, the largest, takes tens of megabytes. */
 #define CONFIG_MAX_BYTES ((size_t)256 << 20)
@@ -32,15 +30,18 @@ s24_status s24i_config_load(s24i_config *out, s24_ctx *ctx, const char *folder, 
     s24_status status;
     s24i_map map;
     char *path;
+    int is_there;
     *out = (s24i_config){.ctx = ctx};
     TRY(s24i_join_path(&path, ctx, folder, name));
-    if (need == S24I_OPTIONAL && access(path, F_OK) != 0 && errno == ENOENT) {
-        s24_ctx_free(ctx, path);
-        return S24_OK;
+    status = s24i_path_is_there(&is_there, ctx, path);
+    if (status == S24_OK && (is_there || need == S24I_REQUIRED)) {
+        status = s24i_map_open(&map, ctx, path);
+        const size_t mark = status == S24_OK ? s24i_json_mark_bytes(map.data, map.bytes) : 0;
+        if (status == S24_OK)
+            status =
+                s24i_config_parse(out, ctx, path, (const char *)map.data + mark, map.bytes - mark);
+        s24i_map_close(&map);
     }
-    status = s24i_map_open(&map, ctx, path);
-    if (status == S24_OK) status = s24i_config_parse(out, ctx, path, map.data, map.bytes);
-    s24i_map_close(&map);
     s24_ctx_free(ctx, path);
     return status;
 }

@@ -72,7 +72,7 @@ static const format *by_name(const char *path)
     return found;
 }
 
-static const format *by_content(const char *path, const uint8_t *data, size_t bytes)
+static const format *by_content(const uint8_t *data, size_t bytes)
 {
     /* A safetensors file that was cut short begins with a length, of which two bytes may be
        anything. */
@@ -84,13 +84,17 @@ static const format *by_content(const char *path, const uint8_t *data, size_t by
         if (f->magic_bytes && bytes >= f->magic_bytes && !memcmp(data, f->magic, f->magic_bytes))
             return s24i_is_torch_archive(data, bytes) ? by_name(".pt") : f;
     }
-    return by_name(path);
+    return NULL;
 }
 
 s24_status s24i_refuse_foreign(s24_ctx *ctx, const char *path, const uint8_t *data, size_t bytes)
 {
-    const format *f = by_content(path, data, bytes);
+    const format *told = by_content(data, bytes), *f = told ? told : by_name(path);
     const int is_json = bytes > 0 && data[0] == '{' && !memchr(data, 0, bytes < 8 ? bytes : 8);
+    REQUIRE(ctx, told || !f || strcmp(f->what, TORCH) != 0, S24_ERROR_FORMAT,
+            "%s: it is named as a PyTorch checkpoint, but is neither torch.save's archive nor a "
+            "pickle; it may have been cut short",
+            path);
     REQUIRE(ctx, !f, S24_ERROR_FORMAT, "%s: this is %s; safetensors are expected: %s", path,
             f->what, f->remedy);
     REQUIRE(ctx, !is_json, S24_ERROR_FORMAT,

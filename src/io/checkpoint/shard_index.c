@@ -73,9 +73,10 @@ s24_status s24i_index_read(s24i_json **out, s24_checkpoint *checkpoint, const ch
     s24i_map map;
     *out = NULL;
     TRY(s24i_map_open(&map, ctx, path));
+    const size_t mark = s24i_json_mark_bytes(map.data, map.bytes);
     s24_status status =
         map.bytes <= S24I_HEADER_MAX_BYTES
-            ? s24i_json_parse(out, ctx, path, map.data, map.bytes)
+            ? s24i_json_parse(out, ctx, path, (const char *)map.data + mark, map.bytes - mark)
             : s24_ctx_fail(ctx, S24_ERROR_FORMAT,
                            "%s: %zu bytes, at most %llu are expected of an index", path, map.bytes,
                            (unsigned long long)S24I_HEADER_MAX_BYTES);

@@ -100,9 +100,13 @@ static s24_status copy_entry(const copying *c, const char *from, const char *to,
         return copy_folder(c, from, to, depth + 1);
     }
     const int is_link = S_ISLNK(info.st_mode);
-    /* What is neither a file nor a link to one (a socket, a broken link) is not a model's. */
-    if (stat(from, &info) != 0)
-        return errno == ENOENT || errno == ELOOP ? S24_OK : s24i_fail_errno(c->ctx, "read", from);
+    if (stat(from, &info) != 0) {
+        if (errno != ENOENT && errno != ELOOP) return s24i_fail_errno(c->ctx, "read", from);
+        s24_ctx_log(c->ctx, S24_LOG_WARNING,
+                    "%s is a link to a file that is not there, so it is not copied", from);
+        return S24_OK;
+    }
+    /* What is no file (a socket) is not a model's. */
     if (!S_ISREG(info.st_mode)) return S24_OK;
     if (is_link) TRY(follows(&is_followed, real, c, from));
     if (is_followed) return copy_file(c, from, to);

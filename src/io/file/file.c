@@ -111,9 +111,18 @@ s24_status s24i_next_name(const char **name, s24_ctx *ctx, DIR *entries, const c
 
 s24_status s24i_path_is_there(int *is_there, s24_ctx *ctx, const char *path)
 {
+    struct stat info;
     *is_there = access(path, F_OK) == 0;
-    if (*is_there || errno == ENOENT || errno == ENOTDIR) return S24_OK;
-    return s24i_fail_errno(ctx, "look for", path);
+    if (*is_there) return S24_OK;
+    const int reason = errno;
+    /* A download that was cut short leaves links to files that it never fetched. */
+    REQUIRE(ctx, reason != ENOENT || lstat(path, &info) != 0 || !S_ISLNK(info.st_mode),
+            S24_ERROR_IO,
+            "%s is a link to a file that is not there; the download that made it "
+            "may not have ended",
+            path);
+    errno = reason;
+    return reason == ENOENT || reason == ENOTDIR ? S24_OK : s24i_fail_errno(ctx, "look for", path);
 }
 
 /* Maps bytes (over 0) of an open file from a page's start on. */

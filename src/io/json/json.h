@@ -42,6 +42,10 @@ typedef enum s24i_json_type {
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
+/* Bytes of the byte order mark that a file may begin with: some editors put one there, and RFC 8259
+   lets a reader of files pass over it. What is no file has none. */
+size_t s24i_json_mark_bytes(const void *data, size_t bytes);
+
 /* Parses a whole text, whose value must be an object or an array; file is for the sentence. The
    caller frees *out with s24_ctx_free. FORMAT (with line and column), MEMORY. */
 s24_status s24i_json_parse(s24i_json **out, s24_ctx *ctx, const char *file, const void *data,

@@ -349,6 +349,11 @@ static s24_status read_all(s24i_json_reader *r)
     return r->at == r->end ? S24_OK : s24i_json_fail(r, "the end of the text is expected");
 }
 
+size_t s24i_json_mark_bytes(const void *data, size_t bytes)
+{
+    return bytes >= 3 && !memcmp(data, "\xef\xbb\xbf", 3) ? 3 : 0;
+}
+
 s24_status s24i_json_parse(s24i_json **out, s24_ctx *ctx, const char *file, const void *data,
                            size_t bytes)
 {
