@@ -11,9 +11,11 @@ int64_t s24i_apart_row(const s24i_apart *apart, int64_t by)
     const int64_t far = by > 0 ? by : -by, near = apart->near / 2;
     int64_t bucket = far;
     if (near && far > near) {
-        const double share =
-            log((double)far / (double)near) / log((double)(apart->farthest - 1) / (double)near);
-        bucket = near + (int64_t)ceil(share * (double)(near - 1));
+        /* In f32, as those who train have it: where the quotient is a whole number, which powers of
+           two make it, what it rounds to is a bucket more or less. */
+        const float reach = (float)((double)(apart->farthest - 1) / (double)near);
+        const float share = logf((float)far / (float)near) / logf(reach);
+        bucket = near + (int64_t)ceilf(share * (float)(near - 1));
     }
     const int64_t row = apart->span + (by > 0 ? bucket : -bucket);
     return row < 0 ? 0 : row < 2 * apart->span ? row : 2 * apart->span - 1;
