@@ -253,7 +253,13 @@ KEYS = {
     "mixtral": EXPERTS, "olmoe": EXPERTS,
     "qwen2moe": EXPERTS | {"expert_feed_forward_length": 32,
                            "expert_shared_feed_forward_length": 64},
-    "qwen3moe": HEADS | EXPERTS | {"expert_feed_forward_length": 32}}
+    "qwen3moe": HEADS | EXPERTS | {"expert_feed_forward_length": 32},
+    "dots1": HEADS | EXPERTS | {"expert_feed_forward_length": 32, "leading_dense_block_count": 0,
+                                "expert_shared_count": 2, "expert_weights_scale": 2.5,
+                                "expert_weights_norm": True},
+    "ernie4_5-moe": HEADS | EXPERTS | {"expert_feed_forward_length": 32,
+                                       "leading_dense_block_count": 0, "expert_shared_count": 2,
+                                       "interleave_moe_layer_step": 1}}
 NAMED = {"mixtral": "llama"}  # architectures of GGUF that are several models
 
 
@@ -276,8 +282,9 @@ SIDES = {"attn_qkv": [128, 64], "attn_q": [64, 64], "attn_k": [32, 64], "attn_v"
          "post_attention_norm": [64], "post_ffw_norm": [64], "ffn_gate_inp": [3, 64],
          "ffn_gate_exps": [3, 96, 64], "ffn_up_exps": [3, 96, 64], "ffn_down_exps": [3, 64, 96],
          "ffn_gate_inp_shexp": [64], "ffn_gate_shexp": [64, 64], "ffn_up_shexp": [64, 64],
-         "ffn_down_shexp": [64, 64]}
+         "ffn_down_shexp": [64, 64], "exp_probs_b": [3]}
 MIXED = ["ffn_gate_inp", "ffn_gate_exps", "ffn_up_exps", "ffn_down_exps"]
+SHARED = ["ffn_gate_shexp", "ffn_up_shexp", "ffn_down_shexp"]
 SUMS = ["post_attention_norm", "post_ffw_norm"]
 # Layers and norms of a block besides attn_output and ffn_down; what of them has biases; a head.
 BLOCKS = {
@@ -304,7 +311,10 @@ BLOCKS = {
     "olmoe": ([*QUERY, *MIXED, "attn_norm", "ffn_norm", "attn_q_norm", "attn_k_norm"], (), 1),
     "qwen2moe": ([*QUERY, *MIXED, "ffn_gate_inp_shexp", "ffn_gate_shexp", "ffn_up_shexp",
                   "ffn_down_shexp", "attn_norm", "ffn_norm"], QUERY, 1),
-    "qwen3moe": ([*QUERY, *MIXED, "attn_norm", "ffn_norm", "attn_q_norm", "attn_k_norm"], (), 1)}
+    "qwen3moe": ([*QUERY, *MIXED, "attn_norm", "ffn_norm", "attn_q_norm", "attn_k_norm"], (), 1),
+    "dots1": ([*QUERY, *MIXED, *SHARED, "attn_norm", "ffn_norm", "attn_q_norm", "attn_k_norm"],
+              (), 1),
+    "ernie4_5-moe": ([*QUERY, *MIXED, *SHARED, "attn_norm", "ffn_norm"], (), 1)}
 AS = {"mistral3": "llama", "smollm3": "llama", "granite": "llama", "gemma": "llama",
       "cohere2": "command-r", "ernie4_5": "llama"}
 
@@ -319,12 +329,14 @@ def shapes(architecture, words=12):
         sides["attn_k"] = sides["attn_v"] = [64, 64]
     if architecture in ("phi3", "chatglm", "glm4"):
         sides["ffn_up"] = [192, 64]
-    if architecture in ("qwen2moe", "qwen3moe"):
+    if architecture in ("qwen2moe", "qwen3moe", "dots1", "ernie4_5-moe"):
         sides |= {"ffn_gate_exps": [3, 32, 64], "ffn_up_exps": [3, 32, 64],
                   "ffn_down_exps": [3, 64, 32]}
     if architecture in ("olmo2", "olmoe"):
         sides |= {"attn_q_norm": [64], "attn_k_norm": [32]}
     out = {"token_embd.weight": [words, 64], "output_norm.weight": [64]}
+    if architecture in ("dots1", "ernie4_5-moe"):
+        out["blk.0.exp_probs_b.bias"] = sides["exp_probs_b"]
     outside = ["output_norm"]
     if head:
         out["output.weight"] = [words, 64]

@@ -20,6 +20,7 @@ SUMS = {"post_attention_norm": "post_attention_layernorm",
         "post_ffw_norm": "post_feedforward_layernorm"}
 MIXED = {"ffn_gate_inp": "mlp.gate"} | {
     f"ffn_{x}_exps": f"mlp.experts.%d.{x}_proj" for x in ("gate", "up", "down")}
+SHARED = {f"ffn_{x}_shexp": f"mlp.shared_experts.{x}_proj" for x in ("gate", "up", "down")}
 HEADS = {"attn_q_norm": "self_attn.q_norm", "attn_k_norm": "self_attn.k_norm"}
 LLAMA = NORMS | ATTENTION | GATED
 GEMMA = FIRST | SUMS | {"ffn_norm": "pre_feedforward_layernorm"} | ATTENTION | GATED | HEADS
@@ -87,7 +88,15 @@ MODELS = {
         {"moe_intermediate_size": 32, "shared_expert_intermediate_size": 64,
          "norm_topk_prob": False}),
     "qwen3moe": ("qwen3_moe", NORMS | ATTENTION | MIXED | HEADS,
-                 {"moe_intermediate_size": 32, "num_experts": 3, "norm_topk_prob": True})}
+                 {"moe_intermediate_size": 32, "num_experts": 3, "norm_topk_prob": True}),
+    "dots1": ("dots1", NORMS | ATTENTION | MIXED | HEADS | SHARED | {
+        "exp_probs_b": "mlp.gate.e_score_correction_bias"},
+        ROPE | {"n_routed_experts": 3, "n_shared_experts": 2, "first_k_dense_replace": 0,
+                "routed_scaling_factor": 2.5, "norm_topk_prob": True}),
+    "ernie4_5-moe": ("ernie4_5_moe", NORMS | ATTENTION | MIXED | SHARED | {
+        "exp_probs_b": "mlp.moe_statics.e_score_correction_bias"},
+        ROPE | {"moe_num_experts": 3, "moe_k": 2, "moe_num_shared_experts": 2,
+                "moe_layer_start_index": 0, "moe_layer_interval": 1, "use_bias": False})}
 EXPERTS = 3
 
 
@@ -148,6 +157,8 @@ class Models(Scratch):
                     place, suffix = name.split(".")[-2:]
                     if name.startswith("blk"):
                         to = f"{before}layers.0.{block[place]}.{suffix}"
+                        if place == "exp_probs_b":
+                            to = to[:-len(".bias")]
                     else:
                         to = ("" if place == "output" else before) + f"{outside[place]}.{suffix}"
                     parts = EXPERTS if "%d" in to else 1

@@ -119,14 +119,16 @@ s24_status s24i_gguf_row(float *out, int type, const uint8_t *row, int64_t eleme
 /* How rows of a tensor lie in GGUF: as in a folder; columns there; those of a head pairwise, which
    the folder has half a head apart; queries, keys and values of all heads one after the other,
    which the folder has head by head; matrices of all experts, which the folder has one by one, by
-   names with their number in the place of %d; a vector that is a matrix of one row there. */
+   names with their number in the place of %d; a vector that is a matrix of one row there; what has
+   nothing after its name in the folder. */
 enum {
     S24I_GGUF_TURNED = 1,
     S24I_GGUF_PAIRED_Q,
     S24I_GGUF_PAIRED_K,
     S24I_GGUF_BY_HEADS,
     S24I_GGUF_EXPERTS,
-    S24I_GGUF_ONE_ROW
+    S24I_GGUF_ONE_ROW,
+    S24I_GGUF_NAMED
 };
 
 enum { S24I_GGUF_WHOLE, S24I_GGUF_REAL, S24I_GGUF_SWITCH /* true or false */ };

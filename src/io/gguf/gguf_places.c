@@ -61,6 +61,7 @@ s24_status s24i_gguf_place_of(s24i_gguf_place *out, const s24i_gguf *g, const s2
             g->path, s24i_show(tensor->name).text, g->architecture, (long long)m->layers);
     TRY(read_order(out, g, m, tensor, s->how));
     if (!*s->folder) return S24_OK;
+    if (s->how == S24I_GGUF_NAMED) end = "";
     if (block < 0)
         snprintf(out->name, sizeof out->name, "%s%s", s->folder, end);
     else

@@ -32,6 +32,12 @@
 #define EXPERT_WIDTH WHOLE("moe_intermediate_size", ".expert_feed_forward_length", 1)
 #define LOGITS_CAP REAL("final_logit_softcapping", ".final_logit_softcapping", 0)
 
+#define FACTORS                                                                                    \
+    REAL("attention_multiplier", ".attention.scale", 0),                                           \
+    REAL("embedding_multiplier", ".embedding_scale", 0),                                           \
+    REAL("residual_multiplier", ".residual_scale", 0),                                             \
+    REAL("logits_scaling", ".logit_scale", 1)
+
 static const s24i_gguf_field
     root_fields[] = {ROOT_SHAPE, END},
     windowed_fields[] = {ROOT_SHAPE, WINDOW, END},
@@ -48,11 +54,7 @@ static const s24i_gguf_field
     gemma3_fields[] = {ROOT_SHAPE, WINDOW, LOGITS_CAP,
                        {"rope_local_base_freq", ".rope.freq_base_swa", S24I_GGUF_REAL, 0, 10000},
                        END},
-    granite_fields[] = {ROOT_SHAPE,
-                        REAL("attention_multiplier", ".attention.scale", 0),
-                        REAL("embedding_multiplier", ".embedding_scale", 0),
-                        REAL("residual_multiplier", ".residual_scale", 0),
-                        REAL("logits_scaling", ".logit_scale", 1), END},
+    granite_fields[] = {ROOT_SHAPE, FACTORS, END},
     phi_fields[] = {MEAN_SHAPE("layer_norm_eps"), END},
     neox_fields[] = {SIZES, MEAN_EPS("layer_norm_eps"), THETA("rotary_emb_base"), SIDE_BY_SIDE,
                      END},
@@ -65,6 +67,16 @@ static const s24i_gguf_field
                          WHOLE("shared_expert_intermediate_size",
                                ".expert_shared_feed_forward_length", 1), END},
     qwen3moe_fields[] = {ROOT_SHAPE, EXPERTS("num_experts"), EXPERT_WIDTH, END},
+    scored_fields[] = {ROOT_SHAPE, EXPERTS("n_routed_experts"), EXPERT_WIDTH,
+                       WHOLE("first_k_dense_replace", ".leading_dense_block_count", 1),
+                       WHOLE("n_shared_experts", ".expert_shared_count", 1),
+                       REAL("routed_scaling_factor", ".expert_weights_scale", 0),
+                       {"norm_topk_prob", ".expert_weights_norm", S24I_GGUF_SWITCH, 0, -1}, END},
+    ernie_moe_fields[] = {ROOT_SHAPE, WHOLE("moe_num_experts", ".expert_count", 1),
+                          WHOLE("moe_k", ".expert_used_count", 1), EXPERT_WIDTH,
+                          WHOLE("moe_layer_start_index", ".leading_dense_block_count", 0),
+                          WHOLE("moe_layer_interval", ".interleave_moe_layer_step", 0),
+                          WHOLE("moe_num_shared_experts", ".expert_shared_count", 0), END},
     cohere2_fields[] = {MEAN_SHAPE("layer_norm_eps"), REAL("logit_scale", ".logit_scale", 1),
                         WINDOW, END};
 
@@ -126,6 +138,10 @@ static const s24i_gguf_spelling
     {"ffn_gate_shexp", "mlp.shared_expert.gate_proj", 0},                                          \
     {"ffn_up_shexp", "mlp.shared_expert.up_proj", 0},                                              \
     {"ffn_down_shexp", "mlp.shared_expert.down_proj", 0}
+#define SHARED_EXPERTS                                                                             \
+    {"ffn_gate_shexp", "mlp.shared_experts.gate_proj", 0},                                         \
+    {"ffn_up_shexp", "mlp.shared_experts.up_proj", 0},                                             \
+    {"ffn_down_shexp", "mlp.shared_experts.down_proj", 0}
 #define GATE_IN_UP {"ffn_up", "mlp.gate_up_proj", 0}, {"ffn_down", "mlp.down_proj", 0}
 
 static const s24i_gguf_spelling
@@ -136,6 +152,11 @@ static const s24i_gguf_spelling
     mixtral_inside[] = {NORMS, PAIRED, MIXTRAL, LAST},
     olmoe_inside[] = {NORMS, HALVED, MIXED, HEAD_NORMS, LAST},
     qwen2moe_inside[] = {NORMS, HALVED, MIXED, SHARED_EXPERT, LAST},
+    dots1_inside[] = {NORMS, HALVED, GATED, MIXED, SHARED_EXPERTS, HEAD_NORMS,
+                      {"exp_probs_b", "mlp.gate.e_score_correction_bias", S24I_GGUF_NAMED}, LAST},
+    ernie_moe_inside[] = {NORMS, HALVED, GATED, MIXED, SHARED_EXPERTS,
+                          {"exp_probs_b", "mlp.moe_statics.e_score_correction_bias",
+                           S24I_GGUF_NAMED}, LAST},
     nemotron_inside[] = {NORMS, HALVED, UP_DOWN, LAST},
     seed_oss_inside[] = {FIRST_NORM, {"post_attention_norm", "post_attention_layernorm", 0},
                          HALVED, GATED, LAST},
@@ -237,6 +258,11 @@ const s24i_gguf_arch s24i_gguf_archs[] = {
     {"qwen3moe", "qwen3_moe", "Qwen3MoeForCausalLM", BLOCKS,
      .constants = SILU ",\"norm_topk_prob\":true", .fields = qwen3moe_fields,
      .inside = olmoe_inside, .experts = 1},
+    {"dots1", "dots1", "Dots1ForCausalLM", BLOCKS, .constants = SILU, .fields = scored_fields,
+     .inside = dots1_inside, .experts = 1},
+    {"ernie4_5-moe", "ernie4_5_moe", "Ernie4_5_MoeForCausalLM", BLOCKS, .constants = SILU,
+     .fields = ernie_moe_fields, .inside = ernie_moe_inside, .key_biases = "use_bias",
+     .experts = 1},
     {"gpt2", "gpt2", "GPT2LMHeadModel", .blocks = "transformer.h.", .outside = gpt2_outside,
      .constants = "\"activation_function\":\"gelu_new\"", .fields = gpt2_fields,
      .inside = gpt2_inside},
