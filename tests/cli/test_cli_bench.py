@@ -368,6 +368,13 @@ class Models(Scratch):
                           "2", "--rounds", "1", "--min-ms", "1")
         self.assertEqual(found["rows"][0]["layers"], 36)
 
+    def test_experts_of_a_preset(self):
+        found = self.json("bench", "--model", "qwen3-moe-tiny", "--batch", "1,3", "--seq", "5",
+                          "--include", "*.experts.*", "--threads", "2", "--sparse", "--rounds",
+                          "1", "--min-ms", "1")
+        self.assertEqual([(r["batch"], r["sparse_layers"], r["layers"]) for r in found["rows"]],
+                         [(1, 48, 56), (3, 48, 56)])
+
     def test_images_and_chosen_layers(self):
         found = self.json("bench", "--model", "vit-tiny", "--batch", "1,2", "--include",
                           "*.intermediate.*", "--threads", "2", "--sparse", "--rounds", "1",

@@ -102,7 +102,31 @@ static const struct {
       .activation = act},                                                                          \
      0,                                                                                            \
      own},
+#define S24I_MIXTURE_PRESET(preset, type, words, rows, wide, deep, many, keys, each, inner, all,   \
+                            taken, own)                                                            \
+    {preset,                                                                                       \
+     type,                                                                                         \
+     {.vocabulary = words,                                                                         \
+      .positions = rows,                                                                           \
+      .gated = 1,                                                                                  \
+      .width = wide,                                                                               \
+      .layers = deep,                                                                              \
+      .heads = many,                                                                               \
+      .kv_heads = keys,                                                                            \
+      .head_width = each,                                                                          \
+      .intermediate = inner,                                                                       \
+      .eps = 1e-6f,                                                                                \
+      .rope = {.theta = 1000000.0f},                                                               \
+      .activation = S24_ACTIVATION_SILU,                                                           \
+      .mixture = {.experts = all,                                                                  \
+                  .used = taken,                                                                   \
+                  .width = inner,                                                                  \
+                  .normalised = 1,                                                                 \
+                  .blocks = {UINT64_MAX, UINT64_MAX}}},                                            \
+     0,                                                                                            \
+     own},
 #include "run/load/presets.def"
+#undef S24I_MIXTURE_PRESET
 #undef S24I_LANGUAGE_PRESET
 #undef S24I_KIN_PRESET
 #undef S24I_PRESET
@@ -213,6 +237,8 @@ static void fill_block_floats(s24_model *model, int64_t b, const drawing *d, ran
     fill_norm(&block->output_norm);
     fill_norm(&block->query_norm);
     fill_norm(&block->key_norm);
+    if (block->router)
+        fill(s24i_writable(block->router), shape->mixture.experts * shape->width, random);
     if (!shape->grid) return;
     const int64_t rows = 2 * s24i_attended_side(shape, b) - 1;
     fill(s24i_writable(block->rel_h), rows * shape->head_width, random);
@@ -279,10 +305,11 @@ static s24_status make_dense(s24i_source *source, s24_ctx *ctx)
 static void asked_of(int *packs, int *wide, const s24_model *model, const s24_model_opts *opts,
                      s24i_slot slot, int64_t block)
 {
-    char name[S24I_NAME_BYTES];
+    char name[S24I_NAME_BYTES], room[S24I_NAME_BYTES];
     const s24_tensor tensor = {
         .name = name, .dtype = S24_F32, .rank = 2, .transposed = model->architecture->transposed};
-    s24i_tensor_name(name, model->architecture->slots[slot], block, ".weight");
+    s24i_tensor_name(name, s24i_slot_pattern(room, model->architecture, &model->shape, slot), block,
+                     ".weight");
     *packs = s24i_model_packs(opts, &tensor);
     *wide = s24i_layer_is_wide(opts, &tensor);
 }
@@ -356,18 +383,27 @@ static void draw_layer(s24_dense *dense, const drawing *d, const s24i_cut *cut,
     skip(random, count);
 }
 
+/* A layer that a block has: not its own feed-forward ones where it has experts. */
+static int has_layer(const s24i_shape *shape, int64_t block, int slot)
+{
+    int64_t rows, cols;
+    const int mixes = s24i_mixture_has(&shape->mixture, block);
+    s24i_slot_shape(&rows, &cols, shape, (s24i_slot)slot);
+    return rows && (slot < S24I_INTERMEDIATE || (slot >= S24I_ALL_SLOTS) == mixes);
+}
+
 /* One layer after the other into memory of the largest block, so that no rank has more of it than
    its part. */
-static s24_status fill_sources(s24i_source of[S24I_ALL_SLOTS], s24_model *model, s24_ctx *ctx,
-                               const drawing *d, int64_t block, random_numbers *random)
+static s24_status fill_sources(s24i_source *of, s24_model *model, s24_ctx *ctx, const drawing *d,
+                               int64_t block, random_numbers *random)
 {
     float *to = d->weights;
-    for (int slot = 0; slot < S24I_ALL_SLOTS; slot++) {
+    for (int slot = 0; slot < s24i_slot_numbers(&d->whole->mixture); slot++) {
+        if (!has_layer(d->whole, block, slot)) continue;
         const s24i_cut cut = s24i_cut_of(&d->ranks, d->whole, (s24i_slot)slot);
         s24_dense dense = {.data = to, .dtype = S24_F32};
         int packs;
         s24i_slot_shape(&dense.rows, &dense.cols, d->whole, (s24i_slot)slot);
-        if (!dense.rows) continue;
         asked_of(&packs, &of[slot].wide, model, d->opts, (s24i_slot)slot, block);
         if (d->opts->sparse && packs) TRY(s24i_cut_check(ctx, &cut, dense.cols));
         draw_layer(&dense, d, &cut, random);
@@ -381,24 +417,26 @@ static s24_status fill_sources(s24i_source of[S24I_ALL_SLOTS], s24_model *model,
 static s24_status fill_block(s24_model *model, s24_ctx *ctx, int64_t block, const drawing *d,
                              random_numbers *random)
 {
-    s24i_source sources[S24I_ALL_SLOTS];
-    memset(sources, 0, sizeof sources);
+    const int numbers = s24i_slot_numbers(&d->whole->mixture);
+    s24i_source *sources;
+    TRY(s24i_zeroed(&sources, ctx, (size_t)numbers * sizeof *sources));
     s24_status status = fill_sources(sources, model, ctx, d, block, random);
     if (status == S24_OK) status = s24i_block_build(model, ctx, block, sources);
-    for (int slot = 0; slot < S24I_ALL_SLOTS; slot++)
+    for (int slot = 0; slot < numbers; slot++)
         s24_matrix_destroy(sources[slot].matrix);
+    s24_ctx_free(ctx, sources);
     return status;
 }
 
 /* Blocks one after the other, in one room for their weights. */
 static s24_status fill_blocks(s24_model *model, s24_ctx *ctx, drawing *d, random_numbers *random)
 {
-    int64_t count = 0; /* of a block */
+    int64_t count = 0; /* of a block, which all are alike */
     s24_status status = S24_OK;
-    for (int slot = 0; slot < S24I_ALL_SLOTS; slot++) {
+    for (int slot = 0; slot < s24i_slot_numbers(&model->shape.mixture); slot++) {
         int64_t rows, cols;
         s24i_slot_shape(&rows, &cols, &model->shape, (s24i_slot)slot);
-        count += rows * cols;
+        if (has_layer(&model->shape, 0, slot)) count += rows * cols;
     }
     TRY(s24i_alloc_elems(&d->weights, ctx, count, sizeof(float), "a block's weights"));
     for (int64_t b = 0; b < model->shape.layers && status == S24_OK; b++)
