@@ -316,6 +316,43 @@ static void refuse(const char *model_type, const char *more, const char *sentenc
     s24_ctx_destroy(ctx);
 }
 
+/* A list of how many experts tokens take, of a config.json of nothing else that is wrong. */
+static void lists(void **state)
+{
+    static const struct {
+        const char *list, *sentence;
+    } cases[] = {{"[2, 2]", NULL},
+                 {"[2, 1]", "moe_topk is a list; one number from 1 to 4 for all blocks was"},
+                 {"[2, 5]", "moe_topk is a list; one number from 1 to 4 for all blocks was"},
+                 {"[\"2\"]", "moe_topk is a list; one number from 1 to 4 for all blocks was"},
+                 {"[]", "moe_topk is an empty list"}};
+    const char *folder = io_path("lists");
+    char path[700];
+    s24i_shape shape;
+    s24_ctx *ctx = new_ctx(NULL, 1);
+    (void)state;
+    assert_int_equal(mkdir(folder, 0700), 0);
+    snprintf(path, sizeof path, "%s/config.json", folder);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        FILE *file = fopen(path, "wb");
+        assert_non_null(file);
+        fprintf(file,
+                "{\"model_type\": \"hunyuan_v1_moe\", \"vocab_size\": 61, \"hidden_size\": 32, "
+                "\"num_hidden_layers\": 2, \"num_attention_heads\": 4, \"intermediate_size\": 24, "
+                "\"max_position_embeddings\": 80, \"num_experts\": 4, \"moe_topk\": %s}",
+                cases[i].list);
+        assert_int_equal(fclose(file), 0);
+        const s24_status status =
+            s24i_shape_read(&shape, ctx, s24i_architecture_find("hunyuan_v1_moe"), folder);
+        assert_int_equal(status == S24_OK, !cases[i].sentence);
+        if (!cases[i].sentence)
+            assert_int_equal(shape.mixture.used, 2);
+        else if (!strstr(s24_ctx_error(ctx), cases[i].sentence))
+            fail_msg("got '%s'", s24_ctx_error(ctx));
+    }
+    s24_ctx_destroy(ctx);
+}
+
 static void refusals(void **state)
 {
     (void)state;
@@ -337,6 +374,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(next_to_plain_attention),
                                        cmocka_unit_test(one_row), cmocka_unit_test(calibrated),
-                                       cmocka_unit_test(refusals)};
+                                       cmocka_unit_test(refusals), cmocka_unit_test(lists)};
     return cmocka_run_group_tests(tests, io_folder_setup, io_folder_teardown);
 }
