@@ -43,6 +43,17 @@ class Measured(cli_case.Scratch):
         self.assertEqual(child.returncode, 0, error)
         return 1024 * usage.ru_maxrss
 
+    def bytes_of(self, name):
+        return (self.folder / name / "model.safetensors").stat().st_size
+
+    def grows(self, names, most, measure):
+        """From one size to the next memory grows by at most so much of what the file does."""
+        peaks = [measure(name) for name in names]
+        files = [self.bytes_of(name) for name in names]
+        for i in range(1, len(SIZES)):
+            more = most * (files[i] - files[i - 1]) + (5 << 20)
+            self.assertLess(peaks[i] - peaks[i - 1], more, (names[i], peaks, files))
+
 
 @unittest.skipIf(os.environ.get("S24_SANITIZE"), "a sanitizer's own memory would be measured")
 class Headers(Measured):
@@ -145,17 +156,6 @@ class Models(Measured):
             done = cli_case.run("prune", f"{size}", f"p{size}", "--packed", cwd=folder)
             assert done.returncode == 0, done.stderr
 
-    def bytes_of(self, name):
-        return (self.folder / name / "model.safetensors").stat().st_size
-
-    def grows(self, names, most, measure):
-        """From one size to the next memory grows by at most so much of what the file does."""
-        peaks = [measure(name) for name in names]
-        files = [self.bytes_of(name) for name in names]
-        for i in range(1, len(SIZES)):
-            more = most * (files[i] - files[i - 1]) + (5 << 20)
-            self.assertLess(peaks[i] - peaks[i - 1], more, (names[i], peaks, files))
-
     def embed(self, *more):
         return lambda name: self.peak("embed", name, "--input", "texts", "--output", "v.npy",
                                       "--force", "--threads", "1", *more)
@@ -194,6 +194,72 @@ class Models(Measured):
         self.grows([f"{size}" for size in SIZES], 1.3, lambda name: self.peak(
             "prune", name, "out", "--force", "--calibration", "texts", "--method", "sparsegpt",
             "--threads", "1"))
+
+
+BLOCKS, TEXTS, LENGTH = 4, (1, 5, 15), 500  # of the cache's model, and what it goes on with
+LANGUAGE = """
+import array, json, pathlib, random, sys
+import tiny_bert
+width, inner, letters = int(sys.argv[1]), int(sys.argv[2]), "abcdefgh"
+chance = random.Random(3)
+row = array.array("f", (chance.uniform(-0.1, 0.1) for _ in range(4096)))
+for blocks in map(int, sys.argv[3:]):
+    shapes = {"model.embed_tokens": [len(letters), width], "model.norm": [width]}
+    for i in range(blocks):
+        block = f"model.layers.{i}."
+        shapes |= {block + "input_layernorm": [width], block + "post_attention_layernorm": [width]}
+        shapes |= {f"{block}self_attn.{x}_proj": [width, width] for x in "qkvo"}
+        shapes |= {f"{block}mlp.{x}_proj": [inner, width] for x in ("gate", "up")}
+        shapes[block + "mlp.down_proj"] = [width, inner]
+    tensors = {}
+    for name, shape in shapes.items():
+        count = shape[0] * (shape[1] if len(shape) > 1 else 1)
+        tensors[name + ".weight"] = (shape, (row * (count // 4096 + 1))[:count])
+    folder = pathlib.Path(f"{blocks}")
+    folder.mkdir()
+    (folder / "model.safetensors").write_bytes(tiny_bert.safetensors(tensors))
+    (folder / "config.json").write_text(json.dumps({
+        "model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": width,
+        "intermediate_size": inner, "num_hidden_layers": blocks, "num_attention_heads": 4,
+        "num_key_value_heads": 4, "vocab_size": len(letters), "hidden_act": "silu",
+        "max_position_embeddings": 1024, "rms_norm_eps": 1e-5, "tie_word_embeddings": True}))
+    (folder / "tokenizer.json").write_text(json.dumps({"model": {
+        "type": "BPE", "vocab": {c: i for i, c in enumerate(letters)}, "merges": []}}))
+"""
+
+
+@unittest.skipIf(os.environ.get("S24_SANITIZE"), "a sanitizer's own memory would be measured")
+class Generation(Measured):
+    """What `generate` holds: weights as they run, and keys and values of all texts' tokens."""
+    @staticmethod
+    def make(folder):
+        path = os.path.join(os.environ["S24_SOURCE"], "tests/tools")
+        subprocess.run([sys.executable, "-c", LANGUAGE, str(WIDTH), str(INNER),
+                        *map(str, SIZES)], cwd=folder, check=True,
+                       env={**os.environ, "PYTHONPATH": path})
+        for count in TEXTS:
+            (folder / f"{count}.txt").write_text((("abcdefgh" * LENGTH)[:LENGTH] + "\n") * count)
+        for size in SIZES:
+            done = cli_case.run("prune", f"{size}", f"p{size}", "--packed", cwd=folder)
+            assert done.returncode == 0, done.stderr
+
+    def generate(self, model, texts, *more):
+        return self.peak("generate", model, "--input", f"{texts}.txt", "--max-new", "4",
+                         "--threads", "1", *more)
+
+    def test_weights_as_they_run_and_the_files_pages(self):
+        self.grows([f"{size}" for size in SIZES], 2.2, lambda n: self.generate(n, 1, "--dense"))
+        self.grows([f"p{size}" for size in SIZES], 2.2, lambda n: self.generate(n, 1, "--sparse"))
+
+    def test_keys_and_values(self):
+        for cache, width in (((), 4), (("--cache-dtype", "i8"), 1)):
+            with self.subTest(cache):
+                token = 2 * BLOCKS * WIDTH * width
+                peaks = [self.generate(f"{BLOCKS}", count, "--dense", *cache) for count in TEXTS]
+                for i in range(1, len(TEXTS)):
+                    tokens = (TEXTS[i] - TEXTS[i - 1]) * (LENGTH + 4)
+                    self.assertLess(peaks[i] - peaks[i - 1],
+                                    1.2 * tokens * token + (4 << 20), peaks)
 
 
 if __name__ == "__main__":
