@@ -13,13 +13,14 @@
  * what they expand for the others, some row blocks of it at a time, which L2 holds. Tokens stay in
  * L1: k goes in slices whose tokens fit there, and the sums of those row blocks pass through memory
  * between two slices. What ends a square (bias, activation, y) follows the next one, when its sums
- * have been stored.
+ * have been stored; but sums that begin with the bias and are outputs as they are go to y at once.
  *
  * The row's file defines TARGET, TARGET_INLINE and
  *
  *   TILE_COLUMNS            columns of k in 64 bytes
  *   ROW_HEAD, TILE_BYTES    stored bytes of a row block: before its tiles, and of each
  *   DOT                     the product, of tiles.h
+ *   SUMS_ARE_FLOATS         1: sums are f32 in the outputs' unit
  *   KEPT                    1: layers of up to KEPT_BYTES of tiles keep them next to what is packed
  *
  * includes this one, and defines the functions declared below.
@@ -27,215 +28,21 @@
 #ifndef S24_KERNEL_CPU_X86_LINEAR_AMX_H
 #define S24_KERNEL_CPU_X86_LINEAR_AMX_H
 
-#include "base/tiles.h"
-#include "kernel/cpu/rows16.h"
-#include "kernel/cpu/x86/avx512.h"
-
-enum {
-    TILE = 1024,              /* bytes of a tile: 16 rows of 64 */
-    TOKENS = 16,              /* of a tile; */
-    TILES = 4,                /* of sums, and the most of tokens */
-    GROUP = TILES * TOKENS,   /* tokens that meet a row block at once */
-    SQUARE = TILES * 16 * 16, /* sums of all tiles */
-    PAGE = 4096,              /* what work is aligned to */
-    LEAD = 2,                 /* steps between expansion and use */
-    RING = 4,                 /* steps of expanded weights of one group; */
-    SHARED = 384,             /* tiles of those that several groups share, in L2 */
-    SLICE = 24 << 10,         /* bytes of tokens that stay in L1 */
-    CHUNK = 16,               /* row blocks whose sums pass from slice to slice, at most */
-    TOKENS_NEAR = 512 << 10,  /* bytes of a thread's tokens, which stay in L2, too */
-    OWN_TOKENS = 96,          /* tokens for each thread from which it has its own */
-    KEPT_BYTES = 3 << 19      /* of a layer's expanded tiles that L2 holds with all else */
-};
-
-/* ---- what a row defines ---------------------------------------------------------------------- */
-
-/* A quarter of a tile's weights: rows 4·part to 4·part + 3. */
-TARGET_INLINE void expand(uint8_t *to, const uint8_t *from, const int part);
-
-/* 16 tokens at most from m on, as tiles `step` bytes apart, and 16 scales where x is quantised; 0
-   if the other row has to multiply them. */
-TARGET static int pack_tokens(const s24i_linear_job *job, int64_t m, int64_t tokens, uint8_t *to,
-                              int64_t step, float *scales);
-
-/* The scales of row block b, ones where there are none. */
-TARGET_INLINE __m512 scales_at(const s24i_linear_job *job, int64_t b);
-
-/* What a token's 16 sums are as floats. */
-TARGET_INLINE __m512 as_floats(const float *sums, __m512 w_scales, float x_scale);
-
-/* ---- sizes ----------------------------------------------------------------------------------- */
-
-static inline int64_t k_tiles(int64_t k)
-{
-    return (k + TILE_COLUMNS - 1) / TILE_COLUMNS;
-}
-
-static inline int64_t row_block_bytes(int64_t k)
-{
-    return ROW_HEAD + k_tiles(k) * TILE_BYTES;
-}
-
-static inline size_t packed_bytes(int64_t n, int64_t k)
-{
-    return (size_t)(rows16_blocks(n) * row_block_bytes(k));
-}
-
-/* Bytes of the tiles that a layer keeps, 0: none. A visit meets up to TILES row blocks from any on;
-   those past the last are zeros. */
-static inline size_t kept_bytes(int64_t n, int64_t k)
-{
-    const int64_t bytes = (rows16_blocks(n) + TILES - 1) * k_tiles(k) * TILE;
-    return KEPT && bytes <= KEPT_BYTES ? (size_t)bytes : 0;
-}
-
-/* Bytes of a packed group, whole pages: its tiles, then the tokens' scales. */
-static inline int64_t group_bytes(int64_t k)
-{
-    return (k_tiles(k) * TILES * TILE + GROUP * (int64_t)sizeof(float) + PAGE - 1) / PAGE * PAGE;
-}
-
-static inline float *scales_of(const uint8_t *group, int64_t k)
-{
-    return (float *)(uintptr_t)(group + k_tiles(k) * TILES * TILE);
-}
-
-/* Tiles that the tokens of a group from `tokens` before the end on fill. */
-static inline int tiles_of(int64_t tokens)
-{
-    return tokens >= GROUP ? TILES : (int)((tokens + TOKENS - 1) / TOKENS);
-}
-
-/* Row blocks that so many tiles of tokens meet at once. */
-static inline int blocks_for(int tiles)
-{
-    return tiles > 2 ? 1 : TILES / tiles;
-}
-
-/* Groups of tokens that a thread packs at a time when it has its own. */
-static inline int64_t block_groups(int64_t k)
-{
-    const int64_t groups = TOKENS_NEAR / group_bytes(k);
-    return groups < 1 ? 1 : groups;
-}
-
-/* Row blocks whose sums pass from slice to slice, and whose weights stay near while all groups meet
-   them. */
-static inline int64_t chunk_of(int64_t k)
-{
-    const int64_t blocks = SHARED / k_tiles(k) / TILES * TILES;
-    return blocks < TILES ? TILES : blocks < CHUNK ? blocks : CHUNK;
-}
-
-/* The memory of a thread besides tokens: expanded weights, a ring or a chunk's, two squares, sums
-   between slices. */
-static inline int64_t expanded_bytes(int64_t k)
-{
-    const int64_t shared = chunk_of(k) * k_tiles(k);
-    return (shared < RING * TILES ? RING * TILES : shared) * TILE;
-}
-
-static inline int64_t worker_bytes(int64_t k)
-{
-    return expanded_bytes(k) + (2 + CHUNK) * SQUARE * 4;
-}
+#include "kernel/cpu/x86/linear_amx_end.h"
 
 /* ---- a thread's work ------------------------------------------------------------------------- */
-
-/* A square of sums: the tiles of a group's first 16 tokens, one for each row block that meets them,
-   then of the next 16. Those from b on are counted by `blocks`: the last square may have more. */
-typedef struct square {
-    const float *sums, *x_scales;
-    int64_t m, tokens, b;
-    int blocks;
-} square;
 
 typedef struct worker {
     square open; /* the one whose end is still to be done, if it has tokens */
     const s24i_linear_job *job;
-    const uint8_t *x;  /* packed groups */
-    int64_t m, tokens; /* which these are */
-    uint8_t *kept;     /* the layer's tiles, which nobody writes, or NULL: */
-    uint8_t *expanded; /* a ring, or the chunk's from its first step on */
+    const uint8_t *x;         /* packed groups */
+    int64_t m, tokens;        /* which these are */
+    int plain;                /* sums are outputs as they are */
+    float bias[TILES * ROWS]; /* of row blocks the last of which is not whole */
+    uint8_t *kept;            /* the layer's tiles, which nobody writes, or NULL: */
+    uint8_t *expanded;        /* a ring, or the chunk's from its first step on */
     float *squares[2], *partial;
 } worker;
-
-/* ---- the end of a square --------------------------------------------------------------------- */
-
-/* y of two tokens as bf16; 0, with nothing done, where one is subnormal: the conversion makes those
-   zeros. */
-TARGET_INLINE int store_two(char *y, int64_t step, __m512 v, __m512 u)
-{
-    if (_mm512_fpclass_ps_mask(v, 0x20) | _mm512_fpclass_ps_mask(u, 0x20)) return 0;
-    const __m512i both = (__m512i)_mm512_cvtne2ps_pbh(u, v);
-    _mm256_storeu_si256((void *)y, _mm512_castsi512_si256(both));
-    _mm256_storeu_si256((void *)(y + step), _mm512_extracti64x4_epi64(both, 1));
-    return 1;
-}
-
-TARGET_INLINE void end_tokens(const epilogue *e, const float *sums, __m512 w_scales,
-                              const float *x_scales, int64_t count, s24_dtype dtype,
-                              s24_activation activation)
-{
-    const int plain = dtype == S24_BF16 && !e->gate && !e->residual && e->mask == 0xffff;
-    for (int64_t t = 0; t < count; t += 2, sums += 32) {
-        __m512 v = as_floats(sums, w_scales, x_scales[t]);
-        __m512 u = as_floats(sums + 16, w_scales, x_scales[t + 1]);
-        v = activate(_mm512_fmadd_ps(v, e->alpha, e->bias), activation);
-        u = activate(_mm512_fmadd_ps(u, e->alpha, e->bias), activation);
-        if (plain && t + 1 < count && store_two(e->y + t * e->y_step, e->y_step, v, u)) continue;
-        finish_token(e, t, dtype, v);
-        if (t + 1 < count) finish_token(e, t + 1, dtype, u);
-    }
-}
-
-/* The activation is known where its loop is compiled. */
-TARGET_INLINE void end_as(const epilogue *e, const float *sums, __m512 w_scales,
-                          const float *x_scales, int64_t count, s24_dtype dtype)
-{
-    switch (e->activation) {
-    case S24_ACTIVATION_GELU:
-        end_tokens(e, sums, w_scales, x_scales, count, dtype, S24_ACTIVATION_GELU);
-        break;
-    case S24_ACTIVATION_NONE:
-        end_tokens(e, sums, w_scales, x_scales, count, dtype, S24_ACTIVATION_NONE);
-        break;
-    default:
-        end_tokens(e, sums, w_scales, x_scales, count, dtype, e->activation);
-    }
-}
-
-/* Outputs that do not lie together. */
-TARGET static void end_apart(const s24i_linear_job *job, int64_t m, int64_t n, const float *sums,
-                             __m512 w_scales, const float *x_scales, int64_t count)
-{
-    const __mmask16 mask = lane_mask(job->n - n);
-    const __m512 bias =
-        job->bias ? _mm512_maskz_loadu_ps(mask, job->bias + n) : _mm512_setzero_ps();
-    for (int64_t t = 0; t < count; t++)
-        finish(job, m + t, n, 1, mask, as_floats(sums + t * 16, w_scales, x_scales[t]), bias);
-}
-
-/* Row block b of a square, whose first tile is at `sums`. */
-TARGET static void end_block(const s24i_linear_job *job, const square *of, int64_t b,
-                             const float *sums)
-{
-    const __m512 w_scales = scales_at(job, b);
-    const int64_t next = blocks_for(tiles_of(of->tokens)) * 256;
-    epilogue e = epilogue_of(job, of->m, b * ROWS, job->y_dtype);
-    for (int64_t t = 0; t < of->tokens; t += TOKENS, sums += next) {
-        const int64_t count = of->tokens - t < TOKENS ? of->tokens - t : TOKENS;
-        if (!outputs_together(job))
-            end_apart(job, of->m + t, b * ROWS, sums, w_scales, of->x_scales + t, count);
-        else if (job->y_dtype == S24_F32)
-            end_as(&e, sums, w_scales, of->x_scales + t, count, S24_F32);
-        else
-            end_as(&e, sums, w_scales, of->x_scales + t, count, S24_BF16);
-        e.y += TOKENS * e.y_step;
-        if (e.gate) e.gate += TOKENS * e.gate_step;
-        if (e.residual) e.residual += TOKENS * e.residual_step;
-    }
-}
 
 TARGET static void end_open(worker *w)
 {
@@ -253,9 +60,11 @@ typedef struct visit {
     uint8_t *tiles; /* row block i's expanded weights of step t: i · next + (t & ring) · step on */
     int64_t next, step, ring;
     int64_t count;
-    int ready;         /* they are there already */
-    const float *from; /* sums so far, or NULL */
+    int ready;                /* they are there already */
+    const float *from, *bias; /* sums so far, or NULL; what they begin with, or NULL */
+    /* Where they go: rows of a tile and tiles of tokens and of row blocks, so many bytes apart. */
     float *to;
+    int64_t to_step, down, across;
     char *y; /* of a whole square whose lines are asked for, `asked` at each step; or NULL */
     int64_t y_step, asked;
 } visit;
@@ -352,19 +161,30 @@ TARGET_INLINE void step_wide(const visit *v, int64_t t, const int WHAT)
     if (WHAT == EXPANDS) expand_all(tile_at(v, t + LEAD, 3), v->w[3] + at);
 }
 
-TARGET_INLINE void begin_sums(const float *from)
+TARGET_INLINE void begin_sums(const visit *v, const int B)
 {
-    if (!from) {
+    if (v->from) {
+        TILE_LOAD(0, v->from, 64);
+        TILE_LOAD(1, v->from + 256, 64);
+        TILE_LOAD(2, v->from + 512, 64);
+        TILE_LOAD(3, v->from + 768, 64);
+    } else if (v->bias) {
+        TILE_LOAD(0, v->bias, 0);
+        TILE_LOAD(1, v->bias + 1 % B * ROWS, 0);
+        TILE_LOAD(2, v->bias + 2 % B * ROWS, 0);
+        TILE_LOAD(3, v->bias + 3 % B * ROWS, 0);
+    } else {
         TILE_ZERO(0);
         TILE_ZERO(1);
         TILE_ZERO(2);
         TILE_ZERO(3);
-        return;
     }
-    TILE_LOAD(0, from, 64);
-    TILE_LOAD(1, from + 256, 64);
-    TILE_LOAD(2, from + 512, 64);
-    TILE_LOAD(3, from + 768, 64);
+}
+
+/* Tile i of the sums, of which those of B row blocks follow each other. */
+static inline char *sums_to(const visit *v, int i, const int B)
+{
+    return (char *)v->to + i / B * v->down + i % B * v->across;
 }
 
 TARGET_INLINE void ask_for_y(const visit *v, int64_t t)
@@ -392,20 +212,21 @@ TARGET_INLINE void steps(const visit *of, int64_t from, int64_t to, const int T,
 
 TARGET_INLINE void multiply_as(const visit *v, const int T)
 {
+    const int B = blocks_for(T);
     const int64_t turn = v->ready ? v->count : v->count < LEAD ? 0 : v->count - LEAD;
     for (int64_t t = 0; !v->ready && t < LEAD && t < v->count; t++)
         for (int b = 0; b < blocks_for(T); b++)
             expand_all(tile_at(v, t, b), v->w[b] + t * TILE_BYTES);
-    begin_sums(v->from);
+    begin_sums(v, B);
     if (v->ready)
         steps(v, 0, turn, T, ASKS);
     else
         steps(v, 0, turn, T, EXPANDS);
     steps(v, turn, v->count, T, ALONE);
-    TILE_STORE(0, v->to, 64);
-    TILE_STORE(1, v->to + 256, 64);
-    TILE_STORE(2, v->to + 512, 64);
-    TILE_STORE(3, v->to + 768, 64);
+    TILE_STORE(0, sums_to(v, 0, B), v->to_step);
+    TILE_STORE(1, sums_to(v, 1, B), v->to_step);
+    TILE_STORE(2, sums_to(v, 2, B), v->to_step);
+    if (T != 3) TILE_STORE(3, sums_to(v, 3, B), v->to_step);
 }
 
 TARGET static void multiply(const visit *v, int tiles)
@@ -437,6 +258,33 @@ TARGET static void aim_at_y(visit *v, const s24i_linear_job *job, int64_t m, int
     v->asked = (GROUP + v->count - 1) / v->count;
 }
 
+/* What sums of row blocks from b on begin with, for all tokens alike. */
+static void aim_from(visit *v, worker *w, int64_t b, int blocks)
+{
+    const s24i_linear_job *job = w->job;
+    const int64_t left = job->n - b * ROWS;
+    v->bias = NULL;
+    if (!begins_with_bias(job)) return;
+    v->bias = job->bias + b * ROWS;
+    if (left >= blocks * ROWS) return;
+    memset(w->bias, 0, sizeof w->bias);
+    memcpy(w->bias, v->bias, (size_t)left * sizeof(float));
+    v->bias = w->bias;
+}
+
+/* The final ones go to y itself if all of its places are there, and are this thread's: 1 then. */
+TARGET static int aim_to(visit *v, const worker *w, int64_t m, int64_t b, int64_t b1, int tiles)
+{
+    const s24i_linear_job *job = w->job;
+    const int blocks = blocks_for(tiles);
+    const int whole =
+        m + tiles * TOKENS <= w->m + w->tokens && b + blocks <= b1 && (b + blocks) * ROWS <= job->n;
+    if (!w->plain || !whole) return 0;
+    v->to = (float *)job->y + m * job->y_stride_m + b * ROWS;
+    v->to_step = job->y_stride_m * 4, v->down = TOKENS * v->to_step, v->across = 64;
+    return 1;
+}
+
 /* The weights of row blocks from b on, the first of them once more where b1 is before. */
 static void aim_at_weights(visit *v, const uint8_t *weights, int64_t bytes, int64_t b, int64_t b1)
 {
@@ -453,6 +301,7 @@ typedef struct slice {
 TARGET static void run_slice(worker *w, int64_t g, int64_t b0, int64_t b1, slice s)
 {
     const int64_t k = w->job->k, left = w->tokens - g * GROUP, all = k_tiles(k);
+    const int64_t m = w->m + g * GROUP;
     const int tiles = tiles_of(left), blocks = blocks_for(tiles), shared = w->tokens > GROUP;
     const uint8_t *x = w->x + g * group_bytes(k);
     const uint8_t *weights = (const uint8_t *)w->job->w + ROW_HEAD + s.done * TILE_BYTES;
@@ -465,14 +314,18 @@ TARGET static void run_slice(worker *w, int64_t g, int64_t b0, int64_t b1, slice
     float *partial = w->partial;
     for (int64_t b = b0; b < b1; b += blocks, partial += SQUARE) {
         aim_at_weights(&v, weights, row_block_bytes(k), b, b1);
-        if (final && tiles == TILES) aim_at_y(&v, w->job, w->m + g * GROUP, b);
+        if (final && tiles == TILES) aim_at_y(&v, w->job, m, b);
         v.from = s.done ? partial : NULL, v.to = final ? w->squares[0] : partial;
+        v.to_step = 64, v.down = blocks * TILE, v.across = TILE;
+        aim_from(&v, w, b, blocks);
+        const int done = final && aim_to(&v, w, m, b, b1, tiles);
         multiply(&v, tiles);
         if (apart) v.tiles += blocks * v.next;
-        if (!final) continue;
+        if (!final || done) continue;
         end_open(w);
-        w->open = (square){.sums = v.to, .x_scales = scales_of(x, k), .m = w->m + g * GROUP};
+        w->open = (square){.sums = v.to, .x_scales = scales_of(x, k), .m = m};
         w->open.tokens = left < GROUP ? left : GROUP;
+        w->open.begun = begins_with_bias(w->job);
         w->open.b = b, w->open.blocks = b + blocks < b1 ? blocks : (int)(b1 - b);
         w->squares[0] = w->squares[1], w->squares[1] = v.to;
     }

@@ -48,7 +48,7 @@ typedef struct run {
 
 static worker worker_of(const run *r, int thread)
 {
-    worker w = {.job = r->job, .x = r->x, .tokens = r->job->m};
+    worker w = {.job = r->job, .x = r->x, .tokens = r->job->m, .plain = sums_are_outputs(r->job)};
     w.expanded = r->workers + thread * worker_bytes(r->job->k);
     w.squares[0] = (float *)(void *)(w.expanded + expanded_bytes(r->job->k));
     w.squares[1] = w.squares[0] + SQUARE;

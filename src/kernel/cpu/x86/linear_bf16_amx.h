@@ -30,6 +30,7 @@
 enum {
     TILE_COLUMNS = 32,
     ROW_HEAD = 0,
+    SUMS_ARE_FLOATS = 1,
     FEW = 2, /* tokens that the row of dots is faster with: it stores nothing on its way; more than
                 one only with packed weights of no more than */
     FEW_BYTES = 40 << 20,

@@ -26,7 +26,13 @@
 #define TARGET_INLINE TARGET __attribute__((always_inline)) static inline
 #define DOT           TILE_DOT_I8
 
-enum { TILE_COLUMNS = 64, ROW_HEAD = 128, TILE_CODES = 128, TILE_BYTES = TILE_CODES + 8 * 64 };
+enum {
+    TILE_COLUMNS = 64,
+    ROW_HEAD = 128,
+    SUMS_ARE_FLOATS = 0,
+    TILE_CODES = 128,
+    TILE_BYTES = TILE_CODES + 8 * 64
+};
 
 #include "kernel/cpu/x86/linear_amx_run.h"
 #include "kernel/cpu/x86/tokens_i8.h"
