@@ -61,9 +61,9 @@ static void compare_layer(s24_ctx *ctx, const s24_tensor *before, const s24_tens
 static void compare_block(gathering *g, const s24_checkpoint *in, const s24_checkpoint *out,
                           int block, const s24_prune_opts *opts)
 {
-    for (int slot = 0; slot < S24I_SLOTS; slot++) {
-        const char *name = layer_name(block, slot);
-        const int input = slot <= S24I_VALUE ? S24I_QUERY : slot;
+    for (int layer = 0; layer < BLOCK_LAYERS; layer++) {
+        const char *name = layer_name(block, layer);
+        const s24i_slot slot = layer_slots[layer], input = slot <= S24I_VALUE ? S24I_QUERY : slot;
         compare_layer(g->ctx, s24_checkpoint_find(in, name), s24_checkpoint_find(out, name),
                       g->stats[input], opts);
     }
@@ -170,7 +170,7 @@ static void reconstruction_trains_what_was_pruned(void **state)
             with[j] = s24_checkpoint_find(to[j], t->name);
         assert_memory_equal(with[1]->data, with[2]->data, t->bytes);
         const int learns = is_layer(t->name) && strcmp(t->name, layer_name(0, S24I_KEY)) &&
-                           strcmp(t->name, layer_name(1, S24I_OUTPUT));
+                           strcmp(t->name, layer_name(1, BLOCK_LAYERS - 1));
         assert_int_equal(learns, memcmp(with[0]->data, with[1]->data, t->bytes) != 0);
         if (!learns) assert_memory_equal(t->data, with[1]->data, t->bytes);
         const s24_dense trained = dense_of(with[1]);
@@ -201,7 +201,7 @@ static void a_global_share_is_exact_after_every_calibrated_criterion(void **stat
         OK(ctx, s24_checkpoint_open(&made, ctx, out));
         for (int i = 0; i < LAYERS; i++) {
             const s24_tensor *t =
-                s24_checkpoint_find(made, layer_name(i / S24I_SLOTS, i % S24I_SLOTS));
+                s24_checkpoint_find(made, layer_name(i / BLOCK_LAYERS, i % BLOCK_LAYERS));
             for (int64_t e = 0; e < t->shape[0] * t->shape[1]; e++, count++)
                 zeros += ((const float *)t->data)[e] == 0.0f;
         }
@@ -307,7 +307,7 @@ static void packed_equals_pack_of_dense(void **state)
         OK(ctx, s24_checkpoint_open(&dense, ctx, io_path("pack-dense")));
         OK(ctx, s24_checkpoint_open(&packed, ctx, io_path("pack-packed")));
         for (int i = 0; i < LAYERS; i++) {
-            const char *name = layer_name(i / S24I_SLOTS, i % S24I_SLOTS);
+            const char *name = layer_name(i / BLOCK_LAYERS, i % BLOCK_LAYERS);
             const s24_tensor *a = s24_checkpoint_find(dense, name);
             const s24_tensor *b = s24_checkpoint_find(packed, name);
             const s24_dense from = dense_of(a);

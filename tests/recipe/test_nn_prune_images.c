@@ -6,7 +6,7 @@
 #include "nn_prune_support.h"
 #include "nn_vit_support.h"
 
-enum { VIT_LINEARS = VIT_LAYERS * S24I_SLOTS };
+enum { VIT_LINEARS = VIT_LAYERS * 6 };
 
 typedef struct errors {
     int count;

@@ -79,7 +79,7 @@ static void a_layer_under_two_names_is_refused(void **state)
     (void)state;
     s24_ctx *ctx = make_ctx();
     char other[128];
-    const char *in = write_folder("double", S24_F32), *name = layer_name(1, S24I_OUTPUT);
+    const char *in = write_folder("double", S24_F32), *name = layer_name(1, BLOCK_LAYERS - 1);
     s24_checkpoint *from;
     s24_writer *to;
     OK(ctx, s24_checkpoint_open(&from, ctx, in));

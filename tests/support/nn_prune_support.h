@@ -10,12 +10,14 @@
 #include "nn_load.h"
 #include "nn_tiny.h"
 
-enum { LAYERS = TINY_LAYERS * S24I_SLOTS, TEXTS = 40 };
+enum { BLOCK_LAYERS = 6, LAYERS = TINY_LAYERS * BLOCK_LAYERS, TEXTS = 40 };
 
 static const char vocabulary[] = "[PAD]\n[UNK]\n[CLS]\n[SEP]\na\nb\nc\nd\ne\nf\ng\n";
-static const char *const layer_names[S24I_SLOTS] = {
+static const char *const layer_names[BLOCK_LAYERS] = {
     "attention.self.query",   "attention.self.key", "attention.self.value",
     "attention.output.dense", "intermediate.dense", "output.dense"};
+static const s24i_slot layer_slots[BLOCK_LAYERS] = {S24I_QUERY,     S24I_KEY,          S24I_VALUE,
+                                                    S24I_ATTENTION, S24I_INTERMEDIATE, S24I_OUTPUT};
 
 /* The tiny folder with a vocabulary; its path, good until the next one is written. */
 static inline const char *write_folder(const char *name, s24_dtype dtype)
@@ -98,17 +100,17 @@ static inline s24_ctx *make_ctx(void)
     return ctx;
 }
 
-static inline const char *layer_name(int block, int slot)
+static inline const char *layer_name(int block, int layer)
 {
     static char name[96];
-    snprintf(name, sizeof name, "encoder.layer.%d.%s.weight", block, layer_names[slot]);
+    snprintf(name, sizeof name, "encoder.layer.%d.%s.weight", block, layer_names[layer]);
     return name;
 }
 
 static inline int is_layer(const char *name)
 {
     for (int i = 0; i < LAYERS; i++)
-        if (!strcmp(name, layer_name(i / S24I_SLOTS, i % S24I_SLOTS))) return 1;
+        if (!strcmp(name, layer_name(i / BLOCK_LAYERS, i % BLOCK_LAYERS))) return 1;
     return 0;
 }
 
