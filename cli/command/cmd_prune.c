@@ -14,7 +14,7 @@
 struct prune_options {
     cli_common common;
     const char *method, *pattern, *refine, *masks, *include, *exclude, *dtype, *quantize, *scope,
-        *normalize, *low_rank;
+        *normalize, *low_rank, *aim;
     passages_options passages;
     struct train_options examples;
     int64_t reconstruct, seed;
@@ -36,6 +36,12 @@ static const char *prune_scope(int index)
 static const char *prune_normalize(int index)
 {
     static const char *const names[] = {"none", "layer", NULL};
+    return names[index];
+}
+
+static const char *prune_aim(int index)
+{
+    static const char *const names[] = {"weights", "outputs", "states", NULL};
     return names[index];
 }
 
@@ -65,6 +71,13 @@ static const cli_option options[] = {
      "Better the choice once it is made, by what the layer sees: swaps, of N:M and unstructured, "
      "exchanges what stays for what goes, least-squares puts what stays at its common optimum.",
      s24_refinement_name},
+    {"aim", 0, CLI_CHOICE, offsetof(struct prune_options, aim), NULL, "weights",
+     "What layers come near to as they are pruned, on the pruned model's inputs: their weights, "
+     "what "
+     "the dense model's layer gives on its own inputs (outputs), or that and what the pruned "
+     "model's "
+     "states lack of the dense one's (states).",
+     prune_aim},
     {"low-rank", 0, CLI_TEXT, offsetof(struct prune_options, low_rank), "RANK", NULL,
      "Store factors [n, RANK] and [RANK, k] next to each pruned tensor, which make up for what "
      "went, "
@@ -115,7 +128,7 @@ static const cli_rule rules[] = {
      "method=movement method=snip method=taylor-first method=taylor-second", NULL},
     {CLI_ONLY_WITH, "normalize=layer", "scope=global", NULL},
     {CLI_ONLY_WITH, "ids", "calibration", NULL},
-    {CLI_ONLY_WITH, "refine reconstruct", "calibration images", NULL},
+    {CLI_ONLY_WITH, "refine reconstruct aim=outputs aim=states", "calibration images", NULL},
     {CLI_ONLY_WITH, "resume", "calibration images", NULL},
     {CLI_NOT_WITH, "resume", "permute masks masks-only low-rank text qa", "is of blocks"},
     {CLI_ONLY_WITH, "low-rank", "packed", NULL},
@@ -282,7 +295,8 @@ static int prune_with(cli_app *cli, const struct prune_options *o, s24_device *d
                                  .low_rank = o->low_rank,
                                  .images = given.pixels ? &given.images : NULL,
                                  .device = passes ? device : NULL,
-                                 .keep = o->resume ? kept : NULL};
+                                 .keep = o->resume ? kept : NULL,
+                                 .aim = o->aim};
     if (code == CLI_OK) code = run_prune(cli, in, &opts);
     if (code == CLI_OK) code = report(cli, &j);
     s24_model_gradients_destroy(gradients);

@@ -491,6 +491,13 @@ typedef struct s24_model_prune_opts {
        removes it once the output is there. Needs passages; excludes masks, masks_only, gradients,
        low_rank and prune.score. A block of another run: EXISTS. NULL: nothing is kept. */
     const char *keep;
+    /* What layers aim at before they are pruned: "weights", the weights that they have; "outputs":
+       on the pruned model's inputs, what the dense model's layer gives on its own (s24_prune_aim);
+       "states": and the layers that end a half of a block (attention; the feed-forward layers) make
+       up for what the pruned model's states lack there of the dense one's. Both run the passes of
+       training, here or on `device`, with all of the model in memory, so they are of models that
+       train. output_error is next to the outputs aimed at. Needs passages. NULL: "weights". */
+    const char *aim;
 } s24_model_prune_opts;
 
 /*

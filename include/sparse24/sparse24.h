@@ -522,6 +522,16 @@ S24_API s24_status s24_prune_scores(double *scores, s24_ctx *ctx, const s24_dens
 S24_API s24_status s24_prune_measure(s24_prune_report *report, s24_ctx *ctx,
                                      const s24_dense *before, const s24_dense *after,
                                      const s24_stats *stats);
+/*
+ * Before s24_prune: moves w [n, k] f32 to where its outputs on the inputs x of `stats` come nearest
+ * to w·d + r, by least squares: w + (w·(C − H) + R)·H⁻¹, with H = Σ x·xᵀ dampened where it is
+ * inverted, as s24_prune_opts.dampening says (0: 0.01). cross [k, k] f32 is C = Σ d·xᵀ, d being
+ * other inputs for the same tokens, as a dense model's where x are a pruned one's; NULL: d = x.
+ * rest [n, k] f32 is R = Σ r·xᵀ; NULL: r = 0. On error w is unchanged. Errors: ARGUMENT, SHAPE,
+ * DTYPE, NOT_FINITE, NUMERIC (no factor of H; a weight beyond f32), MEMORY.
+ */
+S24_API s24_status s24_prune_aim(s24_ctx *ctx, const s24_dense *w, const s24_stats *stats,
+                                 const s24_dense *cross, const s24_dense *rest, double dampening);
 
 typedef struct s24_round_opts {
     size_t size;             /* sizeof(s24_round_opts) */

@@ -246,7 +246,7 @@ def prune_model(model: Path, out: Path, criterion: Criterion = "magnitude", *,
                 quantize: str | None = None, masks: Path | None = None, masks_only: bool = False,
                 gradients: typing.Any = None, scope: str = "local", normalize: bool = False,
                 low_rank: str | int | None = None, device: str | None = None,
-                keep: Path | None = None,
+                keep: Path | None = None, aim: str = "weights",
                 force: bool = False, max_tokens: int = 0, dampening: float = 0.0, block: int = 0,
                 seed: int = 0, report: Report | None = None,
                 progress: Progress | None = None) -> list[Layer]:
@@ -259,8 +259,11 @@ def prune_model(model: Path, out: Path, criterion: Criterion = "magnitude", *,
     for each half of a block after its layers are pruned, towards the dense model's states, without
     labels. device: "cuda" runs the texts in bf16, and the products of what prunes; else the CPU
     does. keep: a folder in which each block is kept as it is done: a run of the same that was
-    stopped goes on after those, to the same bits, and the folder goes. include, exclude: globs over
-    names; by default the linear layers inside the blocks. packed: write the 2:4 weights packed;
+    stopped goes on after those, to the same bits, and the folder goes. aim: before a layer is
+    pruned it comes near, on the pruned model's inputs, to what the dense model's layer gives on its
+    own ("outputs"), or to that and what states lack of the dense model's ("states"). include,
+    exclude: globs over names; by default the linear layers inside the blocks. packed: write the 2:4
+    weights packed;
     quantize: and as integers of a scheme. masks: a file of masks, MaskLLM's too, of any form
     without a pattern, in place of a criterion; masks_only: `out` is such a file and nothing else.
     gradients: of training.gradients, for criteria that need them. scope="global": the share of a
@@ -279,7 +282,7 @@ def prune_model(model: Path, out: Path, criterion: Criterion = "magnitude", *,
     written = (include, exclude, dtype, packed, force, max_tokens, quantize, reconstruct, chosen,
                masks_only, gradients, scope == "global", normalize,
                None if low_rank is None else str(low_rank), open_device(device),
-               None if keep is None else os.fspath(keep))
+               None if keep is None else os.fspath(keep), aim)
     _core.model_prune(_core.checkpoint_open(model), out, _passages(model, texts, images), on_layer,
                       progress, how, written)
     return layers

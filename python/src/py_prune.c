@@ -268,11 +268,11 @@ static int take_written(s24_model_prune_opts *o, PyObject *tuple)
     s24_checkpoint *masks;
     s24_model_gradients *slopes;
     PyObject *device;
-    if (!PyArg_ParseTuple(tuple, "zzO&ppLzLO&pO&ppzOz;what to write", &o->include, &o->exclude,
+    if (!PyArg_ParseTuple(tuple, "zzO&ppLzLO&pO&ppzOzz;what to write", &o->include, &o->exclude,
                           py_dtype, &o->dtype, &o->packed, &o->force, &max_tokens, &o->quantize,
                           &reconstruct, py_checkpoint_or_none, &masks, &o->masks_only,
                           py_model_gradients_or_none, &slopes, &o->global, &o->normalize,
-                          &o->low_rank, &device, &o->keep) ||
+                          &o->low_rank, &device, &o->keep, &o->aim) ||
         !py_device_or_none(device, &o->device))
         return 0;
     o->max_tokens = max_tokens;

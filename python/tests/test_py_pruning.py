@@ -173,6 +173,16 @@ class Models(unittest.TestCase):
         self.assertEqual({layer.pattern for layer in layers}, {"2:4"})
         self.assertTrue((group_counts(self.weight("rebuilt")) <= 2).all())
 
+    def test_aims(self):
+        for aim in ("outputs", "states"):
+            layers = sparse24.prune_model(self.model, self.root / aim, "sparsegpt",
+                                          texts=self.texts, aim=aim)
+            self.assertTrue(all(0 < layer.output_error < 1 for layer in layers))
+            self.assertTrue((group_counts(self.weight(aim)) <= 2).all())
+        self.assertTrue((self.weight("outputs") != self.weight("states")).any())
+        with self.assertRaisesRegex(ValueError, "expected weights, outputs or states"):
+            sparse24.prune_model(self.model, self.root / "no", texts=self.texts, aim="inputs")
+
     def test_own_criterion_and_integers(self):
         calls = []
 

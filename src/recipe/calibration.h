@@ -6,6 +6,7 @@
 #ifndef S24_RECIPE_CALIBRATION_H
 #define S24_RECIPE_CALIBRATION_H
 
+#include "recipe/aim.h"
 #include "recipe/kept_blocks.h"
 #include "recipe/reconstruct.h"
 
@@ -47,7 +48,9 @@ typedef struct s24i_calibration {
     s24i_stage at;                       /* of these experts */
     s24_stats **stats;                   /* [1 or experts] */
     int64_t *seen;                       /* likewise: tokens */
-    s24i_halves *halves;                 /* where a device calibrates, or the CPU reconstructs */
+    int is_there;                        /* the passes of training calibrate: halves'; else here */
+    s24i_halves *halves;                 /* for that, or where the CPU reconstructs */
+    s24i_aim *aim;                       /* or NULL; then it is there */
     s24i_reconstruction *reconstruction; /* or NULL */
     s24i_kept_blocks *kept;              /* or NULL */
     int64_t done, total;                 /* batches through blocks */
@@ -63,7 +66,7 @@ s24_status s24i_calibration_prune(s24i_calibration *c, int64_t block, const s24i
 s24_status s24i_calibration_prepare_halves(s24i_calibration *c);
 /* The pruned weights of the block at hand learn, and only then are written. */
 s24_status s24i_calibration_reconstruct(s24i_calibration *c, int64_t block);
-/* Prunes a block whose passes a device runs, up to halves->middle; and the same of one that an
+/* Prunes a block whose passes are there, up to halves->middle; and the same of one that an
    earlier run has done, whose weights are there. */
 s24_status s24i_calibration_prune_there(s24i_calibration *c, int64_t block);
 s24_status s24i_calibration_take(s24i_calibration *c, int64_t block);

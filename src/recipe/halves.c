@@ -187,41 +187,67 @@ static const void *inputs_of(s24i_halves *h, int64_t block, s24i_slot slot, cons
     return s24i_in_stack(half ? &t->at.h : &t->at.context, s24i_block_slot(t, block));
 }
 
-static s24_status add_inputs(s24i_halves *h, s24_ctx *ctx, const s24i_layer *gram, int64_t block,
-                             s24i_slot slot, const char *from)
+s24_status s24i_halves_inputs(s24i_halves *h, s24_ctx *ctx, char *to, const s24i_reading *reading)
 {
     s24i_machine *m = &h->t->machine;
-    m->ops->clear(m, gram->dw, (size_t)(gram->k * gram->k) * sizeof *gram->dw);
+    int64_t rows, k;
+    s24i_slot_shape(&rows, &k, &h->t->shape, reading->slot);
     for (int64_t batch = 0, at; batch < h->batch_count; batch++) {
         TRY(s24i_halves_begin(h, ctx, batch, &at));
-        const void *x = inputs_of(h, block, slot, from + at);
-        m->ops->linear_dw(m, x, x, gram, h->t->step.tokens, 0);
+        const void *x = inputs_of(h, reading->block, reading->slot, reading->from + at);
+        m->ops->copy(m, to + at / h->width * k, x, (size_t)(h->t->step.tokens * k) * m->element);
         TRY(tell(h, ctx));
     }
     return S24_OK;
 }
 
-s24_status s24i_halves_gram(s24i_halves *h, s24_ctx *ctx, s24_stats *stats, int64_t block,
-                            s24i_slot slot, const char *from)
+static s24_status add_inputs(s24i_halves *h, s24_ctx *ctx, const s24i_layer *sums,
+                             const s24i_reading *reading, const s24i_beside *beside)
+{
+    s24i_machine *m = &h->t->machine;
+    m->ops->clear(m, sums->dw, (size_t)(sums->n * sums->k) * sizeof *sums->dw);
+    for (int64_t batch = 0, at; batch < h->batch_count; batch++) {
+        TRY(s24i_halves_begin(h, ctx, batch, &at));
+        const void *x = inputs_of(h, reading->block, reading->slot, reading->from + at);
+        const void *y = beside ? beside->rows + at / h->width * beside->width : x;
+        m->ops->linear_dw(m, y, x, sums, h->t->step.tokens, 0);
+        TRY(tell(h, ctx));
+    }
+    return S24_OK;
+}
+
+s24_status s24i_halves_cross(s24i_halves *h, s24_ctx *ctx, float *sums, const s24i_reading *reading,
+                             const s24i_beside *beside)
 {
     s24i_machine *m = &h->t->machine;
     int64_t rows, k;
-    s24i_slot_shape(&rows, &k, &h->t->shape, slot);
-    s24i_layer gram = {.n = k, .k = k, .ldx = k, .ldy = k};
-    float *sums = NULL;
-    s24_status status;
+    s24i_slot_shape(&rows, &k, &h->t->shape, reading->slot);
+    const int64_t n = beside ? beside->width : k;
+    s24i_layer there = {.n = n, .k = k, .ldx = k, .ldy = n};
     m->ctx = ctx;
-    gram.dw = m->ops->alloc(m, (size_t)(k * k) * sizeof *gram.dw);
-    REQUIRE(ctx, gram.dw, S24_ERROR_MEMORY, "out of memory for the Gram matrix of %lld inputs",
+    there.dw = m->ops->alloc(m, (size_t)(n * k) * sizeof *there.dw);
+    REQUIRE(ctx, there.dw, S24_ERROR_MEMORY, "out of memory for the Gram matrix of %lld inputs",
             (long long)k);
-    TRY_DONE(s24i_alloc_elems(&sums, ctx, k * k, sizeof *sums, "a Gram matrix"));
-    TRY_DONE(add_inputs(h, ctx, &gram, block, slot, from));
-    m->ops->download(m, sums, gram.dw, (size_t)(k * k) * sizeof *sums);
-    TRY_DONE(m->status);
-    status = s24_stats_add_gram(stats, ctx, &(s24_dense){sums, S24_F32, k, k, k}, h->tokens);
-done:
+    s24_status status = add_inputs(h, ctx, &there, reading, beside);
+    if (status == S24_OK) {
+        m->ops->download(m, sums, there.dw, (size_t)(n * k) * sizeof *sums);
+        status = m->status;
+    }
+    m->ops->free(m, there.dw);
+    return status;
+}
+
+s24_status s24i_halves_gram(s24i_halves *h, s24_ctx *ctx, s24_stats *stats, int64_t block,
+                            s24i_slot slot, const char *from)
+{
+    int64_t rows, k;
+    float *sums;
+    s24i_slot_shape(&rows, &k, &h->t->shape, slot);
+    TRY(s24i_alloc_elems(&sums, ctx, k * k, sizeof *sums, "a Gram matrix"));
+    s24_status status = s24i_halves_cross(h, ctx, sums, &(s24i_reading){block, slot, from}, NULL);
+    if (status == S24_OK)
+        status = s24_stats_add_gram(stats, ctx, &(s24_dense){sums, S24_F32, k, k, k}, h->tokens);
     s24_ctx_free(ctx, sums);
-    m->ops->free(m, gram.dw);
     return status;
 }
 

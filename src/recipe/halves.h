@@ -64,6 +64,23 @@ s24_status s24i_halves_run(s24i_halves *h, s24_ctx *ctx, int64_t sum, const char
    it: of activations, with sums in f32 over all texts. */
 s24_status s24i_halves_gram(s24i_halves *h, s24_ctx *ctx, s24_stats *stats, int64_t block,
                             s24i_slot slot, const char *from);
+/* What a slot's layer reads, from the states before its half. */
+typedef struct s24i_reading {
+    int64_t block;
+    s24i_slot slot;
+    const char *from;
+} s24i_reading;
+/* Activations of all tokens in the machine's memory, to stand next to that. */
+typedef struct s24i_beside {
+    const char *rows; /* [tokens, width] */
+    int64_t width;
+} s24i_beside;
+/* to [tokens, k], in the machine's memory = what is read. */
+s24_status s24i_halves_inputs(s24i_halves *h, s24_ctx *ctx, char *to, const s24i_reading *reading);
+/* sums [width, k] = Σ rows·what is read, over all tokens, in f32; beside NULL: what is read times
+   itself. */
+s24_status s24i_halves_cross(s24i_halves *h, s24_ctx *ctx, float *sums, const s24i_reading *reading,
+                             const s24i_beside *beside);
 
 /* Where the transformer has a slot's weight [n, k], and its number of elements: 0: it has none. */
 float *s24i_halves_weight(int64_t *count, const s24i_halves *h, int64_t block, s24i_slot slot);

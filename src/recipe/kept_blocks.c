@@ -37,7 +37,8 @@ static void add_options(s24i_xxh3_stream *hash, const s24_model_prune_opts *o)
     const s24_prune_opts *p = &o->prune;
     const char *const texts[] = {s24_version(), p->criterion, p->pattern,
                                  p->refine,     o->include,   o->exclude,
-                                 o->quantize,   o->low_rank,  s24_device_text(o->device)};
+                                 o->quantize,   o->low_rank,  s24_device_text(o->device),
+                                 o->aim};
     const double numbers[] = {p->dampening, p->block,    (double)p->seed,
                               o->dtype,     o->packed,   (double)o->reconstruct,
                               o->global,    o->normalize};

@@ -130,9 +130,11 @@ static s24_status check_towers(const s24i_pruner *pruner, const models *m, const
     REQUIRE(pruner->ctx, !both || !(o->keep || pruner->tried), S24_ERROR_UNSUPPORTED,
             "a model of type '%s' is %s by texts or by images at a time", type,
             o->keep ? "kept block by block" : "measured");
-    REQUIRE(pruner->ctx, !(o->device || o->reconstruct) || !m->by[OF_TEXTS] || !m->given[OF_IMAGES],
+    REQUIRE(pruner->ctx,
+            !(o->device || o->reconstruct || o->aim) || !m->by[OF_TEXTS] || !m->given[OF_IMAGES],
             S24_ERROR_UNSUPPORTED,
-            "the images of a model of type '%s' calibrate on the CPU alone, without reconstruction",
+            "the images of a model of type '%s' calibrate on the CPU alone, without "
+            "reconstruction or an aim",
             type);
     return S24_OK;
 }
@@ -247,6 +249,20 @@ static s24_status check_passages(const s24i_pruner *pruner)
     return S24_OK;
 }
 
+/* aim becomes NULL where nothing moves. */
+static s24_status read_aim(s24i_pruner *pruner)
+{
+    const char **aim = &pruner->opts.aim;
+    if (*aim && !strcmp(*aim, "weights")) *aim = NULL;
+    if (!*aim) return S24_OK;
+    REQUIRE(pruner->ctx, !strcmp(*aim, "outputs") || !strcmp(*aim, "states"), S24_ERROR_ARGUMENT,
+            "the option aim of pruning is \"%s\"; expected weights, outputs or states",
+            s24i_show(*aim).text);
+    REQUIRE(pruner->ctx, s24i_pruner_passages(pruner) > 0, S24_ERROR_ARGUMENT,
+            "to aim at the dense model's %s needs calibration texts or images", *aim);
+    return S24_OK;
+}
+
 /* What is kept of a run must be all that its weights hang on. */
 static s24_status check_keep(const s24i_pruner *pruner)
 {
@@ -293,6 +309,7 @@ static s24_status read_options(s24i_pruner *pruner, const s24_model_prune_opts *
     TRY(read_masks(pruner));
     TRY(read_scheme(pruner));
     TRY(check_keep(pruner));
+    TRY(read_aim(pruner));
     REQUIRE(pruner->ctx, known->reconstruct >= 0 && !(known->reconstruct && known->quantize),
             S24_ERROR_ARGUMENT,
             known->quantize ? "the option reconstruct of pruning excludes quantize"
@@ -338,6 +355,7 @@ static s24_status gather_scores(s24i_pruner *pruner, s24i_scope *scope)
     first.writer = NULL;
     first.scope = pruner->scope = scope;
     first.opts.reconstruct = 0;
+    first.opts.aim = NULL;
     first.opts.keep = NULL;
     TRY(walk(&first));
     const double share = strtod(strrchr(pattern, ':') + 1, NULL);
@@ -381,6 +399,7 @@ s24_status s24_model_sensitivity(s24_ctx *ctx, const s24_checkpoint *in,
     REQUIRE(ctx, s24i_pruner_passages(&pruner) > 0, S24_ERROR_ARGUMENT,
             "what layers lose is measured on calibration texts or images; none were given");
     pruner.opts.reconstruct = 0;
+    pruner.opts.aim = NULL;
     pruner.opts.keep = NULL;
     return prune_with_model(&pruner);
 }

@@ -283,7 +283,7 @@ static s24_status prune_here(calibration *c, int64_t block)
 
 static s24_status prune_new(calibration *c, int64_t block)
 {
-    return (c->pruner->opts.device ? s24i_calibration_prune_there : prune_here)(c, block);
+    return (c->is_there ? s24i_calibration_prune_there : prune_here)(c, block);
 }
 
 /* The same, into a file that keeps it. */
@@ -300,7 +300,6 @@ static s24_status prune_kept(calibration *c, int64_t block)
 
 static s24_status prune_block(calibration *c, int64_t block)
 {
-    const int is_there = c->pruner->opts.device != NULL;
     int found = 0;
     c->block = c->tensors + block * c->numbers;
     if (c->kept) {
@@ -309,9 +308,9 @@ static s24_status prune_block(calibration *c, int64_t block)
     }
     TRY((found ? s24i_calibration_take : c->kept ? prune_kept : prune_new)(c, block));
     if (block + 1 < c->model->shape.layers)
-        TRY(is_there ? s24i_calibration_leave_there(c, block)
-                     : run_block(c, block, NOTHING_OBSERVED));
-    if (!is_there) s24i_block_clear(&c->model->blocks[block], c->ctx);
+        TRY(c->is_there ? s24i_calibration_leave_there(c, block)
+                        : run_block(c, block, NOTHING_OBSERVED));
+    if (!c->is_there) s24i_block_clear(&c->model->blocks[block], c->ctx);
     return S24_OK;
 }
 
@@ -388,6 +387,7 @@ s24_status s24i_pruner_blocks(const s24i_pruner *pruner, s24_model *model)
         TRY_DONE(prune_block(&c, b));
 done:
     if (c.kept) s24i_kept_free(c.kept);
+    s24i_aim_destroy(c.aim);
     s24i_reconstruction_destroy(c.reconstruction);
     s24i_halves_destroy(c.halves);
     drop_stats(&c);

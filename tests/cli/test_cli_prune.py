@@ -209,6 +209,10 @@ class Magnitude(Scratch):
             ("trained integers", ["prune", "w.safetensors", "new", "--reconstruct", "9", "--packed",
                                   "--calibration", "texts", "--quantize", "int8"], 2,
              r"--reconstruct.*--quantize|--quantize.*--reconstruct"),
+            ("aimed blindly", ["prune", "w.safetensors", "new", "--aim", "states"], 2,
+             r"--aim: states is for --calibration or --images"),
+            ("aimed elsewhere", ["prune", "w.safetensors", "new", "--aim", "inputs"], 2,
+             r"--aim.*weights.*outputs.*states"),
             ("no samples", ["prune", "w.safetensors", "new", "--samples", "0"], 2,
              r"--samples: '0' is not a whole number"),
         ])
@@ -254,6 +258,21 @@ class Calibrated(Scratch):
             self.assertIs(self.json("check", "refined")["ok"], True)
         self.assertLess(error["--refine swaps"], error[""])
         self.assertLessEqual(error["--refine least-squares,swaps"], error["--refine swaps"] + 1e-6)
+
+    def test_layers_aim_at_the_dense_model(self):
+        weights = {}
+        for aim in ("weights", "outputs", "states"):
+            found = self.json("prune", "model", "aimed", "--force", "--method", "sparsegpt",
+                              "--refine", "all", "--calibration", "texts", "--aim", aim)["layers"]
+            self.assertEqual(len(found), 6 * tiny_bert.LAYERS)
+            self.assertTrue(all(0 < layer["output_error"] < 1 for layer in found))
+            self.assertIs(self.json("check", "aimed")["ok"], True)
+            weights[aim] = (self.folder / "aimed/model.safetensors").read_bytes()
+        self.assertEqual(len(set(weights.values())), 3)
+        self.good("prune", "model", "aimed", "--force", "--method", "sparsegpt", "--refine", "all",
+                  "--calibration", "texts")
+        self.assertEqual((self.folder / "aimed/model.safetensors").read_bytes(),
+                         weights["weights"])
 
     def test_masks_go_to_a_file_and_come_from_it(self):
         self.good("prune", "model", "by-wanda", "--method", "wanda", "--calibration", "texts")

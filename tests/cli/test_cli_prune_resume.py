@@ -35,7 +35,8 @@ class Resumed(Scratch):
     def test_a_killed_run_ends_in_the_same_bits(self):
         for number, more in enumerate(([], ["--packed"], ["--packed", "--quantize", "int8"],
                                        ["--dtype", "bf16", "--refine", "swaps"],
-                                       ["--reconstruct", "4", "--dtype", "f16"])):
+                                       ["--reconstruct", "4", "--dtype", "f16"],
+                                       ["--aim", "states", "--packed"])):
             whole, out = f"whole{number}", f"out{number}"
             layers = self.json(*self.arguments(whole, *more))["layers"]
             self.kill(out, *more)

@@ -96,6 +96,7 @@ class Towers(Scratch):
              r"'text_model.* come of texts, and wanda needs them; calibration texts were"),
             ("resume", prune(*both, "--resume"), 5, "by texts or by images at a time"),
             ("reconstruct", prune(*both, "--reconstruct", "2"), 5, "calibrate on the CPU alone"),
+            ("aim", prune(*both, "--aim", "states"), 5, "without reconstruction or an aim"),
             ("permute", prune(*self.images, "--permute"), 5, "'clip', which reads texts, are not "),
             ("cut images", prune(*self.images, "--max-tokens", "4"), 2, "--max-tokens is of texts"),
         ])

@@ -58,7 +58,7 @@ static void count_layer(void *user, const s24_layer_report *layer)
 }
 
 typedef struct run {
-    const char *out, *keep;
+    const char *out, *keep, *aim;
     int reconstruct, layers;
 } run;
 
@@ -74,7 +74,8 @@ static s24_status prune(s24_ctx *ctx, const char *in, run *r)
                                        .reconstruct = r->reconstruct,
                                        .report = count_layer,
                                        .user = &r->layers,
-                                       .keep = r->keep};
+                                       .keep = r->keep,
+                                       .aim = r->aim};
     r->layers = 0;
     OK(ctx, s24_checkpoint_open(&checkpoint, ctx, in));
     const s24_status status = s24_model_prune(ctx, checkpoint, r->out, &opts);
@@ -98,7 +99,7 @@ static void same_files(const char *a, const char *b)
     free(data[1]);
 }
 
-static void stopped_anywhere(int reconstruct)
+static void stopped_anywhere(int reconstruct, const char *aim)
 {
     static const lm_spec spec = {.llama = 1};
     const int layers = LM_LAYERS * lm_block_layers(&spec);
@@ -111,10 +112,10 @@ static void stopped_anywhere(int reconstruct)
     snprintf(whole, sizeof whole, "%s", io_path("whole"));
     snprintf(out, sizeof out, "%s", io_path("out"));
     snprintf(keep, sizeof keep, "%s", io_path("out.pruning"));
-    run r = {.out = whole, .reconstruct = reconstruct};
+    run r = {.out = whole, .reconstruct = reconstruct, .aim = aim};
     OK(ctx, prune(ctx, in, &r));
     assert_int_equal(r.layers, layers);
-    r = (run){.out = out, .keep = keep, .reconstruct = reconstruct};
+    r = (run){.out = out, .keep = keep, .reconstruct = reconstruct, .aim = aim};
     int stops = 0;
     for (int at = 1;; at += reconstruct ? 7 : 1) {
         s.left = at;
@@ -136,18 +137,26 @@ static void stopped_anywhere(int reconstruct)
 static void stopped_runs_end_in_the_same_bits(void **state)
 {
     (void)state;
-    stopped_anywhere(0);
+    stopped_anywhere(0, NULL);
 }
 
 static void and_reconstructed_ones(void **state)
 {
     (void)state;
-    stopped_anywhere(3);
+    stopped_anywhere(3, NULL);
+}
+
+static void and_those_that_aim(void **state)
+{
+    (void)state;
+    stopped_anywhere(0, "states");
+    stopped_anywhere(3, "outputs");
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(stopped_runs_end_in_the_same_bits),
-                                       cmocka_unit_test(and_reconstructed_ones)};
+                                       cmocka_unit_test(and_reconstructed_ones),
+                                       cmocka_unit_test(and_those_that_aim)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
