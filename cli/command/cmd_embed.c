@@ -11,12 +11,13 @@
 #include "encode.h"
 #include "ids.h"
 #include "shard.h"
+#include "weighed.h"
 
 struct embed_options {
     cli_common common;
     const char *input, *output, *dtype, *prompt_name, *prompt_text;
     const char *pooling, *shard, *images;
-    int64_t max_tokens, dimensions;
+    int64_t max_tokens, dimensions, top;
     int stream, ids;
 };
 
@@ -50,6 +51,8 @@ static const cli_option options[] = {
     ENCODE_MAX_TOKENS(struct embed_options),
     ENCODE_POOLING(struct embed_options),
     ENCODE_DIMENSIONS(struct embed_options),
+    {"top", 0, CLI_COUNT, offsetof(struct embed_options, top), "N", NULL,
+     "Of a model that gives weights of words (SPLADE), keep the N largest of each text.", NULL},
     CLI_COMM,
     CLI_SPARSE,
     CLI_DENSE,
@@ -80,6 +83,8 @@ static const cli_example examples[] = {
      "Texts that another program has tokenized: a line of ids each."},
     {"sparse24 embed model-24 --input texts.txt --shard 3/8 --output part-3.safetensors",
      "The third of eight parts, for join."},
+    {"sparse24 embed splade --input texts.txt --stream --top 20",
+     "The twenty words that each text stands for most, with their weights."},
     {"sparse24 embed clip --images photos --output photos.npy",
      "Images, for texts that the same model embeds."},
     {NULL, NULL}};
@@ -160,9 +165,53 @@ static int embed_part(cli_app *cli, const struct embed_options *o, s24_encoder *
     return code == CLI_OK ? shard_save(cli, encoder, o->output, &part, e) : code;
 }
 
+/* Lines as they come, to weights of words. */
+static int stream_words(cli_app *cli, const struct embed_options *o, s24_encoder *encoder,
+                        weighed *w)
+{
+    s24_line_reader *reader = NULL;
+    const s24_text *texts = NULL;
+    int64_t some = 1;
+    int code = cli_status(cli, s24_line_reader_open(&reader, cli->ctx, o->input));
+    while (code == CLI_OK && some > 0) {
+        const int64_t first = w->count;
+        code = cli_status(cli, s24_line_reader_next(&texts, &some, reader, STREAM_BATCH));
+        if (code == CLI_OK) code = weigh_texts(cli, encoder, texts, some, o->top, w);
+        cli_progress_clear(cli);
+        for (int64_t i = first; i < w->count && code == CLI_OK; i++)
+            code = weighed_print(cli, encoder, w, i);
+        errno = 0;
+        if (code == CLI_OK && fflush(stdout) != 0) code = cli_output_failed(cli, errno);
+    }
+    s24_line_reader_close(reader);
+    return code;
+}
+
+static int embed_words(cli_app *cli, const struct embed_options *o, s24_encoder *encoder,
+                       embedded *e)
+{
+    weighed w = {.lines = NULL};
+    int code = o->output ? weighed_may_save(cli, o->output) : CLI_OK;
+    if (o->shard)
+        code = cli_fail(cli, CLI_USAGE, "--shard is of vectors, and %s gives weights of words",
+                        cli->operands[0]);
+    if (code == CLI_OK)
+        code = o->stream ? stream_words(cli, o, encoder, &w)
+                         : weigh_file(cli, encoder, o->input, o->top, &w);
+    if (code == CLI_OK && o->output) code = weighed_save(cli, o->output, &w);
+    e->count = w.count;
+    e->tokens = w.tokens;
+    weighed_free(&w);
+    return code;
+}
+
 static int embed(cli_app *cli, const struct embed_options *o, s24_encoder *encoder, embedded *e)
 {
     s24_images *images = NULL;
+    if (s24_encoder_weighs(encoder)) return embed_words(cli, o, encoder, e);
+    if (o->top)
+        return cli_fail(cli, CLI_USAGE, "--top is of weights of words, and %s gives vectors",
+                        cli->operands[0]);
     if (o->shard) return embed_part(cli, o, encoder, e);
     if (o->images) {
         int code = encode_images(cli, encoder, o->images, &images, e);
@@ -254,7 +303,10 @@ const cli_command cmd_embed = {
     .text =
         "Runs the encoder MODEL, dense or packed, over every line of the input, or every image, "
         "and pools and normalises as the model's modules.json says. Layers that are 2:4 run as "
-        "such.",
+        "such. A model whose modules.json says SpladePooling gives weights of words in place of "
+        "vectors: as a stream {\"line\": N, \"ids\": [...], \"tokens\": [...], \"weights\": "
+        "[...]}, "
+        "the largest first, in FILE.safetensors the tensors 'offsets', 'ids' and 'weights'.",
     .examples = examples,
     .options = options,
     .rules = rules,

@@ -6,6 +6,7 @@
 
 #include "classes.h"
 #include "index/index.h"
+#include "weighed.h"
 
 struct search_options {
     cli_common common;
@@ -78,7 +79,8 @@ static const cli_example examples[] = {
 /* Holds documents and query, whose vectors they are. */
 typedef struct sides {
     embedded documents, query;
-    s24_images *images; /* in place of documents' lines */
+    s24_images *images;         /* in place of documents' lines */
+    weighed words, query_words; /* in place of vectors, of a model that gives them */
     stored_index index; /* that holds the documents' vectors, where its folder is not NULL */
 } sides;
 
@@ -146,10 +148,13 @@ static int find(cli_app *cli, const struct search_options *o, const sides *s)
     int code = CLI_OK;
     if (!lines || !scores)
         code = cli_fail(cli, CLI_IO, "out of memory for %lld hits", (long long)near);
+    const int weighs = s->query_words.count > 0;
+    if (code == CLI_OK && near > 0 && weighs)
+        code = weighed_nearest(cli, lines, scores, &s->query_words, &s->words, near);
     s24_dense queries = embedded_view(&s->query), all = embedded_view(&s->documents);
-    if (code == CLI_OK && near > 0 && s->index.folder)
+    if (code == CLI_OK && near > 0 && !weighs && s->index.folder)
         code = cli_status(cli, index_nearest(lines, scores, cli->ctx, &s->index, &queries, near));
-    else if (code == CLI_OK && near > 0)
+    else if (code == CLI_OK && near > 0 && !weighs)
         code = cli_status(cli, s24_nearest(lines, scores, cli->ctx, &queries, &all, near));
     if (code == CLI_OK && o->reranker) code = rerank(cli, o, s, lines, scores, near);
     if (code == CLI_OK) code = print_hits(cli, s, lines, scores, k);
@@ -178,6 +183,16 @@ static int open_index(cli_app *cli, const struct search_options *o, s24_encoder 
     return code;
 }
 
+static int weigh_documents(cli_app *cli, const struct search_options *o, s24_encoder *encoder,
+                           sides *s)
+{
+    const int code = weigh_file(cli, encoder, o->documents, 0, &s->words);
+    s->documents.lines = s->words.lines;
+    s->documents.count = s->words.count;
+    s->words.lines = NULL;
+    return code;
+}
+
 /* Embeds the query first, so that a wrong name of either prompt is said before the long work. */
 static int encode(cli_app *cli, const struct search_options *o, s24_encoder *encoder, sides *s)
 {
@@ -185,11 +200,20 @@ static int encode(cli_app *cli, const struct search_options *o, s24_encoder *enc
     const encode_prompt of_documents = {"documents", encode_document_names, o->document_prompt,
                                         NULL};
     const s24_text text = {o->query, strlen(o->query)};
+    const int weighs = s24_encoder_weighs(encoder);
+    if (weighs && (o->index || o->images))
+        return cli_fail(cli, CLI_UNSUPPORTED,
+                        "--%s keeps and finds vectors, and %s gives weights "
+                        "of words",
+                        o->index ? "index" : "images", cli->operands[0]);
     int code = encode_use_prompt(cli, encoder, &of_query, &s->query);
-    if (code == CLI_OK) code = encode_texts(cli, encoder, &text, 1, &s->query);
+    if (code == CLI_OK)
+        code = weighs ? weigh_texts(cli, encoder, &text, 1, 0, &s->query_words)
+                      : encode_texts(cli, encoder, &text, 1, &s->query);
     if (code != CLI_OK || o->images) return code;
     code = encode_use_prompt(cli, encoder, &of_documents, &s->documents);
     if (code != CLI_OK) return code;
+    if (weighs) return weigh_documents(cli, o, encoder, s);
     return o->index ? open_index(cli, o, encoder, s)
                     : encode_file(cli, encoder, o->documents, &s->documents);
 }
@@ -224,6 +248,8 @@ static int run(cli_app *cli, const void *opaque)
     s24_images_destroy(s.images);
     embedded_free(&s.documents);
     embedded_free(&s.query);
+    weighed_free(&s.words);
+    weighed_free(&s.query_words);
     s24_encoder_close(encoder);
     return code;
 }
@@ -238,7 +264,8 @@ const cli_command cmd_search = {
         "terminal control characters in a text are shown as escapes; a pipe or file gets the text "
         "as it is. With --index the vectors are kept in a folder, and a line that is there already "
         "is not embedded again. With --images, of a model that has both, files of images are "
-        "found.",
+        "found. A model that gives weights of words (SPLADE) scores by the products of those that "
+        "both texts have.",
     .examples = examples,
     .options = options,
     .rules = rules,

@@ -24,6 +24,9 @@ static int open_with_head(serve_model *m, s24_encoder_opts *opts)
     cli_app *cli = &m->cli;
     char why[512];
     s24_status status = s24_encoder_open(&m->encoder, cli->ctx, m->path, opts);
+    if (status == S24_OK && s24_encoder_weighs(m->encoder))
+        return cli_fail(cli, CLI_UNSUPPORTED, "%s gives weights of words, which are not served",
+                        m->path);
     if (status != S24_ERROR_UNSUPPORTED) return cli_status(cli, status);
     snprintf(why, sizeof why, "%s", s24_ctx_error(cli->ctx));
     opts->head = 1;

@@ -286,7 +286,8 @@ S24_API s24_status s24_session_enqueue(s24_session *session, s24_ctx *ctx, const
  * model_max_length, and no more than the model's positions. Several ways of pooling lie side by
  * side. An encoder owns its model, tokenizer and session. UNSUPPORTED, too: a model without
  * modules.json that was trained for a head (architectures of config.json names one, or its tensors
- * are there), whose pooled vectors mean nothing; a modules.json that names no Pooling.
+ * are there), whose pooled vectors mean nothing; a modules.json that names no Pooling. A folder
+ * whose modules.json names SpladePooling gives weights of words (s24_encoder_weigh) and no vectors.
  */
 typedef struct s24_encoder s24_encoder;
 
@@ -314,7 +315,8 @@ typedef struct s24_encoder_opts {
 } s24_encoder_opts;
 
 /* "mean", "cls", "max", "lasttoken", "weightedmean" (token i counts i times), "mean_sqrt_len" (the
-   sum divided by the root of their number); NULL past the end. */
+   sum divided by the root of their number), and "splade", of a masked language model: weights of
+   words, s24_encoder_weigh; NULL past the end. */
 S24_API const char *s24_encoder_pooling_name(int index);
 
 S24_API s24_status s24_encoder_open(s24_encoder **out, s24_ctx *ctx, const char *folder,
@@ -366,6 +368,28 @@ S24_API s24_status s24_encoder_embed(float *embeddings, int64_t *tokens, s24_enc
    a text without one, or with none after a prompt that is left out), those of a pass. */
 S24_API s24_status s24_encoder_embed_ids(float *embeddings, int64_t *tokens, s24_encoder *encoder,
                                          s24_ctx *ctx, const s24_batch *ids);
+
+/* What weights of words are written to. */
+typedef struct s24_word_weights {
+    int32_t *ids;    /* [texts, most] token ids of a text's words, the largest weight first */
+    float *weights;  /* [texts, most] theirs, above 0 */
+    int64_t *counts; /* [texts] how many these are */
+    int64_t most;    /* the most of a text; s24_encoder_width has room for all */
+} s24_word_weights;
+/*
+ * SPLADE: the words of the vocabulary that a text stands for, and how much. The masked language
+ * model's head gives each token a logit x for every word; a word's weight is the largest of the
+ * text's tokens, those around it too, of log(1 + max(x, 0)), or as the SpladePooling module says
+ * their sum, or log(1 + …) of that number. Of equal weights the lower id comes first; the score of
+ * a query and a document is the sum of products of the weights of words that both have. The head is
+ * multiplied in f32, some tokens at a time; memory does not grow by tokens times words. *tokens as
+ * s24_encoder_embed has it. Errors: ARGUMENT (an encoder of vectors), those of a pass.
+ */
+S24_API s24_status s24_encoder_weigh(const s24_word_weights *out, int64_t *tokens,
+                                     s24_encoder *encoder, s24_ctx *ctx, const s24_text *texts,
+                                     int64_t count);
+/* 1: the encoder gives weights of words; of s24_encoder_width words, its vocabulary. */
+S24_API int s24_encoder_weighs(const s24_encoder *encoder);
 
 /* Embeddings [count, width] of images [count, channels, side, side], normalised, as
    s24_session_forward reads them (s24_encoder_image_form of task.h says how to make them), of an

@@ -23,7 +23,7 @@ if _typing.TYPE_CHECKING:
     from .classifier import Classifier, Tag
     from .conversion import (Converted, Exported, convert, convert_gguf, export_onnx, forms,
                              quantization_of, scheme_of)
-    from .encoder import Encoder, nearest, retrieval_accuracy
+    from .encoder import Encoder, WordWeights, nearest, retrieval_accuracy
     from .evaluation import Answers, Questions, evaluate_lm, evaluate_qa, evaluate_retrieval
     from .generator import Generator
     from .language_model import Chat, Token, generate
@@ -50,7 +50,7 @@ _HOMES = {
     "classifier": ("Classifier", "Tag"),
     "conversion": ("Converted", "Exported", "convert", "convert_gguf", "export_onnx", "forms",
                    "quantization_of", "scheme_of"),
-    "encoder": ("Encoder", "nearest", "retrieval_accuracy"),
+    "encoder": ("Encoder", "WordWeights", "nearest", "retrieval_accuracy"),
     "evaluation": ("Answers", "Questions", "evaluate_lm", "evaluate_qa", "evaluate_retrieval"),
     "generator": ("Generator",),
     "language_model": ("Chat", "Token", "generate"),

@@ -2,6 +2,7 @@
 """Texts and images to embeddings, called as sentence-transformers' are."""
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 import typing
@@ -15,7 +16,30 @@ from .ranks import Comm
 from .reopen import Reopens
 
 PIECE = 32  # images that are made at once
+WORDS = 1 << 22  # weights of words that there is room for at once
 Progress = typing.Callable[[str, int, int], object]
+
+
+class WordWeights(typing.NamedTuple):
+    """Weights of words of n texts, as rows of a matrix [n, width] without its zeros; for
+    scipy.sparse.csr_array((weights, ids, offsets), (n, width)). Text i has offsets[i] to
+    offsets[i + 1], the largest weight first."""
+    offsets: np.ndarray
+    ids: np.ndarray
+    weights: np.ndarray
+    width: int
+
+    def row(self, text: int) -> dict[int, float]:
+        """A text's weights by token id, the largest first."""
+        here = slice(self.offsets[text], self.offsets[text + 1])
+        return dict(zip(self.ids[here].tolist(), self.weights[here].tolist()))
+
+    def dense(self) -> np.ndarray:
+        """The matrix [n, width] with its zeros."""
+        counts = np.diff(self.offsets)
+        out = np.zeros((len(counts), self.width), np.float32)
+        out[np.repeat(np.arange(len(counts)), counts), self.ids] = self.weights
+        return out
 
 
 class Encoder(Reopens):
@@ -34,7 +58,8 @@ class Encoder(Reopens):
         dense: multiply packed weights as dense ones. sparse: pack
         what is 2:4 already. all_sparse: run 2:4 even where dense is faster. max_tokens: of a text;
         by default the model's. batch_tokens: the most of one pass, default 4096. pooling: "mean",
-        "cls", "max", "lasttoken", "weightedmean", "mean_sqrt_len" in place of what the folder says.
+        "cls", "max", "lasttoken", "weightedmean", "mean_sqrt_len" in place of what the folder says,
+        or "splade" of a masked language model, for encode_sparse.
         dimensions: so many numbers of each embedding, its first (Matryoshka); 0: all. ids: texts
         come by encode_ids alone, and the folder needs no tokenizer. images: True: of a folder with
         a model of texts and one of images the second alone; False: texts alone; None: texts, and
@@ -129,15 +154,47 @@ class Encoder(Reopens):
         return torch.from_numpy(out)
 
     def _embed_texts(self, out, texts, prompt_name, prompt, progress):
-        with self._lock:
-            if prompt is not None or prompt_name is not None:
-                _core.encoder_prompt(self._handle, prompt_name, prompt)
-            try:
-                if texts:
-                    _core.encoder_embed(self._handle, self._threads, out, texts, progress)
-            finally:
-                if prompt is not None or prompt_name is not None:
-                    _core.encoder_prompt(self._handle, None, self._prompt)
+        with self._lock, self._prompted(prompt_name, prompt):
+            if texts:
+                _core.encoder_embed(self._handle, self._threads, out, texts, progress)
+
+    def encode_sparse(self, sentences: str | typing.Sequence[str], prompt_name: str | None = None,
+                      prompt: str | None = None, *, top: int = 0,
+                      progress: Progress | None = None) -> WordWeights:
+        """Weights of words (SPLADE) of texts, of a folder with SpladePooling or an encoder with
+        pooling="splade"; a single text is one row. top: keep so many of each text, the largest; 0:
+        all. Raises ValueError (an encoder of vectors), what encode raises."""
+        if top < 0:
+            raise ValueError(f"top is {top}; 0 or more is expected")
+        texts = (sentences,) if isinstance(sentences, str) else tuple(sentences)
+        most = min(top or self.width, self.width)
+        piece = max(WORDS // most, 1)
+        parts = [self._weigh(texts[at:at + piece], most, prompt_name, prompt, progress)
+                 for at in range(0, len(texts), piece)]
+        counts, ids, weights = (np.concatenate([np.empty(0, dtype), *(part[i] for part in parts)])
+                                for i, dtype in enumerate((np.int64, np.int32, np.float32)))
+        return WordWeights(np.concatenate(([0], np.cumsum(counts))), ids, weights, self.width)
+
+    def _weigh(self, texts, most, prompt_name, prompt, progress):
+        ids = np.empty((len(texts), most), np.int32)
+        weights = np.empty((len(texts), most), np.float32)
+        counts = np.empty(len(texts), np.int64)
+        with self._lock, self._prompted(prompt_name, prompt):
+            _core.encoder_weigh(self._handle, self._threads, ids, weights, counts, texts, progress)
+        kept = np.arange(most) < counts[:, None]
+        return counts, ids[kept], weights[kept]
+
+    @contextlib.contextmanager
+    def _prompted(self, name, text):
+        """The prompt of one call, before the encoder has its own again."""
+        if text is None and name is None:
+            yield
+            return
+        _core.encoder_prompt(self._handle, name, text)
+        try:
+            yield
+        finally:
+            _core.encoder_prompt(self._handle, None, self._prompt)
 
     def _of_images(self) -> Encoder:
         """This encoder, or that of the folder's images, opened once."""

@@ -221,6 +221,35 @@ PyObject *pyf_encoder_embed(PyObject *module, PyObject *args)
     return ok ? PyLong_FromLongLong(tokens) : NULL;
 }
 
+PyObject *pyf_encoder_weigh(PyObject *module, PyObject *args)
+{
+    OPERAND ids = {.name = "ids", .writable = 1}, weights = {.name = "weights", .writable = 1},
+            counts = {.name = "counts", .writable = 1};
+    py_call c = {.module = module};
+    s24_encoder *encoder;
+    PyObject *texts, *progress;
+    int64_t tokens = 0, count = 0;
+    int threads;
+    if (!PyArg_ParseTuple(args, "O&iO&O&O&O!O", py_encoder, &encoder, &threads, py_operand_take,
+                          &ids, py_operand_take, &weights, py_operand_take, &counts, &PyTuple_Type,
+                          &texts, &progress))
+        return NULL;
+    s24_text *list = py_texts(texts, &count);
+    if (!list) return NULL;
+    const s24_word_weights out = {ids.dense.data, weights.dense.data, counts.dense.data,
+                                  ids.dense.cols};
+    int ok = py_operand_expect(&ids, S24_I32, count * out.most) &&
+             py_operand_expect(&weights, S24_F32, count * out.most) &&
+             py_operand_expect(&counts, S24_I64, count) && py_begin(&c);
+    if (ok) {
+        py_call_threads(&c, threads);
+        py_call_progress(&c, py_callable(progress));
+        ok = py_end(&c, s24_encoder_weigh(&out, &tokens, encoder, c.ctx, list, count));
+    }
+    PyMem_Free(list);
+    return ok ? PyLong_FromLongLong(tokens) : NULL;
+}
+
 PyObject *pyf_nearest(PyObject *module, PyObject *args)
 {
     OPERAND indices = {.name = "indices", .writable = 1},

@@ -120,6 +120,24 @@ class Encoders(Case):
             native(attention_mask=mask)
 
 
+class WordWeights(Case):
+    def test_heads_for_words(self):
+        lines = tiny_bert.sentences(12)
+        vocabulary = tiny_bert.vocabulary()
+        for name in ("Bert", "Ernie", "DistilBert", "Roberta", "XLMRoberta"):
+            with self.subTest(name), tempfile.TemporaryDirectory() as place:
+                model = made(name, "ForMaskedLM", vocab_size=len(vocabulary),
+                             max_position_embeddings=80)
+                model.save_pretrained(place)
+                (pathlib.Path(place) / "vocab.txt").write_text("\n".join(vocabulary) + "\n")
+                found = sparse24.Encoder(place, pooling="splade").encode_sparse(lines).dense()
+                tokenizer = sparse24.Tokenizer(place)
+                for line, row in zip(lines, found):
+                    ids = torch.from_numpy(np.array(tokenizer.encode(line).ids, np.int64))[None]
+                    logits = model(ids).logits[0]
+                    self.near(torch.from_numpy(row), logits.relu().log1p().max(0).values)
+
+
 class Heads(Case):
     def served(self, model, inputs, fields=("logits",), here=None):
         native = st.compile_encoder(model)

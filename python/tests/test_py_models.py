@@ -109,6 +109,24 @@ class Tokenizers(Folder):
 
 
 class Encoders(Folder):
+    def test_weights_of_words(self):
+        texts = tiny_bert.sentences(40)
+        encoder = sparse24.Encoder(tiny_bert.write(self.place.name + "/words", words=True))
+        found, few = encoder.encode_sparse(texts), encoder.encode_sparse(texts, top=2)
+        dense = found.dense()
+        self.assertEqual(dense.shape, (40, len(tiny_bert.vocabulary())))
+        self.assertEqual((found.ids.dtype, found.weights.dtype), (np.int32, np.float32))
+        self.assertEqual(found.row(3), {i: dense[3, i] for i in found.row(3)})
+        self.assertEqual(few.row(3), dict(list(found.row(3).items())[:2]))
+        np.testing.assert_allclose(encoder.encode_sparse(texts[3]).dense()[0], dense[3], atol=1e-4)
+        self.assertEqual(encoder.encode_sparse([]).dense().shape, (0, encoder.width))
+        for call, sentence in ((lambda: encoder.encode(texts), "gives weights of words"),
+                               (lambda: encoder.encode_sparse("a", top=-1), "top is -1"),
+                               (lambda: sparse24.Encoder(self.folder).encode_sparse("a"),
+                                "the encoder gives vectors")):
+            with self.assertRaisesRegex(ValueError, sentence):
+                call()
+
     def test_encode(self):
         encoder = sparse24.Encoder(self.folder)
         texts = tiny_bert.sentences(40)

@@ -182,7 +182,8 @@ typedef enum s24i_pooling {
     S24I_POOL_WEIGHTED = S24I_POOLINGS, /* a mean in which token i counts i times, from 1 on */
     S24I_POOL_ROOT,                     /* the sum divided by the tokens' square root */
     S24I_POOL_END,                      /* the token that ends the text */
-    S24I_POOL_PROBE                     /* the model's head that pools */
+    S24I_POOL_PROBE,                    /* the model's head that pools */
+    S24I_POOL_WORDS                     /* weights of words, which an encoder makes */
 } s24i_pooling;
 
 /*

@@ -290,6 +290,10 @@ static s24_status read_pooling(s24i_onnx_model *m)
             "%s: include_prompt of the pooling module is false, and a graph of ONNX does not know "
             "which tokens are a prompt's",
             folder);
+    REQUIRE(m->ctx, m->pooled.pooling != S24I_POOL_WORDS, S24_ERROR_UNSUPPORTED,
+            "%s/modules.json: SpladePooling makes weights of words, which no graph of ONNX is made "
+            "of",
+            folder);
     const int64_t width = m->shape.width * (1 + m->pooled.further_count);
     return s24i_modules_read(&m->modules, m->ctx, folder, width, 0, NULL);
 }

@@ -30,6 +30,14 @@ typedef struct s24i_text_head {
     s24i_reads reads;        /* without it */
 } s24i_text_head;
 
+/* The head of a masked language model: a square layer with its activation, a norm, and a logit for
+   each word, by its embedding unless config.json says that rows of the head's own are there. */
+typedef struct s24i_words_head {
+    const char *square, *norm; /* square NULL: none is known */
+    const char *bias, *rows;   /* without .bias, .weight */
+    int gelu;                  /* whatever key_activation says */
+} s24i_words_head;
+
 /* Whom a head of the checkpoint classifies. */
 typedef enum s24i_classifies {
     S24I_CLASSIFIES_NOTHING,
@@ -91,6 +99,7 @@ typedef struct s24i_architecture {
     const char *query_norm, *key_norm; /* of every head, before positions turn it or after */
     const char *qa_head, *lm_head, *class_head;
     s24i_text_head text_head; /* last NULL: none is known */
+    s24i_words_head words_head;
     /* Of attention over a grid: tables of relative positions of a block, keys of a window's side
        and of the blocks that have none. */
     const char *rel_h, *rel_w, *key_window, *key_globals;

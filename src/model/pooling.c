@@ -26,8 +26,12 @@ static const struct {
 enum { WAYS = sizeof ways / sizeof *ways };
 _Static_assert((int)WAYS == (int)S24I_POOLING_WAYS, "room for each way once");
 
+/* Pooling to weights of words, which has a module of its own. */
+static const char words[] = "splade";
+
 const char *s24_encoder_pooling_name(int index)
 {
+    if (index == WAYS) return words;
     return index >= 0 && index < WAYS ? ways[index].name : NULL;
 }
 
@@ -43,6 +47,7 @@ const char *s24i_pooling_name(s24i_pooling pooling)
 {
     if (pooling == S24I_POOL_END) return "the token that ends a text";
     if (pooling == S24I_POOL_PROBE) return "the model's own head";
+    if (pooling == S24I_POOL_WORDS) return words;
     for (int i = 0; i < WAYS; i++)
         if (ways[i].pooling == pooling) return ways[i].name;
     return "";
@@ -55,7 +60,9 @@ int s24i_pooling_find(s24i_pooling *pooling, const char *name)
             *pooling = ways[i].pooling;
             return 1;
         }
-    return 0;
+    if (strcmp(name, words) != 0) return 0;
+    *pooling = S24I_POOL_WORDS;
+    return 1;
 }
 
 /* ---- the pooling module ---------------------------------------------------------------------- */
@@ -75,11 +82,16 @@ static s24_status add_way(s24i_pooled *pooled, const s24i_config *config, s24i_p
     return S24_OK;
 }
 
+static int find_way(s24i_pooling *pooling, const char *name)
+{
+    return strcmp(name, words) != 0 && s24i_pooling_find(pooling, name);
+}
+
 static s24_status add_mode(s24i_pooled *pooled, const s24i_config *config, const s24i_json *value)
 {
     s24i_pooling pooling;
     const char *name = s24i_json_string(value);
-    REQUIRE(config->ctx, name && s24i_pooling_find(&pooling, name), S24_ERROR_UNSUPPORTED,
+    REQUIRE(config->ctx, name && find_way(&pooling, name), S24_ERROR_UNSUPPORTED,
             "%s: pooling_mode is '%s'; cls, max, mean, mean_sqrt_len_tokens, weightedmean or "
             "lasttoken was expected, or a list of these",
             config->file, s24i_show(name ? name : "no string").text);
@@ -116,6 +128,28 @@ static s24_status read_pooling(s24i_pooled *pooled, const s24i_config *config)
     return s24i_config_bool(&pooled->pools_prompt, config, "include_prompt", S24I_OPTIONAL);
 }
 
+/* One of two names, by its index. */
+static s24_status read_name(int *index, const s24i_config *config, const char *key,
+                            const char *const names[2])
+{
+    const char *name = names[0];
+    TRY(s24i_config_string(&name, config, key, S24I_OPTIONAL));
+    *index = strcmp(name, names[1]) == 0;
+    REQUIRE(config->ctx, *index || !strcmp(name, names[0]), S24_ERROR_UNSUPPORTED,
+            "%s: %s is '%s'; %s or %s was expected", config->file, key, s24i_show(name).text,
+            names[0], names[1]);
+    return S24_OK;
+}
+
+static s24_status read_splade(s24i_pooled *pooled, const s24i_config *config)
+{
+    static const char *const strategies[] = {"max", "sum"}, *const activations[] = {"relu",
+                                                                                    "log1p_relu"};
+    TRY(read_name(&pooled->sums, config, "pooling_strategy", strategies));
+    TRY(read_name(&pooled->twice, config, "activation_function", activations));
+    return add_way(pooled, config, S24I_POOL_WORDS);
+}
+
 /* ---- modules.json ---------------------------------------------------------------------------- */
 
 s24_status s24i_module_kind_read(s24i_module_kind *kind, const s24i_config *module)
@@ -125,10 +159,13 @@ s24_status s24i_module_kind_read(s24i_module_kind *kind, const s24i_config *modu
         [S24I_MODULE_TRANSFORMER] = "Transformer", [S24I_MODULE_CLIP] = "CLIPModel",
         [S24I_MODULE_POOLING] = "Pooling",         [S24I_MODULE_DENSE] = "Dense",
         [S24I_MODULE_NORMALIZE] = "Normalize",     [S24I_MODULE_LAYER_NORM] = "LayerNorm",
-        [S24I_MODULE_DROPOUT] = "Dropout",         [S24I_MODULE_LOGIT_SCORE] = "LogitScore"};
+        [S24I_MODULE_DROPOUT] = "Dropout",         [S24I_MODULE_LOGIT_SCORE] = "LogitScore",
+        [S24I_MODULE_SPLADE] = "SpladePooling"};
     const char *type;
     TRY(s24i_config_string(&type, module, "type", S24I_REQUIRED));
     const char *name = strrchr(type, '.');
+    /* The name that a transformer with its head for words had. */
+    if (name && !strcmp(name, ".MLMTransformer")) name = ".Transformer";
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         if (!name || strcmp(name + 1, names[i]) != 0) continue;
         if (strncmp(type, family, sizeof family - 1) != 0) break;
@@ -138,7 +175,8 @@ s24_status s24i_module_kind_read(s24i_module_kind *kind, const s24i_config *modu
     return s24_ctx_fail(
         module->ctx, S24_ERROR_UNSUPPORTED,
         "%s: module '%s' is not supported; sentence_transformers' Transformer, "
-        "CLIPModel, Pooling, Dense, Normalize, LayerNorm, Dropout and LogitScore are",
+        "CLIPModel, Pooling, Dense, Normalize, LayerNorm, Dropout, LogitScore, MLMTransformer and "
+        "SpladePooling are",
         module->file, s24i_show(type).text);
 }
 
@@ -155,12 +193,13 @@ s24_status s24i_module_load(s24i_config *config, char **place, const s24i_config
 }
 
 static s24_status read_pooling_module(s24i_pooled *pooled, const s24i_config *module,
-                                      const char *folder)
+                                      s24i_module_kind kind, const char *folder)
 {
     s24i_config config;
     char *place;
     s24_status status = s24i_module_load(&config, &place, module, folder, S24I_REQUIRED);
-    if (status == S24_OK) status = read_pooling(pooled, &config);
+    if (status == S24_OK)
+        status = (kind == S24I_MODULE_SPLADE ? read_splade : read_pooling)(pooled, &config);
     s24i_config_free(&config);
     s24_ctx_free(module->ctx, place);
     return status;
@@ -172,7 +211,8 @@ static s24_status read_module(s24i_pooled *pooled, const s24i_config *module, co
     s24i_module_kind kind;
     TRY(s24i_module_kind_read(&kind, module));
     const int transforms = kind == S24I_MODULE_TRANSFORMER || kind == S24I_MODULE_CLIP;
-    if (transforms || kind == S24I_MODULE_POOLING)
+    const int pools = kind == S24I_MODULE_POOLING || kind == S24I_MODULE_SPLADE;
+    if (transforms || pools)
         REQUIRE(module->ctx, transforms ? index == 0 : !pooled->said, S24_ERROR_UNSUPPORTED,
                 "%s: module %zu is %s; one Transformer at the beginning and one Pooling after it "
                 "were expected",
@@ -180,7 +220,7 @@ static s24_status read_module(s24i_pooled *pooled, const s24i_config *module, co
     if (kind == S24I_MODULE_CLIP) pooled->said = 1;
     /* Which scores pairs of texts, and makes no vectors. */
     if (transforms || kind == S24I_MODULE_LOGIT_SCORE) return S24_OK;
-    if (kind == S24I_MODULE_POOLING) return read_pooling_module(pooled, module, folder);
+    if (pools) return read_pooling_module(pooled, module, kind, folder);
     REQUIRE(module->ctx, pooled->said, S24_ERROR_UNSUPPORTED,
             "%s: module %zu stands before Pooling, where only a Transformer is supported",
             module->file, index);
@@ -230,7 +270,8 @@ s24_status s24i_pooling_said(int *is_said, s24_ctx *ctx, const char *folder)
         s24i_module_kind kind;
         if (!s24i_config_item(&module, &modules, value)) continue;
         status = s24i_module_kind_read(&kind, &module);
-        *is_said = status == S24_OK && (kind == S24I_MODULE_POOLING || kind == S24I_MODULE_CLIP);
+        *is_said = status == S24_OK && (kind == S24I_MODULE_POOLING || kind == S24I_MODULE_SPLADE ||
+                                        kind == S24I_MODULE_CLIP);
     }
     s24i_config_free(&modules);
     return status;
@@ -249,7 +290,8 @@ s24_status s24i_transformer_folder(char **out, s24_ctx *ctx, const char *folder)
     if (status == S24_OK && s24i_config_item(&first, &modules, s24i_json_at(modules.json, 0))) {
         status = s24i_config_string(&type, &first, "type", S24I_OPTIONAL);
         if (status == S24_OK &&
-            (s24i_ends_with(type, ".Transformer") || s24i_ends_with(type, ".CLIPModel")))
+            (s24i_ends_with(type, ".Transformer") || s24i_ends_with(type, ".MLMTransformer") ||
+             s24i_ends_with(type, ".CLIPModel")))
             status = s24i_config_string(&path, &first, "path", S24I_OPTIONAL);
     }
     if (status == S24_OK)

@@ -20,6 +20,9 @@ typedef struct s24i_pooled {
     int pools_prompt; /* 0: a prompt's tokens are left out */
     int normalise;    /* as the last thing */
     int more_modules; /* between pooling and that, which are an encoder's (run/modules.h) */
+    /* Of words: weights of a text's tokens are summed up in place of the largest, and log(1 + x) is
+       taken twice. */
+    int sums, twice;
 } s24i_pooled;
 
 static inline s24i_pooling s24i_pooling_way(const s24i_pooled *pooled, int index)
@@ -48,6 +51,7 @@ typedef enum s24i_module_kind {
     S24I_MODULE_TRANSFORMER,
     S24I_MODULE_CLIP, /* a transformer that pools, and does not normalise */
     S24I_MODULE_POOLING,
+    S24I_MODULE_SPLADE, /* pooling to weights of words */
     S24I_MODULE_DENSE,
     S24I_MODULE_NORMALIZE,
     S24I_MODULE_LAYER_NORM,

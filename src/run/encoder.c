@@ -44,8 +44,8 @@ static s24_status check_head(const s24_encoder *encoder, s24_ctx *ctx, const cha
 }
 
 /* The way of pooling that was asked for, and what comes after it. */
-static s24_status set_modules(s24_encoder *e, s24_ctx *ctx, const char *folder,
-                              const s24_encoder_opts *opts)
+static s24_status set_modules(s24_encoder *e, s24_ctx *ctx, const s24_checkpoint *checkpoint,
+                              const char *folder, const s24_encoder_opts *opts)
 {
     const s24_model *model = e->model;
     s24i_pooled *pooled = &e->model->pooled;
@@ -53,8 +53,8 @@ static s24_status set_modules(s24_encoder *e, s24_ctx *ctx, const char *folder,
                           folder));
     if (opts->pooling) {
         REQUIRE(ctx, s24i_pooling_find(&pooled->pooling, opts->pooling), S24_ERROR_ARGUMENT,
-                "pooling is '%s'; mean, cls, max, lasttoken, weightedmean or mean_sqrt_len is "
-                "expected",
+                "pooling is '%s'; mean, cls, max, lasttoken, weightedmean, mean_sqrt_len or "
+                "splade is expected",
                 s24i_show(opts->pooling).text);
         pooled->further_count = 0;
         pooled->said = 1;
@@ -62,6 +62,8 @@ static s24_status set_modules(s24_encoder *e, s24_ctx *ctx, const char *folder,
     REQUIRE(ctx, pooled->said, S24_ERROR_UNSUPPORTED,
             "%s/modules.json: no module is Pooling, which makes a text's vector of its tokens'",
             folder);
+    if (pooled->pooling == S24I_POOL_WORDS)
+        return s24i_encoder_open_words(e, ctx, checkpoint, folder, opts);
     const int64_t width = e->model->shape.width * (1 + pooled->further_count);
     TRY(s24i_modules_read(&e->modules, ctx, folder, width, opts->dimensions, model));
     if (!s24i_modules_any(&e->modules)) return S24_OK;
@@ -123,7 +125,7 @@ static s24_status load_model(s24_encoder *encoder, s24_ctx *ctx, const char *fol
         status = head ? load_head(encoder, ctx, checkpoint, folder, place, opts)
                       : s24i_model_load_headless(&encoder->model, ctx, checkpoint, &opts->model);
     if (status == S24_OK && head) status = check_head(encoder, ctx, folder);
-    if (status == S24_OK && !head) status = set_modules(encoder, ctx, folder, opts);
+    if (status == S24_OK && !head) status = set_modules(encoder, ctx, checkpoint, folder, opts);
     s24_checkpoint_close(checkpoint);
     return status;
 }
@@ -219,8 +221,8 @@ static s24_status make_lane(s24i_encoder_lane *lane, const s24_encoder *e, s24_c
     if (e->head && e->model->shape.types > 1)
         TRY(s24i_alloc_elems(&lane->types, ctx, e->batch_tokens, sizeof *lane->types, "types"));
     const int64_t columns = s24i_max(e->columns, e->modules.given);
-    return s24i_alloc_elems(&lane->vectors, ctx, e->window * columns, sizeof *lane->vectors,
-                            "vectors");
+    const int64_t elems = e->words ? e->batch_tokens * e->model->shape.width : e->window * columns;
+    return s24i_alloc_elems(&lane->vectors, ctx, elems, sizeof *lane->vectors, "vectors");
 }
 
 static s24_status make_sessions(s24_encoder *e, s24_ctx *ctx)
@@ -427,6 +429,8 @@ s24_status s24_encoder_share(s24_encoder **out, s24_ctx *ctx, const s24_encoder 
     REQUIRE(ctx, !from->model->ranks.comm, S24_ERROR_UNSUPPORTED,
             "an encoder whose model %d ranks hold together is not shared with other threads",
             from->model->ranks.world);
+    REQUIRE(ctx, !from->words, S24_ERROR_UNSUPPORTED,
+            "an encoder that gives weights of words is not shared with other threads");
     TRY(new_encoder(&encoder, ctx));
     encoder->shares = 1;
     encoder->model = from->model;
@@ -469,6 +473,7 @@ void s24_encoder_close(s24_encoder *encoder)
     if (!encoder->shares) {
         s24i_encoder_free_labels(encoder);
         s24i_modules_free(&encoder->modules, ctx);
+        s24i_words_destroy(encoder->words, ctx);
         s24_model_destroy(encoder->model);
         s24_tokenizer_destroy(encoder->tokenizer);
         s24i_prompts_free(&encoder->prompts);

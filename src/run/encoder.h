@@ -8,6 +8,7 @@
 #include "run/pair_layout.h"
 #include "run/prompts.h"
 #include "run/session.h"
+#include "run/words.h"
 #include "sparse24/task.h"
 
 enum { S24I_LANES = 2 /* on a device; the CPU has one */ };
@@ -18,9 +19,11 @@ typedef struct s24i_encoder_lane {
     int64_t *offsets; /* [window + 1] */
     int32_t *ids;     /* [batch_tokens] */
     int32_t *types;   /* [same] of pairs of a model that tells them apart; else NULL */
-    float *vectors;   /* [window, columns], before modules [window, their given] */
-    int64_t *places;  /* [window] where the vectors belong, in texts */
-    int64_t texts;    /* 0: none is on its way */
+    /* [window, columns], before modules [window, their given], before words' weights those of
+       tokens, [batch_tokens, the model's width]. */
+    float *vectors;
+    int64_t *places; /* [window] where the vectors belong, in texts */
+    int64_t texts;   /* 0: none is on its way */
 } s24i_encoder_lane;
 
 struct s24_encoder {
@@ -46,6 +49,7 @@ struct s24_encoder {
     char *folder;    /* of an encoder that shares another's */
     s24i_pair_layout layout;
     s24i_modules modules;
+    s24i_words *words;  /* it gives weights of words; else NULL */
     float *module_room; /* [2, widest], where there are modules */
     int64_t window;     /* texts at a time */
     s24_token *tokens;  /* [window, max_tokens] */
@@ -64,6 +68,11 @@ s24_status s24i_encoder_read_score(s24_encoder *encoder, s24_ctx *ctx, const cha
                                    const char *place);
 void s24i_encoder_free_labels(s24_encoder *encoder);
 
+/* Weights of words in place of embeddings (encoder_words.c): reads the model's head for them. */
+s24_status s24i_encoder_open_words(s24_encoder *encoder, s24_ctx *ctx,
+                                   const s24_checkpoint *checkpoint, const char *folder,
+                                   const s24_encoder_opts *opts);
+
 /* Texts on their way through an encoder. */
 typedef struct s24i_encoder_texts {
     s24_encoder *encoder;
@@ -71,9 +80,13 @@ typedef struct s24i_encoder_texts {
     const s24_batch *ids;
     const s24_text_pairs *pairs; /* or: */
     int64_t first, count;        /* of all texts */
-    float *results;              /* [all texts, columns] */
+    float *results;              /* [all texts, columns], or: */
+    const s24_word_weights *weights;
 } s24i_encoder_texts;
 
+/* ARGUMENT: one is NULL or too long. */
+s24_status s24i_encoder_check_texts(const s24_encoder *encoder, s24_ctx *ctx, const s24_text *texts,
+                                    int64_t count);
 /* Runs all texts of `all`, window by window. */
 s24_status s24i_encoder_run(int64_t *tokens, const s24i_encoder_texts *all, s24_ctx *ctx);
 

@@ -81,13 +81,28 @@ static void sort_by_length(s24_encoder *e, int64_t count)
         e->order[e->starts[e->max_tokens - e->lengths[i]]++] = i;
 }
 
-/* Waits for the lane's batch and puts its vectors where they belong. */
-static s24_status collect(s24_encoder *e, s24i_encoder_lane *lane, s24_ctx *ctx, float *results)
+/* Weights of words of the lane's batch, the states of whose tokens are there. */
+static s24_status weigh(const window *w, const s24i_encoder_lane *lane, s24_ctx *ctx, int64_t texts)
 {
+    const s24i_words_job job = {.states = lane->vectors,
+                                .offsets = lane->offsets,
+                                .places = lane->places,
+                                .texts = texts,
+                                .out = w->weights,
+                                .vec = lane->session->vec};
+    return s24i_words_run(w->encoder->words, ctx, &job);
+}
+
+/* Waits for the lane's batch and puts its vectors where they belong. */
+static s24_status collect(const window *w, s24i_encoder_lane *lane, s24_ctx *ctx)
+{
+    s24_encoder *e = w->encoder;
+    float *results = w->results;
     const int64_t texts = lane->texts;
     lane->texts = 0;
     if (!texts) return S24_OK;
     TRY(s24i_session_finish(lane->session, ctx));
+    if (e->words) return weigh(w, lane, ctx, texts);
     for (int64_t i = 0; i < texts && e->module_room; i++)
         s24i_modules_apply(results + lane->places[i] * e->columns, &e->modules, lane->session->vec,
                            lane->vectors + i * e->modules.given, e->module_room);
@@ -102,11 +117,12 @@ static s24_status send_batch(int64_t *done, const window *w, s24_ctx *ctx, int64
 {
     s24_encoder *e = w->encoder;
     s24i_encoder_lane *lane = &e->lanes[e->next];
-    const s24_outputs outputs = {.embeddings = e->head ? NULL : lane->vectors,
+    const s24_outputs outputs = {.hidden = e->words ? lane->vectors : NULL,
+                                 .embeddings = e->head || e->words ? NULL : lane->vectors,
                                  .logits = e->head ? lane->vectors : NULL};
     s24_batch batch = {.offsets = lane->offsets, .ids = lane->ids, .types = lane->types};
     e->next = (e->next + 1) % e->lane_count;
-    TRY(collect(e, lane, ctx, w->results));
+    TRY(collect(w, lane, ctx));
     lane->offsets[0] = 0;
     for (int64_t i = first; i < w->count; i++) {
         const int64_t text = e->order[i], start = lane->offsets[batch.texts];
@@ -127,8 +143,8 @@ static s24_status send_batch(int64_t *done, const window *w, s24_ctx *ctx, int64
     return S24_OK;
 }
 
-static s24_status check_texts(const s24_encoder *encoder, s24_ctx *ctx, const s24_text *texts,
-                              int64_t count)
+s24_status s24i_encoder_check_texts(const s24_encoder *encoder, s24_ctx *ctx, const s24_text *texts,
+                                    int64_t count)
 {
     const size_t most = INT32_MAX - strlen(encoder->prompt);
     for (int64_t i = 0; i < count; i++) {
@@ -183,12 +199,19 @@ s24_status s24i_encoder_run(int64_t *tokens, const s24i_encoder_texts *all, s24_
     }
     for (int i = 0; i < encoder->lane_count; i++) {
         s24i_encoder_lane *lane = &encoder->lanes[(encoder->next + i) % encoder->lane_count];
-        if (status == S24_OK) status = collect(encoder, lane, ctx, all->results);
+        if (status == S24_OK) status = collect(all, lane, ctx);
         if (lane->texts) (void)s24i_session_finish(lane->session, encoder->ctx);
         lane->texts = 0;
     }
     if (tokens) *tokens = total;
     return status;
+}
+
+static s24_status check_embeds(s24_ctx *ctx, const s24_encoder *encoder)
+{
+    REQUIRE(ctx, !encoder->words, S24_ERROR_ARGUMENT,
+            "the encoder pools by splade: it gives weights of words, and no embeddings");
+    return S24_OK;
 }
 
 /* One batch of images on the encoder's first lane. */
@@ -204,7 +227,8 @@ static s24_status embed_images(float *embeddings, s24_encoder *e, s24_ctx *ctx, 
     for (int64_t i = 0; i < count; i++)
         lane->places[i] = i;
     lane->texts = count;
-    return collect(e, lane, ctx, embeddings);
+    const window all = {.encoder = e, .results = embeddings};
+    return collect(&all, lane, ctx);
 }
 
 s24_image_form s24_encoder_image_form(const s24_encoder *encoder)
@@ -248,7 +272,8 @@ s24_status s24_encoder_embed(float *embeddings, int64_t *tokens, s24_encoder *en
             "the encoder was opened with the option head, and gives no embeddings");
     REQUIRE(ctx, encoder->tokenizer, S24_ERROR_ARGUMENT, "texts were given to an encoder of %s",
             encoder->images ? "images" : "token ids, which has no tokenizer");
-    TRY(check_texts(encoder, ctx, texts, count));
+    TRY(check_embeds(ctx, encoder));
+    TRY(s24i_encoder_check_texts(encoder, ctx, texts, count));
     const window all = {.encoder = encoder, .texts = texts, .count = count, .results = embeddings};
     return s24i_encoder_run(tokens, &all, ctx);
 }
@@ -268,6 +293,7 @@ s24_status s24_encoder_embed_ids(float *embeddings, int64_t *tokens, s24_encoder
                              : "ids has no offsets or no ids");
     REQUIRE(ctx, !encoder->images, S24_ERROR_ARGUMENT,
             "token ids were given to an encoder of images");
+    TRY(check_embeds(ctx, encoder));
     if (ids->texts) TRY(check_ids(encoder, ctx, ids));
     const window all = {.encoder = encoder, .ids = ids, .count = ids->texts, .results = embeddings};
     return s24i_encoder_run(tokens, &all, ctx);

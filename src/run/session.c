@@ -345,6 +345,9 @@ static s24_status check_outputs(const s24_session *session, s24_ctx *ctx,
         "logits were asked of a model without a classifier and without a head of the next token");
     REQUIRE(ctx, (!outputs->loss && !outputs->losses) || language, S24_ERROR_ARGUMENT,
             "a loss was asked of a model without a head of the next token");
+    REQUIRE(ctx, !outputs->embeddings || session->model->pooled.pooling != S24I_POOL_WORDS,
+            S24_ERROR_UNSUPPORTED,
+            "the model pools to weights of words, which an encoder does alone");
     const int further = session->model->pooled.further_count;
     REQUIRE(ctx, !outputs->embeddings || !further || session->takes_ways, S24_ERROR_UNSUPPORTED,
             "the model pools in %d ways side by side, which an encoder does alone", further + 1);

@@ -29,7 +29,7 @@ typedef struct tiny {
     const char *prefix; /* "bert." or NULL */
     int types;          /* of token, less 2 */
     int old_norms;      /* gamma and beta */
-    int qa_head;
+    int qa_head, words_head;
     s24_dtype dtype;               /* of all weights */
     const char *activation;        /* NULL: the key is not written */
     const char *drop;              /* leave this tensor out (without prefix) */
@@ -65,7 +65,7 @@ static inline void tiny_add(tiny_writer *w, const char *known, int64_t rows, int
     char *name = w->names[w->count];
     const char *norm = t->old_norms ? strstr(known, "LayerNorm.") : NULL;
     snprintf(name, sizeof w->names[0], "%s%.*s%s",
-             t->prefix && strncmp(known, "qa_", 3) ? t->prefix : "",
+             t->prefix && strncmp(known, "qa_", 3) && strncmp(known, "cls.", 4) ? t->prefix : "",
              norm ? (int)(norm - known) + 10 : 95, known,
              !norm                          ? ""
              : strstr(known, "Norm.weight") ? "gamma"
@@ -150,6 +150,13 @@ static inline const char *tiny_write(const tiny *t, const char *name)
     tiny_add(w, "pooler.dense.weight", TINY_WIDTH, TINY_WIDTH);
     if (t->qa_head) tiny_add(w, "qa_outputs.weight", 2, TINY_WIDTH);
     if (t->qa_head) tiny_add(w, "qa_outputs.bias", 2, 0);
+    if (t->words_head) {
+        tiny_add(w, "cls.predictions.transform.dense.weight", TINY_WIDTH, TINY_WIDTH);
+        tiny_add(w, "cls.predictions.transform.dense.bias", TINY_WIDTH, 0);
+        tiny_add(w, "cls.predictions.transform.LayerNorm.weight", TINY_WIDTH, 0);
+        tiny_add(w, "cls.predictions.transform.LayerNorm.bias", TINY_WIDTH, 0);
+        tiny_add(w, "cls.predictions.bias", TINY_VOCABULARY, 0);
+    }
     snprintf(path, sizeof path, "%s/model.safetensors", folder);
     mini_write(path, w->tensors, w->count, NULL);
     for (int i = 0; i < w->count; i++)

@@ -9,6 +9,7 @@ import random
 WIDTH, LAYERS, HEADS, INTERMEDIATE, POSITIONS = 32, 2, 2, 64, 160
 WORDS = ("the a of to read write open close file directory memory process signal network time "
          "string number lock thread map sort find copy user group table line").split()
+SPARSE = "sentence_transformers.sparse_encoder.models."
 
 
 def vocabulary():
@@ -17,9 +18,9 @@ def vocabulary():
             + [w for w in WORDS if len(w) > 1])
 
 
-def shapes(qa=False):
+def shapes(qa=False, words=False):
     """Name to shape of every tensor, as sentence-transformers stores a BertModel, or transformers
-    a BertForQuestionAnswering."""
+    a BertForQuestionAnswering or BertForMaskedLM."""
     found = {"embeddings.word_embeddings.weight": [len(vocabulary()), WIDTH],
              "embeddings.position_embeddings.weight": [POSITIONS, WIDTH],
              "embeddings.token_type_embeddings.weight": [2, WIDTH]}
@@ -40,9 +41,14 @@ def shapes(qa=False):
         linear(f"{layer}.intermediate.dense", INTERMEDIATE, WIDTH)
         linear(f"{layer}.output.dense", WIDTH, INTERMEDIATE)
         norm(f"{layer}.output")
-    if qa:
+    if qa or words:
         found = {"bert." + name: shape for name, shape in found.items()}
+    if qa:
         linear("qa_outputs", 2, WIDTH)
+    elif words:
+        linear("cls.predictions.transform.dense", WIDTH, WIDTH)
+        norm("cls.predictions.transform")
+        found["cls.predictions.bias"] = [len(vocabulary())]
     else:
         linear("pooler.dense", WIDTH, WIDTH)
     return found
@@ -62,22 +68,25 @@ def safetensors(tensors):
     return len(text).to_bytes(8, "little") + text + data
 
 
-def write(folder, seed=1, qa=False, fill=None):
-    """Makes the folder, with a question-answering head in place of the pooler if so asked; returns
-    its path. fill: gives so many weights, in place of random ones."""
+def write(folder, seed=1, qa=False, fill=None, words=False):
+    """Makes the folder, with a question-answering head in place of the pooler if so asked, or that
+    of masked words, and SpladePooling; returns its path. fill: gives so many
+    weights, in place of random ones."""
     folder = pathlib.Path(folder)
     (folder / "1_Pooling").mkdir(parents=True)
     chance = random.Random(seed)
     tensors = {}
-    for name, shape in shapes(qa).items():
+    for name, shape in shapes(qa, words).items():
         count = shape[0] * (shape[1] if len(shape) == 2 else 1)
         centre = 1.0 if name.endswith("LayerNorm.weight") else 0.0
         scale = 0.02 if len(shape) == 1 else 0.3
         tensors[name] = (shape, fill(count) if fill else
                          [chance.gauss(centre, scale) for _ in range(count)])
     (folder / "model.safetensors").write_bytes(safetensors(tensors))
-    config = {"architectures": ["BertForQuestionAnswering" if qa else "BertModel"],
-              "model_type": "bert", "hidden_act": "gelu", "hidden_size": WIDTH, "num_hidden_layers": LAYERS, "num_attention_heads": HEADS,
+    config = {"architectures": ["BertForQuestionAnswering" if qa else
+                                "BertForMaskedLM" if words else "BertModel"],
+              "model_type": "bert", "hidden_act": "gelu", "hidden_size": WIDTH,
+              "num_hidden_layers": LAYERS, "num_attention_heads": HEADS,
               "intermediate_size": INTERMEDIATE, "max_position_embeddings": POSITIONS,
               "type_vocab_size": 2, "vocab_size": len(vocabulary()), "layer_norm_eps": 1e-12,
               "pad_token_id": 0, "position_embedding_type": "absolute"}
@@ -89,6 +98,11 @@ def write(folder, seed=1, qa=False, fill=None):
                 "type": "sentence_transformers.models.Normalize"}]
     pooling = {"word_embedding_dimension": WIDTH, "pooling_mode_cls_token": False,
                "pooling_mode_mean_tokens": True, "pooling_mode_max_tokens": False}
+    if words:
+        modules = [{**modules[0], "type": SPARSE + "MLMTransformer"},
+                   {**modules[1], "type": SPARSE + "SpladePooling"}]
+        pooling = {"pooling_strategy": "max", "activation_function": "relu",
+                   "word_embedding_dimension": None}
     for name, value in (("config.json", config), ("modules.json", modules),
                         ("1_Pooling/config.json", pooling),
                         ("sentence_bert_config.json", {"max_seq_length": 48}),

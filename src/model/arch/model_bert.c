@@ -36,7 +36,20 @@ static const char *const roformer_off[] = {"is_decoder", "add_cross_attention", 
                   .last = "classifier",                                                            \
                   .token_last = "classifier"}
 
-#define ROBERTA_SHAPED BERT_SHAPED, .key_padding = "pad_token_id",                                 \
+#define BERT_WORDS                                                                                 \
+    .words_head = {.square = "cls.predictions.transform.dense",                                    \
+                   .norm = "cls.predictions.transform.LayerNorm",                                  \
+                   .bias = "cls.predictions",                                                      \
+                   .rows = "cls.predictions.decoder"}
+
+#define ROBERTA_SHAPED ROBERTA_UNWORDED,                                                           \
+    .words_head = {.square = "lm_head.dense",                                                      \
+                   .norm = "lm_head.layer_norm",                                                   \
+                   .bias = "lm_head",                                                              \
+                   .rows = "lm_head.decoder",                                                      \
+                   .gelu = 1}
+
+#define ROBERTA_UNWORDED BERT_SHAPED, .key_padding = "pad_token_id",                               \
     .text_head = {.square = "classifier.dense",                                                    \
                   .bend = S24I_BEND_TANH,                                                          \
                   .last = "classifier.out_proj",                                                   \
@@ -50,10 +63,11 @@ const s24i_architecture s24i_bert = {.model_type = "bert",
                                      .key_variant = "position_embedding_type=alibi",
                                      .variant = &s24i_jina_v2,
                                      BERT_SHAPED,
-                                     BERT_HEAD};
+                                     BERT_HEAD,
+                                     BERT_WORDS};
 
 const s24i_architecture s24i_ernie = {
-    .model_type = "ernie", .prefix = "ernie.", BERT_SHAPED, BERT_HEAD};
+    .model_type = "ernie", .prefix = "ernie.", BERT_SHAPED, BERT_HEAD, BERT_WORDS};
 
 const s24i_architecture s24i_roberta = {
     .model_type = "roberta", .prefix = "roberta.", ROBERTA_SHAPED};
@@ -78,7 +92,7 @@ const s24i_architecture s24i_electra = {.model_type = "electra",
                                                       .token_last = "classifier"}};
 
 /* What of a text stands for entities is not read. */
-const s24i_architecture s24i_luke = {.model_type = "luke", .prefix = "luke.", ROBERTA_SHAPED};
+const s24i_architecture s24i_luke = {.model_type = "luke", .prefix = "luke.", ROBERTA_UNWORDED};
 
 /* Answers are found by layers of its own, which are not read. */
 const s24i_architecture s24i_splinter = {.model_type = "splinter",

@@ -30,5 +30,9 @@ const s24i_architecture s24i_distilbert = {
                   .bend = S24I_BEND_RELU,
                   .last = "classifier",
                   .token_last = "classifier"},
+    .words_head = {.square = "vocab_transform",
+                   .norm = "vocab_layer_norm",
+                   .bias = "vocab_projector",
+                   .rows = "vocab_projector"},
     .biases = 1,
 };
