@@ -222,9 +222,8 @@ static void refuses(void **state)
 {
     golden g;
     s24_device *poor;
-    const s24_device_opts poor_opts = {.size = sizeof poor_opts,
-                                       .library = plugin(),
-                                       .allocator = {poor_alloc, poor_free, NULL}};
+    const s24_device_opts poor_opts = {
+        .size = sizeof poor_opts, .library = plugin(), .allocator = {poor_alloc, poor_free, NULL}};
     s24_checkpoint *checkpoint;
     s24_transformer *t;
     (void)state;
