@@ -34,7 +34,7 @@ static const cli_option options[] = {
     OPTION("numbers", CLI_TEXT, numbers, "NAME=X,...", NULL, "The numbers of --train-method."),
     OPTION("calibration", CLI_TEXT, calibration, "FILE", NULL,
            "Passages for wanda and sparsegpt, one per line; by default 256 contexts of --train, "
-           "each behind its question."),
+           "each after its question."),
     OPTION("max-tokens", CLI_COUNT, max_tokens, "N", NULL,
            "Of question and context together: 384, or the model's positions."),
     OPTION("seed", CLI_COUNT, seed, "N", "1", "Of the examples' order and of dropout."),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Writes the passages that the tutorial calibrates pruning with, where the user names none:
-   contexts that the model learns from, taken evenly from all of the file, each behind its first
+   contexts that the model learns from, taken evenly from all of the file, each after its first
    question. A reader sees both at once, and calibrated with contexts alone it loses more. */
 #include <stdio.h>
 

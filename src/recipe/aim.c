@@ -109,8 +109,8 @@ static s24_status find_lack(s24i_aim *a, s24_ctx *ctx, const s24i_reading *readi
     const int64_t count = h->width * a->k;
     const char *dense = reading->slot == S24I_ATTENTION ? a->dense : a->middle;
     float *pruned = a->lack + count;
-    TRY(s24i_halves_cross(h, ctx, a->lack, reading, &(s24i_beside){dense, h->width}));
-    TRY(s24i_halves_cross(h, ctx, pruned, reading, &(s24i_beside){reading->from, h->width}));
+    TRY(s24i_halves_cross(h, ctx, a->lack, reading, &(s24i_pairing){dense, h->width}));
+    TRY(s24i_halves_cross(h, ctx, pruned, reading, &(s24i_pairing){reading->from, h->width}));
     for (int64_t i = 0; i < count; i++)
         a->lack[i] -= pruned[i];
     a->rest = a->lack;
@@ -125,7 +125,7 @@ s24_status s24i_aim_look(s24i_aim *a, s24_ctx *ctx, int64_t block, s24i_slot slo
     s24i_slot_shape(&rows, &a->k, &a->halves->t->shape, slot);
     const char *inputs = ends_half(slot) ? a->outer : a->inner;
     a->rest = NULL;
-    TRY(s24i_halves_cross(a->halves, ctx, a->cross, &reading, &(s24i_beside){inputs, a->k}));
+    TRY(s24i_halves_cross(a->halves, ctx, a->cross, &reading, &(s24i_pairing){inputs, a->k}));
     return a->states && ends_half(slot) ? find_lack(a, ctx, &reading) : S24_OK;
 }
 

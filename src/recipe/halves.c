@@ -202,14 +202,14 @@ s24_status s24i_halves_inputs(s24i_halves *h, s24_ctx *ctx, char *to, const s24i
 }
 
 static s24_status add_inputs(s24i_halves *h, s24_ctx *ctx, const s24i_layer *sums,
-                             const s24i_reading *reading, const s24i_beside *beside)
+                             const s24i_reading *reading, const s24i_pairing *others)
 {
     s24i_machine *m = &h->t->machine;
     m->ops->clear(m, sums->dw, (size_t)(sums->n * sums->k) * sizeof *sums->dw);
     for (int64_t batch = 0, at; batch < h->batch_count; batch++) {
         TRY(s24i_halves_begin(h, ctx, batch, &at));
         const void *x = inputs_of(h, reading->block, reading->slot, reading->from + at);
-        const void *y = beside ? beside->rows + at / h->width * beside->width : x;
+        const void *y = others ? others->rows + at / h->width * others->width : x;
         m->ops->linear_dw(m, y, x, sums, h->t->step.tokens, 0);
         TRY(tell(h, ctx));
     }
@@ -217,18 +217,18 @@ static s24_status add_inputs(s24i_halves *h, s24_ctx *ctx, const s24i_layer *sum
 }
 
 s24_status s24i_halves_cross(s24i_halves *h, s24_ctx *ctx, float *sums, const s24i_reading *reading,
-                             const s24i_beside *beside)
+                             const s24i_pairing *others)
 {
     s24i_machine *m = &h->t->machine;
     int64_t rows, k;
     s24i_slot_shape(&rows, &k, &h->t->shape, reading->slot);
-    const int64_t n = beside ? beside->width : k;
+    const int64_t n = others ? others->width : k;
     s24i_layer there = {.n = n, .k = k, .ldx = k, .ldy = n};
     m->ctx = ctx;
     there.dw = m->ops->alloc(m, (size_t)(n * k) * sizeof *there.dw);
     REQUIRE(ctx, there.dw, S24_ERROR_MEMORY, "out of memory for the Gram matrix of %lld inputs",
             (long long)k);
-    s24_status status = add_inputs(h, ctx, &there, reading, beside);
+    s24_status status = add_inputs(h, ctx, &there, reading, others);
     if (status == S24_OK) {
         m->ops->download(m, sums, there.dw, (size_t)(n * k) * sizeof *sums);
         status = m->status;

@@ -71,16 +71,16 @@ typedef struct s24i_reading {
     const char *from;
 } s24i_reading;
 /* Activations of all tokens in the machine's memory, to stand next to that. */
-typedef struct s24i_beside {
+typedef struct s24i_pairing {
     const char *rows; /* [tokens, width] */
     int64_t width;
-} s24i_beside;
+} s24i_pairing;
 /* to [tokens, k], in the machine's memory = what is read. */
 s24_status s24i_halves_inputs(s24i_halves *h, s24_ctx *ctx, char *to, const s24i_reading *reading);
-/* sums [width, k] = Σ rows·what is read, over all tokens, in f32; beside NULL: what is read times
+/* sums [width, k] = Σ rows·what is read, over all tokens, in f32; others NULL: what is read times
    itself. */
 s24_status s24i_halves_cross(s24i_halves *h, s24_ctx *ctx, float *sums, const s24i_reading *reading,
-                             const s24i_beside *beside);
+                             const s24i_pairing *others);
 
 /* Where the transformer has a slot's weight [n, k], and its number of elements: 0: it has none. */
 float *s24i_halves_weight(int64_t *count, const s24i_halves *h, int64_t block, s24i_slot slot);

@@ -11,6 +11,7 @@
 
 #include "io/checkpoint/checkpoint.h"
 #include "io/checkpoint/config.h"
+#include "task/best.h"
 
 enum { PIECE = 64 /* tokens */ };
 
@@ -23,6 +24,7 @@ struct s24i_words {
     float *bent;    /* [PIECE, width] what the square layer and the norm make of states */
     float *logits;  /* [PIECE, count] */
     float *weights; /* [count] of the text that is read */
+    int64_t *best;  /* [count] room for its words */
 };
 
 /* ---- reading --------------------------------------------------------------------------------- */
@@ -122,7 +124,8 @@ static s24_status fill(s24i_words *w, const reader *r, const s24i_words_head *he
     TRY(read_rows(w, r, head));
     TRY(s24i_alloc_elems(&w->bent, r->ctx, PIECE * w->width, sizeof *w->bent, "tokens' states"));
     TRY(s24i_alloc_elems(&w->logits, r->ctx, PIECE * w->count, sizeof *w->logits, "words' logits"));
-    return s24i_alloc_elems(&w->weights, r->ctx, w->count, sizeof *w->weights, "words' weights");
+    TRY(s24i_alloc_elems(&w->weights, r->ctx, w->count, sizeof *w->weights, "words' weights"));
+    return s24i_alloc_elems(&w->best, r->ctx, w->count, sizeof *w->best, "words' numbers");
 }
 
 s24_status s24i_words_create(s24i_words **out, s24_ctx *ctx, const s24_checkpoint *checkpoint,
@@ -158,67 +161,8 @@ void s24i_words_destroy(s24i_words *w, s24_ctx *ctx)
     s24_ctx_free(ctx, w->bent);
     s24_ctx_free(ctx, w->logits);
     s24_ctx_free(ctx, w->weights);
+    s24_ctx_free(ctx, w->best);
     s24_ctx_free(ctx, w);
-}
-
-/* ---- the best of a text ---------------------------------------------------------------------- */
-
-/* The words that were kept, as a heap whose first is the one to give way. */
-typedef struct kept {
-    int32_t *ids;
-    float *weights;
-    int64_t count;
-} kept;
-
-/* Does a give way before b? */
-static int is_less(const kept *k, int64_t a, int64_t b)
-{
-    if (k->weights[a] != k->weights[b]) return k->weights[a] < k->weights[b];
-    return k->ids[a] > k->ids[b];
-}
-
-static void swap(const kept *k, int64_t a, int64_t b)
-{
-    const int32_t id = k->ids[a];
-    const float weight = k->weights[a];
-    k->ids[a] = k->ids[b];
-    k->weights[a] = k->weights[b];
-    k->ids[b] = id;
-    k->weights[b] = weight;
-}
-
-static void sink(const kept *k, int64_t at, int64_t count)
-{
-    for (int64_t child; (child = 2 * at + 1) < count; at = child) {
-        if (child + 1 < count && is_less(k, child + 1, child)) child++;
-        if (!is_less(k, child, at)) return;
-        swap(k, at, child);
-    }
-}
-
-/* Words come by ascending ids, so that an equal weight does not push out an earlier one. */
-static void keep(kept *k, int32_t id, float weight, int64_t most)
-{
-    const int64_t at = k->count < most ? k->count : 0;
-    if (k->count == most && (!most || weight <= k->weights[0])) return;
-    k->ids[at] = id;
-    k->weights[at] = weight;
-    if (k->count == most) {
-        sink(k, 0, most);
-        return;
-    }
-    k->count++;
-    for (int64_t i = at; i && is_less(k, i, (i - 1) / 2); i = (i - 1) / 2)
-        swap(k, i, (i - 1) / 2);
-}
-
-/* The largest first. */
-static void sort(const kept *k)
-{
-    for (int64_t last = k->count - 1; last > 0; last--) {
-        swap(k, 0, last);
-        sink(k, 0, last);
-    }
 }
 
 /* ---- running --------------------------------------------------------------------------------- */
@@ -254,13 +198,17 @@ static void finish(s24i_words *w, const s24i_words_job *job, int64_t text)
 {
     const s24_word_weights *out = job->out;
     const int64_t row = job->places[text];
-    kept k = {.ids = out->ids + row * out->most, .weights = out->weights + row * out->most};
+    s24i_best best = {.indices = w->best,
+                      .scores = out->weights + row * out->most,
+                      .k = s24i_min(out->most, w->count)};
     for (int64_t o = 0; o < w->count; o++) {
         const float weight = w->sums ? w->weights[o] : weight_of(w->weights[o], w->twice);
-        if (weight > 0.0f) keep(&k, (int32_t)o, weight, out->most);
+        if (weight > 0.0f) s24i_best_add(&best, o, weight);
     }
-    sort(&k);
-    out->counts[row] = k.count;
+    s24i_best_sort(&best);
+    for (int64_t i = 0; i < best.count; i++)
+        out->ids[row * out->most + i] = (int32_t)best.indices[i];
+    out->counts[row] = best.count;
     memset(w->weights, 0, (size_t)w->count * sizeof *w->weights);
 }
 

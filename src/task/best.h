@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The best of many scored documents. Of equal scores the lower index is better, so that what is
+/* The best of many that have scores. Of equal scores the lower index is better, so that what is
    kept is the same whatever the order they come in. */
 #ifndef S24_TASK_BEST_H
 #define S24_TASK_BEST_H

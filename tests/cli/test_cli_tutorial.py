@@ -31,7 +31,7 @@ class Tutorial(Scratch):
         for name, good in (("dense", 1), ("pruned", 0), ("plain", 0), ("distilled", 0)):
             checked = self.json("check", f"out/{name}", exit=good)
             self.assertEqual(checked["ok"], not good)
-        # Calibrated with the contexts of --train, each once, behind its first question.
+        # Calibrated with the contexts of --train, each once, after its first question.
         articles = json.loads((self.folder / "dev.json").read_text())["data"]
         read = [" ".join([p["qas"][0]["question"].strip(), *p["context"].split("\n")])
                 for a in articles for p in a["paragraphs"] if p["qas"]]

@@ -49,17 +49,6 @@ static s24_model_prune_opts options(const char *aim)
                                   .aim = aim};
 }
 
-static s24_status prune(s24_ctx *ctx, const char *in, const char *out,
-                        const s24_model_prune_opts *opts)
-{
-    s24_checkpoint *checkpoint;
-    s24_status status = s24_checkpoint_open(&checkpoint, ctx, in);
-    if (status != S24_OK) return status;
-    status = s24_model_prune(ctx, checkpoint, out, opts);
-    s24_checkpoint_close(checkpoint);
-    return status;
-}
-
 /* ---- a model and its states ------------------------------------------------------------------ */
 
 typedef struct running {
@@ -259,7 +248,7 @@ static void layers_are_those_by_hand(void **state)
     const char *in = folder_of(&spec), *out = io_path("pruned");
     for (int aim = OUTPUTS; aim < AIMS; aim++) {
         const s24_model_prune_opts opts = options(aims[aim]);
-        OK(ctx, prune(ctx, in, out, &opts));
+        OK(ctx, prune_path(ctx, in, out, &opts));
         running dense = begin(ctx, in), pruned = begin(ctx, out);
         for (int64_t block = 0; block < LM_LAYERS; block++)
             compare_block(&dense, &pruned, block, aim == STATES);
@@ -298,7 +287,7 @@ static void models_come_nearer_to_the_dense_one(void **state)
         double far[AIMS];
         for (int aim = 0; aim < AIMS; aim++) {
             const s24_model_prune_opts opts = options(aims[aim]);
-            OK(ctx, prune(ctx, in, out, &opts));
+            OK(ctx, prune_path(ctx, in, out, &opts));
             far[aim] = distance(ctx, in, out);
         }
         if (!(far[OUTPUTS] < far[WEIGHTS]) || !(far[STATES] < 0.95 * far[WEIGHTS]))
@@ -315,7 +304,7 @@ static char *pruned_file(size_t *bytes, const char *in, int threads)
     char path[600];
     s24_ctx *ctx;
     assert_int_equal(s24_ctx_create(&ctx, &how), S24_OK);
-    OK(ctx, prune(ctx, in, io_path("pruned"), &opts));
+    OK(ctx, prune_path(ctx, in, io_path("pruned"), &opts));
     s24_ctx_destroy(ctx);
     snprintf(path, sizeof path, "%s/model.safetensors", io_path("pruned"));
     return io_read_file(path, bytes);
@@ -339,7 +328,7 @@ static void threads_give_the_same_bits(void **state)
 static void expect_refusal(s24_ctx *ctx, const s24_model_prune_opts *opts, s24_status status,
                            const char *part)
 {
-    assert_int_equal(prune(ctx, io_path("model"), io_path("refused"), opts), status);
+    assert_int_equal(prune_path(ctx, io_path("model"), io_path("refused"), opts), status);
     assert_sentence(ctx, part);
     assert_int_not_equal(access(io_path("refused"), F_OK), 0);
 }
@@ -381,7 +370,7 @@ static void every_allocation_may_fail(void **state)
         env.memory.fail_at = env.memory.calls + ++failures;
         s24_model_prune_opts opts = options("states");
         opts.prune.criterion = "magnitude";
-        status = prune(env.ctx, in, io_path("pruned"), &opts);
+        status = prune_path(env.ctx, in, io_path("pruned"), &opts);
         if (status != S24_OK) {
             if (status != S24_ERROR_MEMORY) fail_msg("%s", s24_ctx_error(env.ctx));
             assert_sentence(env.ctx, "memory");

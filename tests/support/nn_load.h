@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What the tests of encoders share: statuses that must be OK, a model from a folder. */
+/* What the tests of encoders share: statuses that must be OK, a model from a folder, a
+   pruned one. */
 #ifndef S24_TEST_NN_LOAD_H
 #define S24_TEST_NN_LOAD_H
 
@@ -20,6 +21,17 @@ static inline s24_status load(s24_model **out, s24_ctx *ctx, const char *folder,
     s24_status status = s24_checkpoint_open(&checkpoint, ctx, folder);
     if (status != S24_OK) return status;
     status = s24_model_load(out, ctx, checkpoint, opts);
+    s24_checkpoint_close(checkpoint);
+    return status;
+}
+
+static inline s24_status prune_path(s24_ctx *ctx, const char *in, const char *out,
+                                    const s24_model_prune_opts *opts)
+{
+    s24_checkpoint *checkpoint;
+    s24_status status = s24_checkpoint_open(&checkpoint, ctx, in);
+    if (status != S24_OK) return status;
+    status = s24_model_prune(ctx, checkpoint, out, opts);
     s24_checkpoint_close(checkpoint);
     return status;
 }

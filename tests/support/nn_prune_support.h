@@ -81,17 +81,6 @@ static inline s24_model_prune_opts options(const char *criterion, reports *r)
     return opts;
 }
 
-static inline s24_status prune_path(s24_ctx *ctx, const char *in, const char *out,
-                                    const s24_model_prune_opts *opts)
-{
-    s24_checkpoint *checkpoint;
-    s24_status status = s24_checkpoint_open(&checkpoint, ctx, in);
-    if (status != S24_OK) return status;
-    status = s24_model_prune(ctx, checkpoint, out, opts);
-    s24_checkpoint_close(checkpoint);
-    return status;
-}
-
 static inline s24_ctx *make_ctx(void)
 {
     s24_ctx *ctx;

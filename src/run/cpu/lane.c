@@ -59,7 +59,7 @@ static int64_t normed_columns(const s24_model *model)
                     s->image ? model->patch_map.row : 0);
 }
 
-/* The lanes share the memory of the whole: they never run beside it. */
+/* The lanes share the memory of the whole: they never run at the same time as it. */
 s24_status s24i_lanes_fill(s24_session *session, s24_ctx *ctx)
 {
     const s24_model *model = session->model;

@@ -55,11 +55,14 @@ static room room_of(const s24i_chunk *c)
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
-typedef struct rows_job {
+typedef struct rows_job rows_job;
+struct rows_job {
     const s24i_chunk *chunk;
     const float *angles;
     room room;
-} rows_job;
+    /* What is done of heads: some tokens from first on. */
+    void (*put)(const rows_job *job, int64_t head, int64_t first, int64_t rows, float *scratch);
+};
 
 /* A token's place in its text, by which positions turn. */
 static const float *angles_at(const rows_job *j, int64_t token)
@@ -146,20 +149,10 @@ static void put_queries(const rows_job *j, int64_t h, int64_t first, int64_t row
     }
 }
 
-static void queries_range(void *arg, int64_t begin, int64_t end, int thread)
-{
-    const rows_job *j = arg;
-    const int64_t rows = j->chunk->rows;
-    float *scratch = j->room.scratch +
-                     thread * s24i_round_up(s24i_latent_scratch(shape_of(j->chunk)), S24I_VEC_PAD);
-    for (int64_t h = begin; h < end; h++)
-        for (int64_t t = 0; t < rows; t += S24I_LATENT_PIECE)
-            put_queries(j, h, t, s24i_min(S24I_LATENT_PIECE, rows - t), scratch);
-}
-
 /* Some tokens' values of a head, from what attention gave it of latents. */
-static void put_values(const s24i_chunk *c, int64_t h, int64_t first, int64_t rows, float *scratch)
+static void put_values(const rows_job *j, int64_t h, int64_t first, int64_t rows, float *scratch)
 {
+    const s24i_chunk *c = j->chunk;
     const s24_session *session = session_of(c);
     const s24i_shape *shape = shape_of(c);
     const s24i_latent *l = &shape->latent;
@@ -190,7 +183,8 @@ static void put_values(const s24i_chunk *c, int64_t h, int64_t first, int64_t ro
             scratch + r * value_ld, l->value);
 }
 
-static void values_range(void *arg, int64_t begin, int64_t end, int thread)
+/* Heads from begin on, some of their tokens at a time. */
+static void heads_range(void *arg, int64_t begin, int64_t end, int thread)
 {
     const rows_job *j = arg;
     const int64_t rows = j->chunk->rows;
@@ -198,7 +192,7 @@ static void values_range(void *arg, int64_t begin, int64_t end, int thread)
                      thread * s24i_round_up(s24i_latent_scratch(shape_of(j->chunk)), S24I_VEC_PAD);
     for (int64_t h = begin; h < end; h++)
         for (int64_t t = 0; t < rows; t += S24I_LATENT_PIECE)
-            put_values(j->chunk, h, t, s24i_min(S24I_LATENT_PIECE, rows - t), scratch);
+            j->put(j, h, t, s24i_min(S24I_LATENT_PIECE, rows - t), scratch);
 }
 
 /* ---- the steps ------------------------------------------------------------------------------- */
@@ -233,7 +227,7 @@ s24_status s24i_latent_run(const s24i_chunk *c, const s24i_block_step *step, con
     const s24i_shape *shape = shape_of(c);
     const s24_dense x = s24i_session_place(session_of(c), c->lane, step->from, c->first, c->rows);
     const int64_t wide = s24i_latent_wide(shape), d = shape->head_width;
-    rows_job job = {c, angles, room_of(c)};
+    rows_job job = {c, angles, room_of(c), put_queries};
     const s24_dense queries = {job.room.queries, S24_F32, c->rows, wide, wide};
     const s24_dense keys = {job.room.keys, S24_F32, c->rows, d, d};
     s24_dense latents = keys, low = x;
@@ -244,12 +238,12 @@ s24_status s24i_latent_run(const s24i_chunk *c, const s24i_block_step *step, con
     s24_ctx_parallel_for(c->lane->ctx, c->rows, finish_keys, &job);
     latents.cols = shape->latent.rank;
     TRY(observe(c, S24I_VALUE, &latents, ends));
-    if (!*ends) s24_ctx_parallel_for(c->lane->ctx, shape->heads, queries_range, &job);
+    if (!*ends) s24_ctx_parallel_for(c->lane->ctx, shape->heads, heads_range, &job);
     return S24_OK;
 }
 
 void s24i_latent_values(const s24i_chunk *c)
 {
-    rows_job job = {c, NULL, room_of(c)};
-    s24_ctx_parallel_for(c->lane->ctx, shape_of(c)->heads, values_range, &job);
+    rows_job job = {c, NULL, room_of(c), put_values};
+    s24_ctx_parallel_for(c->lane->ctx, shape_of(c)->heads, heads_range, &job);
 }
