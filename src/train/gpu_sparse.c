@@ -10,10 +10,8 @@
 #include "io/file/io.h"
 
 enum { TURNS = 3, RUNS = 8 };
-/* 2:4 must be faster by more than measuring errs; of fewer weights the product takes no longer than
-   the start of a kernel that packs, and measuring would find nothing but who else is at work. */
+/* 2:4 must be faster by more than measuring errs. */
 static const double MARGIN = 0.97;
-enum { LEAST_WEIGHTS = 1 << 16 };
 
 /* What of a layer runs 2:4: two bits a kind of layer in a plan. */
 enum { DENSE = 0, FORWARD = 1, BOTH = 3 };
@@ -220,12 +218,11 @@ static s24_status plan_kind(int64_t *plan, s24i_machine *m, int kind, const s24i
 {
     const s24i_gpu *gpu = m->gpu;
     int choice = DENSE;
-    for (int64_t i = kind; i < gpu->pair_count; i += S24I_LAYERS_A_BLOCK) {
-        const s24i_gpu_pair *pair = &gpu->pairs[i];
-        if (!pair->weight) continue;
-        if (pair->layer->n * pair->layer->k >= LEAST_WEIGHTS) TRY(measure(&choice, m, pair, fixed));
-        break;
-    }
+    for (int64_t i = kind; i < gpu->pair_count; i += S24I_LAYERS_A_BLOCK)
+        if (gpu->pairs[i].weight) {
+            TRY(measure(&choice, m, &gpu->pairs[i], fixed));
+            break;
+        }
     *plan |= (int64_t)choice << 2 * kind;
     return S24_OK;
 }
