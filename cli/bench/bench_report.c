@@ -77,6 +77,7 @@ static json_t *row_json(const bench_row *row)
         json_object_set_new(peer, "name", json_string(row->peers[i].name));
         json_object_set_new(peer, "version", json_string(row->peers[i].version));
         json_object_set_new(peer, "ms", cli_real(1e3 * row->peers[i].seconds));
+        json_object_set_new(peer, "ms_min", cli_real(1e3 * row->peers[i].least));
         json_object_set_new(peer, "ratio", cli_real(row->peers[i].ratio));
         bench_json_energy(peer, "mj", row->peers[i].joules);
         json_array_append_new(peers, peer);

@@ -82,6 +82,7 @@ static int measure(gpu_cell *c, bench_row *row)
         row->peers[i] = (bench_peer_result){.name = who[i]->peer->name,
                                             .version = who[i]->version,
                                             .seconds = seconds,
+                                            .least = all[1 + i].samples[0],
                                             .joules = all[1 + i].joules,
                                             .ratio = ratio};
         if (i == 0 || ratio < row->ratio) row->ratio = ratio;
