@@ -156,6 +156,24 @@ class Folders(Scratch):
         done = self.json("convert", "model", "same")
         self.assertEqual((done["two_four"], done["scheme"]), (0, None))
 
+    def test_a_folder_of_files_has_an_index_that_is_read_again(self):
+        for scheme, make in data.SCHEMES.items():
+            with self.subTest(scheme):
+                folder = self.folder / scheme.replace(" ", "-")
+                folder.mkdir()
+                files = {"model-00001-of-00002.safetensors": make()[1],
+                         "model-00002-of-00002.safetensors": {"head": data.whole([1, 2])}}
+                for name, parts in files.items():
+                    cli_data.write(folder / name, parts)
+                (folder / "config.json").write_text("{}")
+                (folder / "model.safetensors.index.json").write_text(json.dumps(
+                    {"weight_map": {part: name for name, parts in files.items()
+                                    for part in parts}}))
+                self.good("convert", folder.name, "ours", "--force")
+                self.good("convert", "ours", "dense", "--to", "dense", "--dtype", "f32", "--force")
+                out = cli_data.read(self.folder / "dense" / "model-00001-of-00002.safetensors")[0]
+                self.assertEqual(floats(out[WEIGHT]), data.flat(make()[0]))
+
     def test_what_says_how_weights_are_stored_goes(self):
         path = self.folder / "model" / "config.json"
         config = json.loads(path.read_text())

@@ -97,9 +97,11 @@ static const char *part_suffix(const s24_tensor *tensor, int p)
 {
     static const char *const parts[] = {S24I_VALUES_SUFFIX, S24I_INDICES_SUFFIX,
                                         S24I_SCALES_SUFFIX};
+    static const char *const dense[] = {S24I_VALUES_SUFFIX, S24I_SCALES_SUFFIX};
     static const char *const factors[] = {S24I_LEFT_SUFFIX, S24I_RIGHT_SUFFIX};
     const int count = tensor->packed == S24_PACKED_FACTORS ? 0 : tensor->bits ? 3 : 2;
     if (tensor->layout) return p ? NULL : S24I_STREAM_SUFFIX;
+    if (tensor->packed == S24_PACKED_DENSE) return p < 2 ? dense[p] : NULL;
     if (tensor->packed == S24_PACKED_SPARSE) {
         const int is_coo = tensor->sparse->format == S24_FORMAT_COO;
         const char *sparse[] = {S24I_VALUES_SUFFIX, S24I_INDEX_SUFFIX,
