@@ -78,7 +78,9 @@ s24_status s24i_optimiser_fix(const s24i_optimiser *o, s24_transformer *t, s24_c
     s24i_fixed fixed = {.count = S24I_LAYERS_A_BLOCK * t->shape.layers,
                         .tokens = s24i_min(most, tokens),
                         .parts = (tokens + most - 1) / most};
-    if (!o->mask) return S24_OK;
+    /* What runs of scaled weights is dense until the end, though a checkpoint may have been written
+       while they were settled. */
+    if (!o->mask || o->method->forward == S24I_FORWARD_SCALED) return S24_OK;
     TRY(s24i_alloc_elems(&layers, ctx, fixed.count, sizeof *layers, "a list of layers"));
     for (int64_t b = 0; b < t->shape.layers; b++) {
         s24i_train_block *block = &t->blocks[b];

@@ -56,6 +56,16 @@ static void expect_calls(const char *calls, int i)
                      count_of(calls, each[k].operation), each[k].operation, each[k].count);
 }
 
+/* Every weight is 2:4 on that device, as what CAST has settled is for a while, but its passes are
+   dense to the end. Matrices in 8 bits and those that no mask is for are not packed, either. */
+static void expect_packing(const char *calls, int i)
+{
+    const int packs =
+        wanted[i].masks > 0 && !wanted[i].narrows && strcmp(wanted[i].name, "cast") != 0;
+    if ((count_of(calls, "weight ") > 0) != packs)
+        fail_msg("%s packs %d times", wanted[i].name, count_of(calls, "weight "));
+}
+
 static void rows_ask_for_their_operations(void **state)
 {
     (void)state;
@@ -73,6 +83,7 @@ static void rows_ask_for_their_operations(void **state)
         take_record(calls, path);
         assert_true(strlen(calls) < MOST_CALLS - 1);
         expect_calls(calls, i);
+        expect_packing(calls, i);
     }
 }
 
