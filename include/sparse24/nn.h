@@ -152,7 +152,8 @@ typedef struct s24_model_info {
        0. */
     int64_t image, patch, channels, classes;
     /* On the CPU: 2:4 layers that have dense weights, since dense is faster here for some
-       numbers of tokens or for all, and the bytes of these. */
+       numbers of tokens or for all, or AMX's tiles next to the packed ones, and the bytes of
+       these. */
     int64_t dense_copies, dense_bytes;
 } s24_model_info;
 
@@ -163,10 +164,13 @@ typedef struct s24_model_info {
  * tokens, by one thread and by all of the context's together; layers of the same shape share it.
  * Where dense is faster by more than 3 % a layer gets a dense weight, made from the same values
  * and multiplied in f32, or in bf16 if the model is bf16 or i8; where it is so for all numbers of
- * tokens the layer has no other. Integers are measured for i8 only: else what they save is memory,
+ * tokens the layer has no other. On AMX 2:4 with its tiles kept (1.6 times a dense weight's bytes)
+ * races too, and is taken where it gains more than 5 % over the better of the two in the mean of
+ * what was measured. Integers are measured for i8 only: else what they save is memory,
  * and they run as they are. What was measured is noted with the
  * context as "f32 2 384x1536" (dtype, threads, inputs, outputs) with two hexadecimal numbers, for
- * one thread and for all together: bit i says that 2^(i − 1) + 1 … 2^i tokens run dense. A model
+ * one thread and for all together: bit i says that 2^(i − 1) + 1 … 2^i tokens run dense; "kept"
+ * behind them says that 2:4 keeps its tiles. A model
  * that finds the notes of its shapes measures nothing. Times that do not come twice, since other
  * work ran then, are not noted, and then only what looked 1.5 times as fast dense runs dense, or,
  * if there was no time for any, bf16 and i8 where the CPU has AMX; the log says so. A context with

@@ -28,6 +28,7 @@ typedef enum s24i_way {
     S24I_WAY_DENSE,
     S24I_WAY_EIGHT,    /* 2:4 in 8 bits, next to 16 */
     S24I_WAY_INTEGERS, /* on a device: 16-bit tokens next to integers, 2:4 or dense */
+    S24I_WAY_KEPT,     /* 2:4 on the CPU, with what it expands to kept next to it */
     S24I_WAYS
 } s24i_way;
 typedef struct s24i_weight s24i_weight;

@@ -2,7 +2,9 @@
 /*
  * Which of two ways of the same products is faster, 2:4 or dense, and for which numbers of rows:
  * both are timed by turns within a limit of time, and between the numbers that were timed the ratio
- * is interpolated. Nothing here knows a model or a clock; who runs the race gives both.
+ * is interpolated. A third contestant may stand in for the first, for all numbers of rows: 2:4 with
+ * the weights' tiles kept next to them. Nothing here knows a model or a clock; who runs the race
+ * gives both.
  */
 #ifndef S24_MODEL_RACE_H
 #define S24_MODEL_RACE_H
@@ -20,6 +22,7 @@ enum { S24I_ALONE, S24I_TOGETHER };
    2^i. */
 typedef struct s24i_choice {
     uint32_t dense[2];
+    int kept; /* 1: where it runs 2:4 it does so with its tiles kept */
 } s24i_choice;
 
 /* The bit of that many rows. */
@@ -31,14 +34,18 @@ static inline int s24i_row_octave(int64_t rows)
     return octave;
 }
 
+/* Who races. */
+enum { S24I_RACE_SPARSE, S24I_RACE_DENSE, S24I_RACE_KEPT, S24I_RACE_WAYS };
+
 /* All products one after the other, as a pass has them. */
 typedef struct s24i_lap {
-    int dense, together;
+    int way, together;
     int64_t rows;
 } s24i_lap;
 
 typedef struct s24i_race {
     int products;
+    int keeps;       /* 1: some products have tiles to keep; the others' are as fast either way */
     int64_t most[2]; /* rows that occur alone, and together; 0: none do */
     double until;    /* the time when it must be over */
     int dense_wins;  /* in doubt, 1: what looked faster dense runs dense; 0: by far faster; below */

@@ -230,8 +230,7 @@ int64_t s24_session_read_bytes(const s24_session *session, int64_t tokens)
         bytes += s24i_experts_read_bytes(session, &model->blocks[b], tokens);
         for (int i = 0; i < S24I_PRODUCTS; i++) {
             const s24i_linear *l = s24i_block_product(&model->blocks[b], i);
-            const int sparse = s24i_pass_runs_sparse(l, session, tokens);
-            bytes += s24i_weight_bytes(l->weight[sparse ? S24I_WAY_SPARSE : S24I_WAY_DENSE]);
+            bytes += s24i_weight_bytes(l->weight[s24i_pass_way(l, session, tokens)]);
         }
     }
     return bytes;

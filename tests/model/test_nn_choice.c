@@ -90,8 +90,15 @@ static void values(void **state)
     assert_int_equal(s24i_choice_read(&choice, "fffe0 1f"), 1);
     assert_int_equal(choice.dense[S24I_ALONE], 0xfffe0);
     assert_int_equal(choice.dense[S24I_TOGETHER], 0x1f);
-    const char *const bad[] = {"",         "1",        "x 1",  "1 x", "1 1 1",
-                               "100000 0", "1 100000", "1 1 ", "-1 0"};
+    assert_false(choice.kept);
+    assert_int_equal(s24i_choice_read(&choice, "0 ab kept"), 1);
+    assert_true(choice.kept);
+    char value[S24I_CHOICE_TEXT];
+    s24i_choice_write(value, &choice);
+    assert_string_equal(value, "0 ab kept");
+    const char *const bad[] = {"",         "1",         "x 1",    "1 x",  "1 1 1",
+                               "1 1 kep",  "1 1 keptt", "1 kept", "k1 1", "100000 0",
+                               "1 100000", "1 1 ",      "-1 0"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         if (s24i_choice_read(&choice, bad[i])) fail_msg("'%s' was read", bad[i]);
     assert_int_equal(s24i_choice_read(&choice, NULL), 0);
@@ -195,6 +202,49 @@ static void layers_differ(void **state)
     s24_ctx_destroy(ctx);
 }
 
+/* A note of tiles: on a CPU that has a row for them, the layers are held so and not without; on
+   others as ever. The numbers are those of 2:4, and dense layers stay dense. */
+static void tiles_are_kept(void **state)
+{
+    (void)state;
+    const s24_dtype dtypes[] = {S24_F32, S24_BF16, S24_I8};
+    for (int d = 0; d < 3; d++) {
+        float all[TEXTS * WIDTH], some[TEXTS * WIDTH];
+        char log[512] = "";
+        s24_ctx *ctx = new_ctx(2, log);
+        note_all(ctx, dtypes[d], "0 0 kept");
+        char key[96];
+        snprintf(key, sizeof key, "%s 2 512x128", s24_dtype_name(dtypes[d]));
+        OK(ctx, s24_ctx_note(ctx, key, "fffc0 fffc0 kept"));
+        s24_model *sparse = preset(ctx, (s24_model_opts){.dtype = dtypes[d], .all_sparse = 1});
+        s24_model *model = preset(ctx, (s24_model_opts){.dtype = dtypes[d]});
+        const int keeps = s24_ctx_cpu(ctx) & S24_CPU_AMX && dtypes[d] != S24_F32;
+        for (int i = 0; i < S24I_PRODUCTS; i++) {
+            const s24i_linear *l = s24i_block_product(&model->blocks[1], i);
+            if (!l->n) continue;
+            assert_int_equal(!l->weight[S24I_WAY_KEPT], !keeps);
+            assert_int_equal(!l->weight[S24I_WAY_SPARSE], keeps);
+            assert_null(s24i_block_product(&sparse->blocks[1], i)->weight[S24I_WAY_KEPT]);
+        }
+        s24_model_info info;
+        s24_model_describe(&info, model);
+        assert_int_equal(info.dense_copies, keeps ? LAYERS : 2);
+        assert_non_null(strstr(log, "2 of 12 2:4 layers run dense"));
+        assert_int_equal(!strstr(log, "12 of 12 2:4 layers keep their tiles"), !keeps);
+        assert_int_equal(layers_for(ctx, model, 8), LAYERS);
+        assert_int_equal(layers_for(ctx, model, 4096), LAYERS - 2);
+        embed(all, ctx, sparse, TEXTS);
+        embed(some, ctx, model, TEXTS);
+        for (int i = 0; i < TEXTS * WIDTH; i++)
+            if (!(fabsf(all[i] - some[i]) <= 6e-2f))
+                fail_msg("%s, entry %d: %g 2:4, %g with tiles", s24_dtype_name(dtypes[d]), i,
+                         (double)all[i], (double)some[i]);
+        s24_model_destroy(model);
+        s24_model_destroy(sparse);
+        s24_ctx_destroy(ctx);
+    }
+}
+
 /* Without notes it is measured; either all is noted, or a warning says that the machine was too
    busy. Notes that are none count as absent. */
 static void measured(void **state)
@@ -257,10 +307,10 @@ static void refusals(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(values),    cmocka_unit_test(rows_decide),
-        cmocka_unit_test(all_dense), cmocka_unit_test(layers_differ),
-        cmocka_unit_test(measured),  cmocka_unit_test(notes_move),
-        cmocka_unit_test(refusals),
+        cmocka_unit_test(values),         cmocka_unit_test(rows_decide),
+        cmocka_unit_test(all_dense),      cmocka_unit_test(layers_differ),
+        cmocka_unit_test(measured),       cmocka_unit_test(notes_move),
+        cmocka_unit_test(tiles_are_kept), cmocka_unit_test(refusals),
     };
     return cmocka_run_group_tests_name("nn_choice", tests, NULL, NULL);
 }

@@ -10,6 +10,7 @@
 typedef struct machine {
     double clock;
     double sparse[2], dense[2]; /* seconds of a lap: of one row's work, and beside the work */
+    double kept[2];             /* of 2:4 with tiles; zeros: it does not race */
     double dense_factor;        /* of the second product */
     int noisy_laps;             /* the first so many laps take 10 times as long; −1: … */
     int busy[2];                /* … alone, or together, each takes longer than the last */
@@ -25,8 +26,10 @@ static double now(void *user)
 static s24_status run(void *user, double times[S24I_RACE_PRODUCTS], const s24i_lap *lap)
 {
     machine *m = user;
-    const double *of = lap->dense ? m->dense : m->sparse;
-    const double factors[2] = {1, lap->dense ? m->dense_factor : 1};
+    const double *of = lap->way == S24I_RACE_DENSE  ? m->dense
+                       : lap->way == S24I_RACE_KEPT ? m->kept
+                                                    : m->sparse;
+    const double factors[2] = {1, lap->way == S24I_RACE_DENSE ? m->dense_factor : 1};
     if (++m->laps == m->fails_at) return S24_ERROR_MEMORY;
     m->noisy_laps -= m->noisy_laps > 0 ? 1 : 0;
     m->most_rows = lap->rows > m->most_rows ? lap->rows : m->most_rows;
@@ -59,6 +62,7 @@ static void race_in_doubt(s24i_choice choices[2], machine *m, double until, int 
 static void race(s24i_choice choices[2], int *agreed, machine *m, int threads)
 {
     const s24i_race r = {.products = 2,
+                         .keeps = m->kept[0] + m->kept[1] > 0,
                          .most = {256, threads > 1 ? 32 * threads : 0},
                          .until = 0.15,
                          .now = now,
@@ -129,6 +133,45 @@ static void a_little_faster_is_not_enough(void **state)
         assert_true(agreed);
         assert_int_equal(choices[0].dense[0], i ? ALL : 0);
     }
+}
+
+/* Tiles are kept where they gain over the better of the other two, and then dense is compared with
+   them. */
+static void kept_tiles(void **state)
+{
+    (void)state;
+    const double factors[] = {0.97, 0.9};
+    for (int threads = 1; threads <= 2; threads++)
+        for (int i = 0; i < 2; i++) {
+            /* Level with dense at 6 rows; dense is far slower of the second product. */
+            machine m = {.sparse = {1e-6, 0},
+                         .dense = {0, 6e-6},
+                         .kept = {factors[i] * 1e-6, 0},
+                         .dense_factor = 100};
+            s24i_choice choices[2];
+            int agreed = 0;
+            race(choices, &agreed, &m, threads);
+            assert_true(agreed);
+            assert_false(choices[0].kept); /* a gain up to 4 rows alone */
+            assert_int_equal(choices[1].kept, i);
+            m.clock = 0, m.dense[1] = 200e-6,
+            m.kept[0] = 0.5e-6; /* 256 rows: 256, 200 and 128 µs */
+            race(choices, &agreed, &m, threads);
+            assert_true(choices[0].kept);
+            assert_int_equal(choices[0].dense[S24I_ALONE] & 0x1ff, 0);
+        }
+    /* Times that do not agree say nothing of them. */
+    machine busy = {.sparse = {1e-6, 0},
+                    .dense = {1e-6, 0},
+                    .kept = {0.5e-6, 0},
+                    .dense_factor = 1,
+                    .noisy_laps = -1,
+                    .busy = {1, 1}};
+    s24i_choice choices[2];
+    int agreed = 1;
+    race(choices, &agreed, &busy, 1);
+    assert_false(agreed);
+    assert_false(choices[0].kept);
 }
 
 /* Other work for a while is waited for; other work all the time is seen, and far is far. */
@@ -242,6 +285,7 @@ int main(void)
         cmocka_unit_test(dense_from_some_rows_on),
         cmocka_unit_test(no_lap_has_more_rows_than_occur),
         cmocka_unit_test(a_little_faster_is_not_enough),
+        cmocka_unit_test(kept_tiles),
         cmocka_unit_test(a_busy_machine),
         cmocka_unit_test(a_slow_machine),
         cmocka_unit_test(many_threads),

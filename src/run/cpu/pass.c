@@ -34,11 +34,16 @@ static int octave_of(int shared, int threads, int64_t tokens, int64_t most)
     return s24i_row_octave(shared ? s24i_min(share, CHUNK_ROWS) : s24i_min(tokens, most));
 }
 
-int s24i_pass_runs_sparse(const s24i_linear *l, const s24_session *session, int64_t tokens)
+s24i_way s24i_pass_way(const s24i_linear *l, const s24_session *session, int64_t tokens)
 {
     const int threads = session->threads, shared = is_shared(threads, tokens);
     const int octave = octave_of(shared, threads, tokens, session->whole.rows);
-    return l->sparse && s24i_way_of(l, threads > 1 && !shared, octave) == S24I_WAY_SPARSE;
+    return s24i_way_of(l, threads > 1 && !shared, octave);
+}
+
+int s24i_pass_runs_sparse(const s24i_linear *l, const s24_session *session, int64_t tokens)
+{
+    return l->sparse && s24i_pass_way(l, session, tokens) != S24I_WAY_DENSE;
 }
 
 int s24_choice_is_dense(const char *note, int threads, int64_t tokens)

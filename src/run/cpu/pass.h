@@ -28,7 +28,8 @@ static inline int s24i_pass_ends_by(const s24i_pass *pass, s24i_slot last)
 /* y (+)= activation(x·wᵀ + bias) on the lane's threads, with its memory. */
 s24_status s24i_lane_linear(const s24i_lane *lane, const s24i_linear *l, const s24_dense *y,
                             const s24_dense *x, int accumulate);
-/* Does a pass of that many tokens on the session's threads run the product 2:4? */
+/* How a pass of that many tokens on the session's threads runs the product, and is that 2:4? */
+s24i_way s24i_pass_way(const s24i_linear *l, const s24_session *session, int64_t tokens);
 int s24i_pass_runs_sparse(const s24i_linear *l, const s24_session *session, int64_t tokens);
 /* What the first block of the pass needs before its attention. */
 s24_status s24i_pass_start(const s24i_pass *pass, int64_t block);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Between 2:4 and dense on the CPU: while a model is loaded, products of a shape whose choice
- * nobody knows are made both ways; when there are enough of them to be as cold as a pass has them,
- * they race (race.h), what is not needed goes, and the context has a note for the next model.
+ * nobody knows are made both ways, and with tiles kept too where there is a row for that; when
+ * there are enough of them to be as cold as a pass has them, they race (race.h), what is not needed
+ * goes, and the context has a note for the next model.
  */
 #ifndef S24_MODEL_CHOICE_H
 #define S24_MODEL_CHOICE_H
@@ -37,8 +38,11 @@ typedef struct s24i_choice_key {
     char text[96];
 } s24i_choice_key;
 s24i_choice_key s24i_choice_key_of(s24_dtype dtype, int threads, int64_t n, int64_t k);
-/* A note's value, "1e0 1f": the bits alone and together. 0: it is none. */
+/* A note's value, "1e0 1f": the bits alone and together; "1e0 1f kept": with tiles. 0: it is
+   none. */
 int s24i_choice_read(s24i_choice *choice, const char *value);
+enum { S24I_CHOICE_TEXT = 32 };
+void s24i_choice_write(char value[S24I_CHOICE_TEXT], const s24i_choice *choice);
 
 /* From here to s24i_choose_end the model's 2:4 products are chosen. */
 void s24i_choose_begin(s24i_chooser *chooser, s24_model *model);
@@ -52,9 +56,10 @@ s24_status s24i_choose_end(s24_model *model, s24_ctx *ctx);
 /* How a product runs for that many rows. */
 static inline s24i_way s24i_way_of(const s24i_linear *l, int together, int octave)
 {
-    if (!l->weight[S24I_WAY_SPARSE]) return S24I_WAY_DENSE;
-    if (!l->weight[S24I_WAY_DENSE]) return S24I_WAY_SPARSE;
-    return l->choice.dense[together] >> octave & 1 ? S24I_WAY_DENSE : S24I_WAY_SPARSE;
+    const s24i_way sparse = l->weight[S24I_WAY_KEPT] ? S24I_WAY_KEPT : S24I_WAY_SPARSE;
+    if (!l->weight[sparse]) return S24I_WAY_DENSE;
+    if (!l->weight[S24I_WAY_DENSE]) return sparse;
+    return l->choice.dense[together] >> octave & 1 ? S24I_WAY_DENSE : sparse;
 }
 /* The ways (bits) that a product needs by its choice. */
 static inline unsigned s24i_choice_ways(const s24i_choice *choice)
@@ -62,7 +67,8 @@ static inline unsigned s24i_choice_ways(const s24i_choice *choice)
     const uint32_t all = (1u << S24I_ROW_OCTAVES) - 1;
     const int sparse = (choice->dense[0] & choice->dense[1] & all) != all;
     const int dense = (choice->dense[0] | choice->dense[1]) != 0;
-    return (unsigned)sparse << S24I_WAY_SPARSE | (unsigned)dense << S24I_WAY_DENSE;
+    return (unsigned)sparse << (choice->kept ? S24I_WAY_KEPT : S24I_WAY_SPARSE) |
+           (unsigned)dense << S24I_WAY_DENSE;
 }
 
 #endif

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-/* How a choice between 2:4 and dense is spelled among a context's notes. */
+/* How a choice among 2:4, dense and kept tiles is spelled among a context's notes. */
 #include "run/load/choice.h"
 
 #include <stdio.h>
 #include <string.h>
+
+static const char KEPT[] = " kept";
 
 s24i_choice_key s24i_choice_key_of(s24_dtype dtype, int threads, int64_t n, int64_t k)
 {
@@ -17,9 +19,17 @@ int s24i_choice_read(s24i_choice *choice, const char *value)
 {
     unsigned alone, together;
     int end = 0;
-    if (!value || value[strspn(value, "0123456789abcdef ")] ||
-        sscanf(value, "%5x %5x%n", &alone, &together, &end) != 2 || value[end])
+    if (!value || sscanf(value, "%5x %5x%n", &alone, &together, &end) != 2 ||
+        strspn(value, "0123456789abcdef ") < (size_t)end)
         return 0;
-    *choice = (s24i_choice){{alone, together}};
+    const int kept = !strcmp(value + end, KEPT);
+    if (value[end] && !kept) return 0;
+    *choice = (s24i_choice){{alone, together}, kept};
     return 1;
+}
+
+void s24i_choice_write(char value[S24I_CHOICE_TEXT], const s24i_choice *choice)
+{
+    snprintf(value, S24I_CHOICE_TEXT, "%x %x%s", choice->dense[S24I_ALONE],
+             choice->dense[S24I_TOGETHER], choice->kept ? KEPT : "");
 }

@@ -14,14 +14,31 @@
 #include "run/load/model_apart.h"
 #include "run/weight/weight.h"
 
-/* 2:4, dense or both, as is chosen for its shape; both as long as that is not known. */
+/* 2:4 with tiles, or without where this CPU has no such row. Next to 2:4 without, a weight that is
+   no larger has no tiles, and goes. */
+static s24_status make_kept(s24i_linear *linear, const s24_model *model, s24_ctx *ctx,
+                            const s24i_source *source, unsigned ways)
+{
+    s24i_weight **kept = &linear->weight[S24I_WAY_KEPT];
+    const s24i_weight *packed = linear->weight[S24I_WAY_SPARSE];
+    if (!(ways >> S24I_WAY_KEPT & 1)) return S24_OK;
+    TRY(s24i_weight_make(kept, model, ctx, source, S24I_WAY_KEPT));
+    if (!*kept && !packed)
+        return s24i_linear_make(linear, model, ctx, source, 1u << S24I_WAY_SPARSE);
+    if (packed && s24i_weight_bytes(*kept) <= s24i_weight_bytes(packed))
+        s24i_linear_drop(linear, ctx, S24I_WAY_KEPT);
+    return S24_OK;
+}
+
+/* 2:4, dense or both, as is chosen for its shape; all as long as that is not known. */
 static s24_status make_chosen(s24i_linear *linear, s24_model *model, s24_ctx *ctx,
                               const s24i_source *source)
 {
-    const unsigned sparse = 1u << S24I_WAY_SPARSE, dense = 1u << S24I_WAY_DENSE;
+    const unsigned sparse = 1u << S24I_WAY_SPARSE, dense = 1u << S24I_WAY_DENSE,
+                   kept = 1u << S24I_WAY_KEPT;
     s24i_linear_shape(linear, source);
     const s24i_choice *choice = s24i_choice_of(model, ctx, linear->n, linear->k);
-    const unsigned ways = choice ? s24i_choice_ways(choice) : sparse | dense;
+    const unsigned ways = choice ? s24i_choice_ways(choice) : sparse | dense | kept;
     s24_status status = S24_OK;
     if (ways & dense) status = s24i_linear_make(linear, model, ctx, source, dense);
     if (status == S24_ERROR_UNSUPPORTED) { /* there is no dense engine here: nothing to choose */
@@ -31,7 +48,8 @@ static s24_status make_chosen(s24i_linear *linear, s24_model *model, s24_ctx *ct
     }
     if (choice) linear->choice = *choice;
     TRY(status);
-    return ways & sparse ? s24i_linear_make(linear, model, ctx, source, sparse) : S24_OK;
+    if (ways & sparse) TRY(s24i_linear_make(linear, model, ctx, source, sparse));
+    return make_kept(linear, model, ctx, source, ways);
 }
 
 /* Integers without activations of 8 bits are there for the memory that they save, and so is what a

@@ -295,7 +295,14 @@ void s24_model_destroy(s24_model *model)
 static int is_dense_copy(const s24i_linear *linear, const void *arg)
 {
     (void)arg;
-    return linear->sparse && linear->weight[S24I_WAY_DENSE];
+    return linear->sparse && (linear->weight[S24I_WAY_DENSE] || linear->weight[S24I_WAY_KEPT]);
+}
+
+/* Tiles are as large as dense weights, and lie in the memory of the 2:4 ones. */
+static int64_t copy_bytes(const s24_model *model, const s24i_linear *l)
+{
+    const int64_t tiles = l->n * l->k * (model->dtype == S24_I8 ? 1 : 2);
+    return s24i_weight_bytes(l->weight[S24I_WAY_DENSE]) + (l->weight[S24I_WAY_KEPT] ? tiles : 0);
 }
 
 static int64_t dense_copy_bytes(const s24_model *model)
@@ -304,7 +311,7 @@ static int64_t dense_copy_bytes(const s24_model *model)
     for (int64_t b = 0; b < model->shape.layers; b++)
         for (int i = 0; i < s24i_block_products(&model->blocks[b]); i++) {
             const s24i_linear *l = s24i_block_product(&model->blocks[b], i);
-            if (is_dense_copy(l, NULL)) bytes += s24i_weight_bytes(l->weight[S24I_WAY_DENSE]);
+            if (is_dense_copy(l, NULL)) bytes += copy_bytes(model, l);
         }
     return bytes;
 }

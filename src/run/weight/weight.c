@@ -97,7 +97,8 @@ void s24i_linear_clear(s24i_linear *linear, s24_ctx *ctx)
 
 const s24i_weight *s24i_linear_any(const s24i_linear *linear)
 {
-    static const s24i_way ways[] = {S24I_WAY_DENSE, S24I_WAY_SPARSE, S24I_WAY_INTEGERS};
+    static const s24i_way ways[] = {S24I_WAY_DENSE, S24I_WAY_SPARSE, S24I_WAY_KEPT,
+                                    S24I_WAY_INTEGERS};
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++)
         if (linear->weight[ways[i]]) return linear->weight[ways[i]];
     return NULL;

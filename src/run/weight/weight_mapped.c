@@ -22,4 +22,4 @@ static s24_status make(s24i_weight *weight, const s24_model *model, s24_ctx *ctx
 }
 
 const s24i_weight_kind s24i_weight_mapped = {S24I_PLANNED_WEIGHT, .name = "2:4 in the file's pages",
-                                             .takes = takes, .make = make};
+                                             .way = S24I_WAY_SPARSE, .takes = takes, .make = make};

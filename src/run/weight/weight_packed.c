@@ -20,15 +20,16 @@ static s24_status plan_integers(s24_plan **plan, s24_ctx *ctx, const s24i_source
     return status;
 }
 
-static s24_status make(s24i_weight *weight, const s24_model *model, s24_ctx *ctx,
-                       const s24i_source *source)
+s24_status s24i_planned_make(s24i_planned_weight *w, const s24_model *model, s24_ctx *ctx,
+                             const s24i_source *source, const char *kernel)
 {
-    s24i_planned_weight *w = (s24i_planned_weight *)weight;
     s24_plan **plan = &w->plan;
     w->in_f32 = source->wide && s24_matrix_dtype(source->matrix) == S24_F32;
     /* A language model's prompts have many tokens, whose products limit them. */
-    s24_plan_opts opts = {
-        .size = sizeof opts, .lift = source->lift, .rounds = model->architecture->causal};
+    s24_plan_opts opts = {.size = sizeof opts,
+                          .kernel = kernel,
+                          .lift = source->lift,
+                          .rounds = model->architecture->causal};
     if (source->scheme && (model->dtype != S24_I8 || source->wide))
         return plan_integers(plan, ctx, source, source->scheme, &opts);
     if (model->dtype != S24_I8 || source->wide)
@@ -38,5 +39,11 @@ static s24_status make(s24i_weight *weight, const s24_model *model, s24_ctx *ctx
     return plan_integers(plan, ctx, source, "int8", &opts);
 }
 
-const s24i_weight_kind s24i_weight_packed = {S24I_PLANNED_WEIGHT, .name = "2:4", .takes = takes,
-                                             .make = make};
+static s24_status make(s24i_weight *weight, const s24_model *model, s24_ctx *ctx,
+                       const s24i_source *source)
+{
+    return s24i_planned_make((s24i_planned_weight *)weight, model, ctx, source, NULL);
+}
+
+const s24i_weight_kind s24i_weight_packed = {S24I_PLANNED_WEIGHT, .name = "2:4",
+                                             .way = S24I_WAY_SPARSE, .takes = takes, .make = make};

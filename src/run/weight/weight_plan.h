@@ -18,10 +18,13 @@ size_t s24i_planned_work_bytes(const s24i_weight *weight, const s24_ctx *ctx, in
 int s24i_planned_takes_bf16(const s24i_weight *weight);
 s24_status s24i_planned_run(const s24i_weight *weight, s24_ctx *ctx,
                             const s24i_product_job *product);
-/* What all of their kinds are filled with; a row adds its name, takes and make. */
+/* Fills w with a plan by the row of that name, or by the best one for NULL. */
+s24_status s24i_planned_make(s24i_planned_weight *w, const s24_model *model, s24_ctx *ctx,
+                             const s24i_source *source, const char *kernel);
+/* What all of their kinds are filled with; a row adds its name, way, takes and make. */
 #define S24I_PLANNED_WEIGHT                                                                        \
-    .way = S24I_WAY_SPARSE, .size = sizeof(s24i_planned_weight), .clear = s24i_planned_clear,      \
-    .bytes = s24i_planned_bytes, .work_bytes = s24i_planned_work_bytes,                            \
-    .takes_bf16 = s24i_planned_takes_bf16, .run = s24i_planned_run
+    .size = sizeof(s24i_planned_weight), .clear = s24i_planned_clear, .bytes = s24i_planned_bytes, \
+    .work_bytes = s24i_planned_work_bytes, .takes_bf16 = s24i_planned_takes_bf16,                  \
+    .run = s24i_planned_run
 
 #endif

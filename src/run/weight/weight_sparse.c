@@ -18,5 +18,5 @@ static s24_status make(s24i_weight *weight, const s24_model *model, s24_ctx *ctx
                : s24_sparse_plan(plan, ctx, source->sparse, NULL);
 }
 
-const s24i_weight_kind s24i_weight_sparse = {S24I_PLANNED_WEIGHT, .name = "sparse", .takes = takes,
-                                             .make = make};
+const s24i_weight_kind s24i_weight_sparse = {S24I_PLANNED_WEIGHT, .name = "sparse",
+                                             .way = S24I_WAY_SPARSE, .takes = takes, .make = make};
