@@ -362,6 +362,81 @@ typedef struct s24_device_blocks_args {
 S24_API s24_status s24_device_blocks_linear(s24_ctx *ctx, s24_device *device,
                                             const s24_device_blocks_args *args);
 
+/* ---- mixtures of experts --------------------------------------------------------------------- */
+
+/* One expert's weight [n, k] as it lies on the device: 2:4, or dense without stride. */
+typedef struct s24_device_expert {
+    const s24_device_weight *packed; /* or: */
+    const void *dense;
+} s24_device_expert;
+
+/* Where the weights of all experts lie; they stay the caller's, and must be there as long. */
+typedef struct s24_device_experts s24_device_experts;
+typedef struct s24_device_experts_shape {
+    s24_dtype dtype;
+    int64_t n, k; /* 8 divides them */
+    int64_t experts, parts;
+} s24_device_experts_shape;
+/* experts · parts of them, all experts' first parts before their second ones. */
+S24_API s24_status s24_device_experts_create(s24_device_experts **out, s24_ctx *ctx,
+                                             s24_device *device, const s24_device_expert *weights,
+                                             const s24_device_experts_shape *shape);
+S24_API void s24_device_experts_destroy(s24_device_experts *experts);
+
+typedef struct s24_device_route_args {
+    size_t size; /* sizeof(s24_device_route_args) */
+    s24_dtype dtype;
+    int64_t tokens, width, experts, used; /* fewer than S24_DEVICE_MOST_EXPERTS experts */
+    const void *x;                        /* [tokens, width] */
+    const float *router;                  /* [experts, width] */
+    const float *correction; /* [experts] added to scores that choose, not to weights; or NULL */
+    const float *gate;       /* [width] of an expert that each token takes, weighed by
+                                sigmoid(gate · x); or NULL: 1 */
+    int sigmoid, normalised; /* of scores, else their softmax; weights are divided by their sum */
+    float factor;            /* of weights */
+    float jitter;            /* above 0: two experts, each weighed among those that near it */
+    float *scores;           /* [tokens, experts + 1] room */
+    int32_t *chosen; /* [tokens, used] written: the largest first, of equal ones the first */
+    float *weights;  /* [tokens, used + 1] written, of chosen and of the one for all */
+    int32_t *order;  /* [tokens · used] written, numbers of `chosen` by expert, and */
+    int32_t *begins; /* [experts + 1] where each expert's begin; or NULL both */
+    void *stream;
+} s24_device_route_args;
+enum { S24_DEVICE_MOST_EXPERTS = 4096 };
+/* Chooses experts for tokens. */
+S24_API s24_status s24_device_route(s24_ctx *ctx, s24_device *device,
+                                    const s24_device_route_args *args);
+
+typedef struct s24_device_experts_args {
+    size_t size; /* sizeof(s24_device_experts_args) */
+    const s24_device_experts *experts;
+    int64_t rows;          /* of y */
+    int64_t each;          /* rows of y that read one row of x */
+    const void *x;         /* [rows / each, k] */
+    void *y;               /* [rows, parts·n] written */
+    const int32_t *chosen; /* [rows] whose weight it is */
+    const int32_t *order;  /* of s24_device_route: an expert's rows are multiplied together; */
+    const int32_t *begins; /* NULL both: each row by itself, which is for few */
+    void *stream;
+} s24_device_experts_args;
+/* Computes y[r] = x[r / each] · wᵀ of the row's expert. */
+S24_API s24_status s24_device_experts_multiply(s24_ctx *ctx, s24_device *device,
+                                               const s24_device_experts_args *args);
+
+typedef struct s24_device_mix_args {
+    size_t size; /* sizeof(s24_device_mix_args) */
+    s24_dtype dtype;
+    int64_t tokens, width, used;
+    const void *x;        /* [tokens, used, width] */
+    const void *shared;   /* [tokens, width] or NULL */
+    const float *weights; /* of s24_device_route */
+    void *y;              /* [tokens, width] written */
+    void *stream;
+} s24_device_mix_args;
+/* Computes what a token's experts give together, in their order. */
+S24_API s24_status s24_device_mix(s24_ctx *ctx, s24_device *device,
+                                  const s24_device_mix_args *args);
+
 #ifdef __cplusplus
 }
 #endif

@@ -17,7 +17,7 @@
 
 #include "device/device_layers.h"
 
-#define S24I_DEVICE_ABI    19
+#define S24I_DEVICE_ABI    20
 #define S24I_DEVICE_SYMBOL "s24_device_table_cuda"
 
 typedef struct s24i_device s24i_device;
@@ -105,6 +105,20 @@ typedef struct s24i_device_integers_widen {
     const s24_dense *to;
     const s24_device_integers *weight;
 } s24i_device_integers_widen;
+
+/* An expert's weight, as kernels find it. */
+typedef struct s24i_device_expert {
+    const void *weight;
+    int64_t packed; /* 1: 2:4, in the device's order */
+} s24i_device_expert;
+
+struct s24_device_experts {
+    s24_allocator allocator;
+    s24_device *device;
+    s24_dtype dtype;
+    int64_t n, k, experts, parts;
+    const s24i_device_expert *table; /* [parts, experts], device memory */
+};
 
 /* dense [n, k] of `dtype` to or from the device's order. */
 typedef struct s24i_device_weight {

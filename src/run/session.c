@@ -223,17 +223,17 @@ int64_t s24_session_sparse_layers(const s24_session *session, int64_t tokens)
 int64_t s24_session_read_bytes(const s24_session *session, int64_t tokens)
 {
     if (!session || tokens < 1) return 0;
-    if (session->gpu) return s24i_gpu_read_bytes(session->gpu, tokens);
     const s24_model *model = session->model;
-    int64_t bytes = s24i_linear_bytes(&model->lm_head);
-    for (int64_t b = 0; b < model->shape.layers; b++) {
-        bytes += s24i_experts_read_bytes(session, &model->blocks[b], tokens);
+    int64_t bytes = 0;
+    for (int64_t b = 0; b < model->shape.layers; b++)
+        bytes += s24i_experts_read_bytes(model, &model->blocks[b], tokens);
+    if (session->gpu) return bytes + s24i_gpu_read_bytes(session->gpu, tokens);
+    for (int64_t b = 0; b < model->shape.layers; b++)
         for (int i = 0; i < S24I_PRODUCTS; i++) {
             const s24i_linear *l = s24i_block_product(&model->blocks[b], i);
             bytes += s24i_weight_bytes(l->weight[s24i_pass_way(l, session, tokens)]);
         }
-    }
-    return bytes;
+    return bytes + s24i_linear_bytes(&model->lm_head);
 }
 
 int64_t s24_session_narrow_layers(const s24_session *session, int64_t tokens)

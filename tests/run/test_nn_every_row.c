@@ -42,15 +42,6 @@ static void check_packed(const subject *s, double bound, const char *name)
 /* Of the largest state: a mistake is far beyond what rounding does. */
 static const double NEAR_F32 = 1e-5, NEAR_BF16 = 5e-2, NEAR_I8 = 8e-2;
 
-/* From here on tokens take all experts: two whose scores are near another may change places by the
-   rounding of narrow numbers, and a state then is another one. */
-static void use_all_experts(const char *folder, const s24i_architecture *a, const size *n)
-{
-    char path[600];
-    snprintf(path, sizeof path, "%s/config.json", folder);
-    if (a->mixture) write_row_config(a, n, "5", path);
-}
-
 static void check_narrow(subject *s, const s24i_architecture *a)
 {
     s->dtype = S24_BF16;
@@ -60,7 +51,6 @@ static void check_narrow(subject *s, const s24i_architecture *a)
     check_batches(s, NEAR_I8, a->model_type);
 }
 
-/* A mixture of exactly two experts cannot take all of them, so that it is compared in f32 alone. */
 static void check_row(const s24i_architecture *a, const size *n, const char *level, int images)
 {
     s24_ctx *ctx = new_ctx(NULL, 1);
@@ -71,9 +61,7 @@ static void check_row(const s24i_architecture *a, const size *n, const char *lev
     s.folder = prune(ctx, s.folder, 1, NULL);
     check_batches(&s, NEAR_F32, a->model_type);
     check_packed(&s, NEAR_F32, a->model_type);
-    const int takes_two = a->mixture && a->mixture->key_jitter;
-    if (!takes_two) use_all_experts(s.folder, a, n);
-    if (!takes_two) check_narrow(&s, a);
+    if (use_all_experts(s.folder, a, n)) check_narrow(&s, a);
     s24_ctx_destroy(ctx);
 }
 

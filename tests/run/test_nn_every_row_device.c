@@ -105,6 +105,7 @@ static void check_there(const s24i_architecture *a, const size *n, s24_device *d
     subject s = subject_of(a, n, images), there;
     if (lacks_kernels(a) || a->rel_h) return; /* of squares a GPU takes those of SAM alone */
     s.folder = prune(ctx, s.folder, 1, NULL);
+    if (!use_all_experts(s.folder, a, n)) return;
     s.dtype = S24_F32;
     s.dense = 1;
     run_orders(&want, &s, alone, TEXTS);

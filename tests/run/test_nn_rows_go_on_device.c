@@ -113,7 +113,7 @@ static int check_model(s24_ctx *ctx, const char *folder, const s24_model_opts *o
 static int check_row(s24_ctx *ctx, s24_device *device, const s24i_architecture *a, const size *n)
 {
     const char *folder = prune(ctx, row_folder(a, n), 1, NULL);
-    int runs = 1;
+    int runs = use_all_experts(folder, a, n);
     for (int i = 0; i < 4 && runs; i++) {
         const s24_model_opts opts = {.size = sizeof opts,
                                      .dtype = i / 2 ? S24_BF16 : S24_F16,

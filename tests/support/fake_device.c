@@ -224,6 +224,9 @@ KERNEL(fake_mask, s24i_device_masking)
 KERNEL(fake_unfold, s24_device_unfold_args)
 KERNEL(fake_scale, s24_device_scale_args)
 KERNEL(fake_apart, s24_device_apart_args)
+KERNEL(fake_route, s24_device_route_args)
+KERNEL(fake_experts, s24_device_experts_args)
+KERNEL(fake_mix, s24_device_mix_args)
 KERNEL(fake_grid, s24_device_attention_grid_args)
 KERNEL(fake_attention_cache, s24_device_attention_cache_args)
 KERNEL(fake_cache_put, s24_device_attention_cache_args)
@@ -608,6 +611,9 @@ const s24i_device_table *s24_device_table_cuda(void)
                                             .unfold = fake_unfold,
                                             .scale = fake_scale,
                                             .apart = fake_apart,
+                                            .route = fake_route,
+                                            .experts = fake_experts,
+                                            .mix = fake_mix,
                                             .attention_grid_takes = fake_grid_takes,
                                             .attention_grid = fake_grid,
                                             .attention_cache = fake_attention_cache,

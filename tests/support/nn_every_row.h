@@ -116,7 +116,19 @@ static const order together = {TEXTS, {0, 1, 2, 3}, 0}, turned = {TEXTS, {2, 3, 
 /* Rows for which no device has all kernels. */
 static inline int lacks_kernels(const s24i_architecture *a)
 {
-    return a->mixture || a->latent || a->head_by_head || a->norms_turned;
+    return a->latent || a->sinks;
+}
+
+/* From here on tokens take all experts: two whose scores are near another may change places by the
+   rounding of narrow numbers, and a state then is another one. A mixture of exactly two experts
+   cannot take all of them, so that it is compared in f32 alone: 0. */
+static inline int use_all_experts(const char *folder, const s24i_architecture *a, const size *n)
+{
+    char path[600];
+    snprintf(path, sizeof path, "%s/config.json", folder);
+    if (a->mixture && a->mixture->key_jitter) return 0;
+    if (a->mixture) write_row_config(a, n, "5", path);
+    return 1;
 }
 
 static inline int64_t tokens_of_image(const char *folder, const s24i_architecture *a)

@@ -88,7 +88,7 @@ static inline void write_keys(config *c, const s24i_architecture *a, const size 
     const struct {
         const char *key, *value;
     } mixture[] = {{m->key_experts, "5"},       {m->key_used, used},    {m->key_width, "24"},
-                   {m->key_normalised, "true"}, {m->key_factor, "1.5"}, {m->key_shared_width, "28"},
+                   {m->key_normalised, "true"}, {m->key_factor, "1.5"}, {m->key_shared_width, "40"},
                    {m->key_shared_count, "2"},  {m->key_first, "1"},    {m->key_dense, "[0]"}};
     static const s24i_latent_row no_latent;
     const s24i_latent_row *l = a->latent ? a->latent : &no_latent;

@@ -71,9 +71,9 @@ void s24i_experts_destroy(s24i_experts *x, s24_ctx *ctx)
         s24_ctx_free(ctx, all[i]);
 }
 
-int64_t s24i_experts_read_bytes(const s24_session *session, const s24i_block *block, int64_t tokens)
+int64_t s24i_experts_read_bytes(const s24_model *model, const s24i_block *block, int64_t tokens)
 {
-    const s24i_mixture *m = &session->model->shape.mixture;
+    const s24i_mixture *m = &model->shape.mixture;
     const int64_t hit = s24i_min(m->experts, tokens * m->used);
     int64_t all = 0, shared = 0;
     for (int i = S24I_PRODUCTS; i < s24i_block_products(block); i++) {

@@ -42,7 +42,6 @@ void s24i_experts_destroy(s24i_experts *experts, s24_ctx *ctx);
 s24_status s24i_experts_run(const s24i_pass *pass, const s24i_block *block,
                             const s24i_block_step *step);
 /* Bytes of weights that so many tokens read of a block's experts, if these are chosen alike. */
-int64_t s24i_experts_read_bytes(const s24_session *session, const s24i_block *block,
-                                int64_t tokens);
+int64_t s24i_experts_read_bytes(const s24_model *model, const s24i_block *block, int64_t tokens);
 
 #endif

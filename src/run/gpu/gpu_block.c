@@ -36,7 +36,8 @@ typedef struct walk {
     int pending; /* qkv holds what the next norm adds to the sums */
 } walk;
 
-/* The first product that runs after the walk's step, or index S24I_PRODUCTS: there is none. */
+/* The first product that runs after the walk's step, or index S24I_PRODUCTS: there is none, or
+   experts come before it. */
 typedef struct reader {
     int64_t block;
     int index;
@@ -44,13 +45,21 @@ typedef struct reader {
 
 static reader reader_of(const walk *w)
 {
-    const s24i_steps *steps = &w->gpu->steps;
     int step = w->step;
-    for (int64_t b = w->block; b < w->gpu->model->shape.layers; b++, step = 0)
-        for (; step < steps->count; step++)
+    for (int64_t b = w->block; b < w->gpu->model->shape.layers; b++, step = 0) {
+        const s24i_steps *steps = s24i_gpu_steps_of(w->gpu, b);
+        for (; step < steps->count; step++) {
+            if (steps->step[step].kind == S24I_STEP_EXPERTS) return (reader){0, S24I_PRODUCTS};
             if (steps->step[step].kind == S24I_STEP_PRODUCT)
                 return (reader){b, (int)steps->step[step].slot};
+        }
+    }
     return (reader){0, S24I_PRODUCTS};
+}
+
+static const s24i_block_step *step_of(const walk *w)
+{
+    return &s24i_gpu_steps_of(w->gpu, w->block)->step[w->step];
 }
 
 /* What the kernel of norms does in every case. */
@@ -99,7 +108,7 @@ static s24_status run_norm(walk *w, int64_t number, int before)
 
 static s24_status norm_step(walk *w)
 {
-    const s24i_block_step *step = &w->gpu->steps.step[w->step];
+    const s24i_block_step *step = step_of(w);
     const int taken_in =
         s24i_gpu_folds(w->gpu, w->shape->tokens) || s24i_gpu_joins(w->gpu, w->shape->tokens);
     if (step->from == S24I_AT_NORMED) return S24_OK; /* the step that adds it does it */
@@ -109,7 +118,7 @@ static s24_status norm_step(walk *w)
 
 static s24_status product_step(walk *w)
 {
-    const s24i_block_step *step = &w->gpu->steps.step[w->step];
+    const s24i_block_step *step = step_of(w);
     const int64_t tokens = w->shape->tokens;
     if (step->adds && w->pending) /* both halves of a block add, side by side */
         TRY(s24i_gpu_add(w->gpu, w->ctx, tokens, S24I_GPU_NO_NORM));
@@ -129,7 +138,7 @@ static s24_status add_step(walk *w)
     const s24i_gpu_session *gpu = w->gpu;
     const s24i_shape *s = &gpu->model->shape;
     const s24i_block *b = &gpu->model->blocks[w->block];
-    const int is_output = gpu->steps.step[w->step].slot == S24I_OUTPUT;
+    const int is_output = step_of(w)->slot == S24I_OUTPUT;
     if (gpu->model->architecture->after_attention_norm)
         return s24i_gpu_add(gpu, w->ctx, w->shape->tokens,
                             2 * (s->layers + w->block) + 1 + is_output);
@@ -207,7 +216,8 @@ static s24_status attend_step(walk *w)
 
 static s24_status head_norm_step(walk *w)
 {
-    if (w->shape->cached == S24I_GPU_STEP && !w->gpu->model->architecture->wide_norms)
+    const s24i_architecture *a = w->gpu->model->architecture;
+    if (w->shape->cached == S24I_GPU_STEP && !a->wide_norms && !a->norms_turned)
         return S24_OK; /* attention does it */
     return s24i_gpu_norm_heads(w->gpu, w->ctx, w->shape->tokens, w->block);
 }
@@ -215,7 +225,9 @@ static s24_status head_norm_step(walk *w)
 static s24_status rotate_step(walk *w)
 {
     const s24i_shape *s = &w->gpu->model->shape;
-    if (w->shape->cached == S24I_GPU_STEP || !s24i_block_turns(s, w->block)) return S24_OK;
+    const int later = w->shape->cached == S24I_GPU_STEP &&
+                      !w->gpu->model->architecture->norms_turned; /* attention does it */
+    if (later || !s24i_block_turns(s, w->block)) return S24_OK;
     return s24i_gpu_rotate_heads(w->gpu, w->ctx, w->shape, w->block);
 }
 
@@ -223,6 +235,20 @@ static s24_status gate_step(walk *w)
 {
     if (s24i_gpu_joins(w->gpu, w->shape->tokens)) return S24_OK;
     return s24i_gpu_gate(w->gpu, w->ctx, w->shape->tokens);
+}
+
+/* What experts give waits in qkv as what a product gives does. */
+static s24_status experts_step(walk *w)
+{
+    const s24i_gpu_session *gpu = w->gpu;
+    const s24i_block_step *step = step_of(w);
+    const void *normed = gpu->normed ? gpu->normed : gpu->context;
+    if (step->adds && w->pending)
+        TRY(s24i_gpu_add(gpu, w->ctx, w->shape->tokens, S24I_GPU_NO_NORM));
+    TRY(s24i_gpu_mix_experts(gpu, w->ctx, w->shape->tokens, w->block,
+                             step->from == S24I_AT_NORMED ? normed : gpu->hidden));
+    w->pending = step->adds;
+    return S24_OK;
 }
 
 /* Over the ranks that hold the model together, of what waits for the next norm. Who measures plans
@@ -250,6 +276,7 @@ static step_kernel *const kernels[S24I_STEP_KINDS] = {[S24I_STEP_NORM] = norm_st
                                                       [S24I_STEP_ATTEND_APART] = attend_step,
                                                       [S24I_STEP_ADD] = add_step,
                                                       [S24I_STEP_GATE] = gate_step,
+                                                      [S24I_STEP_EXPERTS] = experts_step,
                                                       [S24I_STEP_SUM] = sum_step};
 
 s24_status s24i_gpu_encode(const s24i_gpu_session *gpu, s24_ctx *ctx, const s24i_gpu_shape *shape)
@@ -258,8 +285,8 @@ s24_status s24i_gpu_encode(const s24i_gpu_session *gpu, s24_ctx *ctx, const s24i
     TRY(s24i_gpu_embed_batch(gpu, ctx, shape));
     w.step = s24i_gpu_embeds_norm(gpu);
     for (; w.block < gpu->model->shape.layers; w.block++, w.step = 0)
-        for (; w.step < gpu->steps.count; w.step++)
-            TRY(kernels[gpu->steps.step[w.step].kind](&w));
+        for (; w.step < s24i_gpu_steps_of(gpu, w.block)->count; w.step++)
+            TRY(kernels[step_of(&w)->kind](&w));
     const int in_sums = gpu->model->architecture->after_attention_norm != NULL;
     if (!w.pending && !in_sums && !s24i_gpu_joins(gpu, shape->tokens)) return S24_OK;
     return run_norm(&w, 2 * w.block, 1);
@@ -311,10 +338,12 @@ static s24_status check_encoder(s24_ctx *ctx, const s24_device *device, const s2
 static unsigned parts_there(const s24i_architecture *architecture)
 {
     static const s24i_part of_all[] = {
-        S24I_PART_GROWN_NORMS, S24I_PART_SHARED,      S24I_PART_GATE_LAST,   S24I_PART_IMAGES,
-        S24I_PART_MASKED,      S24I_PART_QUICK,       S24I_PART_SCALE,       S24I_PART_TURNED,
-        S24I_PART_ADJACENT,    S24I_PART_FACTORS,     S24I_PART_CAPS,        S24I_PART_WIDE_NORMS,
-        S24I_PART_TWO_TURNS,   S24I_PART_AFTER_NORMS, S24I_PART_SIDE_BY_SIDE};
+        S24I_PART_GROWN_NORMS,  S24I_PART_SHARED,      S24I_PART_GATE_LAST,
+        S24I_PART_IMAGES,       S24I_PART_MASKED,      S24I_PART_QUICK,
+        S24I_PART_SCALE,        S24I_PART_TURNED,      S24I_PART_ADJACENT,
+        S24I_PART_FACTORS,      S24I_PART_CAPS,        S24I_PART_WIDE_NORMS,
+        S24I_PART_TWO_TURNS,    S24I_PART_AFTER_NORMS, S24I_PART_SIDE_BY_SIDE,
+        S24I_PART_NORMS_TURNED, S24I_PART_HEAD_BY_HEAD};
     static const s24i_part of_encoders[] = {S24I_PART_SLOPES, S24I_PART_TABLES};
     unsigned parts = 0;
     for (size_t i = 0; i < sizeof of_all / sizeof *of_all; i++)
@@ -332,6 +361,7 @@ s24_status s24i_gpu_check(s24_ctx *ctx, const s24_model_opts *opts,
         has |= kernels[kind] ? 1u << kind : 0;
     TRY(s24i_steps_require(ctx, architecture, has, "a device"));
     TRY(s24i_parts_require(ctx, architecture, shape, parts_there(architecture), "a device"));
+    TRY(s24i_gpu_experts_check(ctx, opts, shape));
     REQUIRE(ctx, s24i_embedding_width(shape) % 8 == 0, S24_ERROR_UNSUPPORTED,
             "embeddings of %lld elements; a device takes multiples of 8",
             (long long)s24i_embedding_width(shape));

@@ -5,6 +5,8 @@
  */
 #include "run/gpu/gpu_model.h"
 
+#include <string.h>
+
 #include "run/weight/weight_device.h"
 
 static void release(s24_ctx *ctx, s24_device *device, void *memory)
@@ -25,12 +27,31 @@ static s24_status upload_bias(float **to, const s24_model *model, s24_ctx *ctx, 
     return s24_device_wait(ctx, model->device, NULL);
 }
 
+/* Biases of a joint layer head by head, whose rows stand sorted there: queries', keys', values'. */
+static s24_status sort_biases(s24_model *model, s24_ctx *ctx)
+{
+    const s24i_shape *s = &model->shape;
+    const int64_t d = s->head_width, all = 3 * s->heads * d;
+    float *sorted;
+    if (!model->architecture->head_by_head) return S24_OK;
+    TRY(s24i_alloc_elems(&sorted, ctx, all, sizeof *sorted, "biases"));
+    for (int64_t b = 0; b < s->layers; b++) {
+        const float *bias = model->blocks[b].qkv[0].bias;
+        for (int64_t i = 0; bias && i < all; i++)
+            sorted[i] = bias[(i / d % s->heads * 3 + i / d / s->heads) * d + i % d];
+        if (bias) memcpy(s24i_writable(bias), sorted, (size_t)all * sizeof *sorted);
+    }
+    s24_ctx_free(ctx, sorted);
+    return S24_OK;
+}
+
 s24_status s24i_gpu_upload(s24_model *model, s24_ctx *ctx)
 {
     const s24i_shape *s = &model->shape;
     const int64_t count = model->float_count;
     const int64_t words = s->vocabulary * s24i_embedding_width(s);
     const int mapped = model->words_map.data != NULL;
+    TRY(sort_biases(model, ctx));
     TRY(s24_device_alloc(&model->device_floats, ctx, model->device,
                          (size_t)(S24I_GPU_ELEMENT * count), NULL));
     TRY(s24i_device_upload(model->device_floats, ctx, model->device, model->dtype, model->floats,
@@ -45,7 +66,7 @@ s24_status s24i_gpu_upload(s24_model *model, s24_ctx *ctx)
         model->device_words = model->device_map;
     }
     for (int64_t b = 0; b < s->layers; b++)
-        for (int i = 0; i < S24I_PRODUCTS; i++)
+        for (int i = 0; i < s24i_block_products(&model->blocks[b]); i++)
             model->device_bytes += s24i_linear_bytes(s24i_block_product(&model->blocks[b], i));
     model->device_bytes += s24i_linear_bytes(&model->patches) + s24i_linear_bytes(&model->lm_head) +
                            s24i_linear_bytes(&model->project);

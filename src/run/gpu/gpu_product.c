@@ -177,6 +177,10 @@ static int64_t count_layers(const s24i_gpu_session *gpu, int64_t tokens, unsigne
             if (l->n && (l->sparse || !sparse) && ways >> way & 1)
                 count += s24i_product_layers(gpu->model, b, i);
         }
+    /* Experts run as they are. */
+    for (int64_t b = 0; b < gpu->model->shape.layers && ways >> S24I_WAY_SPARSE & 1; b++)
+        for (int i = S24I_PRODUCTS; i < s24i_block_products(&gpu->model->blocks[b]); i++)
+            count += s24i_block_product(&gpu->model->blocks[b], i)->weight[S24I_WAY_SPARSE] != NULL;
     return count;
 }
 

@@ -25,7 +25,7 @@ static s24_status reserve(void **out, const s24i_gpu_session *gpu, s24_ctx *ctx,
 static s24_status reserve_work(s24i_gpu_session *gpu, s24_ctx *ctx)
 {
     for (int64_t b = 0; b < gpu->model->shape.layers; b++)
-        for (int i = 0; i < S24I_PRODUCTS; i++) {
+        for (int i = 0; i < s24i_block_products(&gpu->model->blocks[b]); i++) {
             const s24i_linear *l = s24i_block_product(&gpu->model->blocks[b], i);
             const size_t bytes = s24i_linear_work_bytes(l, ctx, gpu->max_tokens);
             gpu->work_bytes = bytes > gpu->work_bytes ? bytes : gpu->work_bytes;
@@ -83,6 +83,7 @@ static s24_status fill(s24i_gpu_session *gpu, s24_ctx *ctx)
     TRY(s24i_gpu_language_create(gpu, ctx));
     TRY(s24i_gpu_scores_create(gpu, ctx));
     TRY(s24i_gpu_logits_create(gpu, ctx));
+    TRY(s24i_gpu_experts_create(gpu, ctx));
     return reserve_work(gpu, ctx);
 }
 
@@ -97,6 +98,7 @@ s24_status s24i_gpu_session_create(s24i_gpu_session **out, s24_ctx *ctx, const s
     gpu->model = model;
     gpu->steps = model->ranks.comm ? s24i_steps_shared(model->architecture)
                                    : s24i_steps_of(model->architecture);
+    gpu->mixed = s24i_steps_mixed(model->architecture);
     gpu->device = model->device;
     gpu->max_tokens = max_tokens;
     const s24_status status = fill(gpu, ctx);
@@ -115,6 +117,7 @@ void s24i_gpu_session_destroy(s24i_gpu_session *gpu)
     if (gpu->stream) (void)s24_device_wait(ctx, gpu->device, gpu->stream);
     for (int i = 0; i < S24I_GPU_GRAPHS; i++)
         s24_device_graph_destroy(gpu->device, gpu->graphs[i].graph);
+    s24i_gpu_experts_destroy(gpu);
     void *const buffers[] = {gpu->hidden,
                              gpu->qkv,
                              gpu->context,

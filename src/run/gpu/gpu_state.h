@@ -2,7 +2,7 @@
 /*
  * The inside of a session on a device, and what its files do for each other. Each calls only those
  * that stand before it here: a product and what it may take in or run as (gpu_fold.c, gpu_eight.c,
- * gpu_product.c), steps of language models (gpu_language.c), a pass through the blocks
+ * gpu_product.c), steps of language models (gpu_language.c, gpu_experts.c), a pass through blocks
  * (gpu_block.c), what it reads (gpu_inputs.c), the measuring of both (gpu_search.c, gpu_plan.c),
  * and the session itself (gpu_session.c).
  */
@@ -98,7 +98,9 @@ typedef struct s24i_gpu_scores {
 struct s24i_gpu_session {
     s24_ctx *ctx;
     const s24_model *model;
-    s24i_steps steps; /* of each block */
+    s24i_steps steps;                 /* of each block, */
+    s24i_steps mixed;                 /* but of one with experts */
+    struct s24i_gpu_experts *experts; /* of a model that has any; else NULL */
     s24_device *device;
     void *stream;
     int64_t max_tokens, wide; /* columns of outer */
@@ -199,6 +201,12 @@ static inline int s24i_gpu_folds(const s24i_gpu_session *gpu, int64_t tokens)
 static inline int s24i_gpu_joins(const s24i_gpu_session *gpu, int64_t tokens)
 {
     return gpu->joined[s24i_gpu_octave(tokens)];
+}
+
+/* The steps of that block. */
+static inline const s24i_steps *s24i_gpu_steps_of(const s24i_gpu_session *gpu, int64_t block)
+{
+    return gpu->model->blocks[block].experts ? &gpu->mixed : &gpu->steps;
 }
 
 /* ---- steps in dense products (gpu_join.c) ---------------------------------------------------- */
@@ -306,6 +314,18 @@ static inline int s24i_gpu_turns_near(const s24i_shape *shape, int64_t block)
 }
 /* [head_width], of the norm of a block's heads of queries or keys. */
 const float *s24i_gpu_head_gamma(const s24i_gpu_session *gpu, int64_t block, int of_keys);
+
+/* ---- mixtures of experts (gpu_experts.c) ----------------------------------------------------- */
+
+typedef struct s24i_gpu_experts s24i_gpu_experts;
+/* Refuses experts that these kernels do not take: UNSUPPORTED. */
+s24_status s24i_gpu_experts_check(s24_ctx *ctx, const s24_model_opts *opts,
+                                  const s24i_shape *shape);
+s24_status s24i_gpu_experts_create(s24i_gpu_session *gpu, s24_ctx *ctx);
+void s24i_gpu_experts_destroy(s24i_gpu_session *gpu);
+/* qkv = what a block's experts make of x [tokens, width]. */
+s24_status s24i_gpu_mix_experts(const s24i_gpu_session *gpu, s24_ctx *ctx, int64_t tokens,
+                                int64_t block, const void *x);
 
 /* ---- what scores grow by (gpu_scores.c) ------------------------------------------------------ */
 

@@ -176,6 +176,22 @@ static s24_status copy_rows(uint8_t *scales, uint8_t *values, uint8_t *indices, 
     return S24_OK;
 }
 
+/* A matrix of that kind from rows as a file has them. */
+static s24_status matrix_of_rows(s24_matrix **out, s24_ctx *ctx, const s24_matrix *kind, int64_t n,
+                                 const uint8_t *const rows[3])
+{
+    const s24_quantized from = {.rows = n,
+                                .cols = s24_matrix_cols(kind),
+                                .bits = s24_matrix_bits(kind),
+                                .group = s24_matrix_group(kind),
+                                .scales = (const float *)(const void *)rows[0],
+                                .values = rows[1],
+                                .indices = rows[2]};
+    if (s24_matrix_group(kind)) return s24_matrix_from_quantized(out, ctx, &from);
+    return s24_matrix_from_packed(out, ctx, rows[1], rows[2], s24_matrix_dtype(kind), n,
+                                  s24_matrix_cols(kind));
+}
+
 static s24_status join_matrices(s24i_linear *linear, s24_model *model, s24_ctx *ctx,
                                 const s24i_source *sources, int count)
 {
@@ -189,18 +205,9 @@ static s24_status join_matrices(s24i_linear *linear, s24_model *model, s24_ctx *
     uint8_t *values = bytes + (size_t)n * row.scales, *indices = values + (size_t)n * row.values;
     s24_status status = copy_rows(bytes, values, indices, ctx, sources, count);
     s24i_source joined = {.wide = sources[0].wide, .lift = sources[0].lift};
-    const s24_quantized from = {.rows = n,
-                                .cols = s24_matrix_cols(first),
-                                .bits = s24_matrix_bits(first),
-                                .group = s24_matrix_group(first),
-                                .values = values,
-                                .indices = indices,
-                                .scales = (const float *)(const void *)bytes};
-    if (status == S24_OK && row.scales)
-        status = s24_matrix_from_quantized(&joined.matrix, ctx, &from);
-    else if (status == S24_OK)
-        status = s24_matrix_from_packed(&joined.matrix, ctx, values, indices,
-                                        s24_matrix_dtype(first), n, s24_matrix_cols(first));
+    if (status == S24_OK)
+        status = matrix_of_rows(&joined.matrix, ctx, first, n,
+                                (const uint8_t *const[]){bytes, values, indices});
     if (status == S24_OK) status = linear_make(linear, model, ctx, &joined);
     s24_matrix_destroy(joined.matrix);
     s24_ctx_free(ctx, bytes);
@@ -231,6 +238,94 @@ static s24_status join(s24i_linear *linear, s24_model *model, s24_ctx *ctx,
     return (sources[0].matrix ? join_matrices : join_dense)(linear, model, ctx, sources, count);
 }
 
+/* ---- a joint layer head by head, as a device wants it ---------------------------------------- */
+
+/* Rows of a head's query, key and value, then the next one's, become all queries', keys' and
+   values'. */
+static void sort_rows(void *to, const void *from, size_t row, const s24i_shape *shape)
+{
+    const int64_t heads = shape->heads, d = shape->head_width;
+    for (int64_t part = 0; part < 3; part++)
+        for (int64_t h = 0; h < heads; h++)
+            memcpy((char *)to + (size_t)((part * heads + h) * d) * row,
+                   (const char *)from + (size_t)((h * 3 + part) * d) * row, (size_t)d * row);
+}
+
+static s24_status sort_dense(s24i_linear *linear, s24_model *model, s24_ctx *ctx,
+                             const s24i_source *source)
+{
+    s24i_source sorted = *source;
+    const s24_dense *from = &source->dense;
+    const size_t row = (size_t)from->cols * sizeof(float);
+    float *rows;
+    TRY(s24i_alloc_elems(&rows, ctx, from->rows * from->cols, sizeof(float), "a joint weight"));
+    sort_rows(rows, from->data, row, &model->shape);
+    sorted.dense.data = rows;
+    const s24_status status = linear_make(linear, model, ctx, &sorted);
+    s24_ctx_free(ctx, rows);
+    return status;
+}
+
+static s24_status sort_integers(s24i_linear *linear, s24_model *model, s24_ctx *ctx,
+                                const s24i_source *source)
+{
+    s24i_source sorted = *source;
+    const s24_quantized *from = &source->integers;
+    const size_t values = (size_t)(from->cols * from->bits / 8),
+                 scales = (size_t)((from->cols + from->group - 1) / from->group) * sizeof(float);
+    uint8_t *rows;
+    TRY(s24i_alloc_elems(&rows, ctx, from->rows, values + scales, "a joint weight"));
+    uint8_t *after = rows + (size_t)from->rows * scales;
+    sort_rows(rows, from->scales, scales, &model->shape);
+    sort_rows(after, from->values, values, &model->shape);
+    sorted.integers.scales = (const float *)(const void *)rows;
+    sorted.integers.values = after;
+    const s24_status status = linear_make(linear, model, ctx, &sorted);
+    s24_ctx_free(ctx, rows);
+    return status;
+}
+
+static s24_status sort_matrix(s24i_linear *linear, s24_model *model, s24_ctx *ctx,
+                              const s24i_source *source)
+{
+    const row_bytes row = row_bytes_of(source->matrix);
+    const int64_t n = s24_matrix_rows(source->matrix);
+    const size_t each[] = {row.scales, row.values, row.indices};
+    s24i_source sorted = *source;
+    uint8_t *bytes, *from, *to;
+    TRY(s24i_alloc_elems(&bytes, ctx, 2 * n, row.scales + row.values + row.indices,
+                         "a joint weight"));
+    from = bytes;
+    to = bytes + (size_t)n * (row.scales + row.values + row.indices);
+    const uint8_t *const rows[] = {to, to + (size_t)n * row.scales,
+                                   to + (size_t)n * (row.scales + row.values)};
+    s24_status status = copy_rows(from, from + (size_t)n * row.scales,
+                                  from + (size_t)n * (row.scales + row.values), ctx, source, 1);
+    for (int i = 0; i < 3; i++) {
+        sort_rows(to, from, each[i], &model->shape);
+        from += (size_t)n * each[i];
+        to += (size_t)n * each[i];
+    }
+    if (status == S24_OK) status = matrix_of_rows(&sorted.matrix, ctx, source->matrix, n, rows);
+    if (status == S24_OK) {
+        status = linear_make(linear, model, ctx, &sorted);
+        s24_matrix_destroy(sorted.matrix);
+    }
+    s24_ctx_free(ctx, bytes);
+    return status;
+}
+
+/* The joint layer as it stands in the file, or, on a device, sorted. */
+static s24_status build_joint(s24i_linear *linear, s24_model *model, s24_ctx *ctx,
+                              const s24i_source *source)
+{
+    if (!model->device || !model->architecture->head_by_head)
+        return linear_make(linear, model, ctx, source);
+    return (source->matrix            ? sort_matrix
+            : source->integers.values ? sort_integers
+                                      : sort_dense)(linear, model, ctx, source);
+}
+
 static int is_empty(const s24i_source *source)
 {
     return !(source->laid_out.data || source->matrix || source->sparse || source->integers.values ||
@@ -248,7 +343,7 @@ static s24_status build_qkv(s24i_block *block, s24_model *model, s24_ctx *ctx,
     block->qkv_count = joins ? 1 : 3;
     for (int i = 0; i < 3; i++)
         if (!joins || !block->place[i]) block->qkv[joins ? 0 : i].bias = block->bias[i];
-    if (is_one) return linear_make(&block->qkv[0], model, ctx, &slots[S24I_QUERY]);
+    if (is_one) return build_joint(&block->qkv[0], model, ctx, &slots[S24I_QUERY]);
     if (joins) return join(&block->qkv[0], model, ctx, sources, 3);
     for (int i = 0; i < 3; i++)
         TRY(linear_make(&block->qkv[i], model, ctx, &slots[i]));
@@ -308,7 +403,11 @@ static s24_status build_expert(s24i_linear *linear, s24_model *model, s24_ctx *c
     s24i_source source = *from;
     if (is_empty(from)) return S24_OK; /* a gate that is joint */
     source.in_rows = from->checkpoint != NULL;
-    return make_settled(linear, model, ctx, &source);
+    source.wide |= model->device != NULL;
+    TRY(make_settled(linear, model, ctx, &source));
+    REQUIRE(ctx, !linear->weight[S24I_WAY_INTEGERS] || !model->device, S24_ERROR_UNSUPPORTED,
+            "experts of integers; a device takes experts of f16 and bf16");
+    return S24_OK;
 }
 
 /* An expert's, among those of all; NULL: none has any. */
