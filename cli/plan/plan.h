@@ -104,7 +104,7 @@ int plan_rows(cli_app *cli, plan_contest *found, bench_shape shape, s24_dtype dt
 
 /* ---- plan_formats.c -------------------------------------------------------------------------- */
 
-enum { PLAN_FORMATS = 6, PLAN_SHARES = 6 };
+enum { PLAN_FORMATS = 7, PLAN_SHARES = 6 };
 
 /* Holds least times, of the rivals' those that were taken in turns with the format's. */
 typedef struct plan_format {

@@ -11,7 +11,10 @@
 
 static const int shares[PLAN_SHARES] = {50, 60, 70, 80, 90, 95};
 static const int lifted_share[] = {25};
-static const int blocks[PLAN_FORMATS] = {0, 1, 16, 32, 64, 128}; /* 0: 6:8, 1: in rows */
+/* 0: 6:8; 1x1: in rows. */
+static const struct block {
+    int rows, cols;
+} blocks[PLAN_FORMATS] = {{0, 0}, {1, 1}, {4, 1}, {16, 16}, {32, 32}, {64, 64}, {128, 128}};
 enum { LIFT = 8 };
 
 int plan_share(int index)
@@ -111,9 +114,9 @@ static s24_status make_rivals(measuring *m)
 }
 
 /* Makes a weight of which each line of blocks (or row) has the same share, in other places. */
-static s24_status make_weight(s24_sparse **out, const measuring *m, int block, int share)
+static s24_status make_weight(s24_sparse **out, const measuring *m, struct block block, int share)
 {
-    const int64_t lines = m->shape.n / block, across = m->shape.k / block;
+    const int64_t lines = m->shape.n / block.rows, across = m->shape.k / block.cols;
     const int64_t kept = most(1, (across * (100 - share) + 50) / 100);
     int64_t *starts = s24_ctx_alloc(m->ctx, (size_t)(lines + 1) * sizeof *starts);
     int32_t *index = s24_ctx_alloc(m->ctx, (size_t)(lines * kept) * sizeof *index);
@@ -125,12 +128,12 @@ static s24_status make_weight(s24_sparse **out, const measuring *m, int block, i
         for (int64_t i = 0; i < kept && l < lines; i++)
             index[l * kept + i] = (int32_t)((i * across + shift) / kept);
     }
-    const s24_sparse_parts parts = {.format = block > 1 ? S24_FORMAT_BSR : S24_FORMAT_CSR,
+    const s24_sparse_parts parts = {.format = block.rows > 1 ? S24_FORMAT_BSR : S24_FORMAT_CSR,
                                     .dtype = m->dtype,
                                     .rows = m->shape.n,
                                     .cols = m->shape.k,
-                                    .block_rows = block,
-                                    .block_cols = block,
+                                    .block_rows = block.rows,
+                                    .block_cols = block.cols,
                                     .stored = lines * kept,
                                     .starts = starts,
                                     .index = index,
@@ -184,7 +187,7 @@ static int time_runners(measuring *m, plan_format *f, runner *runners)
     return CLI_OK;
 }
 
-static s24_status plan_sparse(s24_plan **out, measuring *m, int block, int share)
+static s24_status plan_sparse(s24_plan **out, measuring *m, struct block block, int share)
 {
     s24_sparse *w = NULL;
     s24_status status = make_weight(&w, m, block, share);
@@ -193,18 +196,19 @@ static s24_status plan_sparse(s24_plan **out, measuring *m, int block, int share
     return status;
 }
 
-static int time_format(measuring *m, plan_format *f, int block)
+static int time_format(measuring *m, plan_format *f, struct block block)
 {
     runner runners[PLAN_SHARES] = {{0}};
     s24_status status = S24_OK;
-    *f = (plan_format){.count = block ? PLAN_SHARES : 1, .shares = block ? shares : lifted_share};
-    if (block > 1)
-        snprintf(f->name, sizeof f->name, "bsr:%dx%d", block, block);
+    *f = (plan_format){.count = block.rows ? PLAN_SHARES : 1,
+                       .shares = block.rows ? shares : lifted_share};
+    if (block.rows > 1)
+        snprintf(f->name, sizeof f->name, "bsr:%dx%d", block.rows, block.cols);
     else
-        snprintf(f->name, sizeof f->name, "%s", block ? "csr" : "6:8");
+        snprintf(f->name, sizeof f->name, "%s", block.rows ? "csr" : "6:8");
     for (int i = 0; i < f->count && status == S24_OK; i++) {
         s24_plan **plan = &runners[i].plan;
-        status = block ? plan_sparse(plan, m, block, shares[i]) : plan_lifted(plan, m);
+        status = block.rows ? plan_sparse(plan, m, block, shares[i]) : plan_lifted(plan, m);
         if (status == S24_OK) status = make_room(&runners[i], m);
     }
     const int code = status == S24_OK ? time_runners(m, f, runners) : cli_status(m->cli, status);
@@ -222,8 +226,9 @@ int plan_formats(cli_app *cli, plan_format formats[PLAN_FORMATS], int *count, be
     int code = cli_status(cli, status);
     *count = 0;
     for (int i = 0; i < PLAN_FORMATS && code == CLI_OK; i++) {
-        const int fits =
-            blocks[i] ? shape.n % blocks[i] == 0 && shape.k % blocks[i] == 0 : shape.k % LIFT == 0;
+        const int fits = blocks[i].rows
+                             ? shape.n % blocks[i].rows == 0 && shape.k % blocks[i].cols == 0
+                             : shape.k % LIFT == 0;
         if (!fits) continue;
         code = time_format(&m, &formats[(*count)++], blocks[i]);
     }

@@ -69,9 +69,10 @@ S24_API void s24_sparse_destroy(s24_sparse *matrix);
 
 /*
  * A plan as s24_plan_create makes of a 2:4 matrix, for s24_plan_run and all the rest: y = x · Wᵀ
- * with bias, activation, gate and residual, in f32. BSR of square blocks is multiplied as it is,
- * everything else as CSR. kernel: one of s24_sparse_kernel_name; NULL: the fastest here. Errors:
- * ARGUMENT (no such kernel), UNSUPPORTED (one of another format, or that this CPU has not), MEMORY.
+ * with bias, activation, gate and residual, in f32. BSR of square blocks and of 4x1 is multiplied
+ * as it is, everything else as CSR. kernel: one of s24_sparse_kernel_name; NULL: the fastest here.
+ * Errors: ARGUMENT (no such kernel), UNSUPPORTED (one of another format, or that this CPU has not),
+ * MEMORY.
  */
 S24_API s24_status s24_sparse_plan(s24_plan **out, s24_ctx *ctx, const s24_sparse *w,
                                    const char *kernel);

@@ -95,7 +95,8 @@ class SparseMatrix:
         return self._part(3, (self.stored, *(self.block or ())), bits_of(self.dtype))
 
     def plan(self, kernel: str | None = None) -> Plan:
-        """A Plan for x · wᵀ in f32: "bsr" of square blocks as it is, all else by rows."""
+        """A Plan for x · wᵀ in f32: "bsr" of square blocks and of 4x1 as it is, all else by
+        rows."""
         return Plan.of(_core.sparse_plan(self._handle, kernel), self.shape)
 
     def plan_integers(self, scales: Array | None = None, kernel: str | None = None) -> Plan:

@@ -7,10 +7,14 @@
 #include "kernel/sparse_i8.h"
 #include "op/sparse.h"
 
+/* What the shapes are called. */
+static const char *const shapes[] = {"csr", "bsr of 4x1", "bsr of squares"};
+
 const char *s24_sparse_kernel_name(int index, s24_format *format, uint32_t *cpu)
 {
     const s24i_sparse_kernel *kernel = s24i_sparse_kernel_at(index);
-    if (kernel && format) *format = kernel->format;
+    if (kernel && format)
+        *format = kernel->shape == S24I_SPARSE_ENTRIES ? S24_FORMAT_CSR : S24_FORMAT_BSR;
     if (kernel && cpu) *cpu = kernel->linear.cpu;
     return kernel ? kernel->linear.name : NULL;
 }
@@ -37,13 +41,13 @@ static s24_status find_named(const s24i_sparse_kernel **out, s24_ctx *ctx, const
 }
 
 static s24_status named_kernel(const s24i_sparse_kernel **out, s24_ctx *ctx, const char *name,
-                               s24_format format, s24_dtype dtype)
+                               s24i_sparse_shape shape, s24_dtype dtype)
 {
     if (!name) return S24_OK;
     TRY(find_named(out, ctx, name, S24_DTYPE_NONE));
-    REQUIRE(ctx, (*out)->format == format, S24_ERROR_UNSUPPORTED,
-            "kernel %s multiplies %s; this matrix is multiplied as %s", name,
-            s24_format_name((*out)->format), s24_format_name(format));
+    REQUIRE(ctx, (*out)->shape == shape, S24_ERROR_UNSUPPORTED,
+            "kernel %s multiplies %s; this matrix is multiplied as %s", name, shapes[(*out)->shape],
+            shapes[shape]);
     REQUIRE(ctx, (*out)->linear.dtype == S24_F32 || (*out)->linear.dtype == dtype,
             S24_ERROR_UNSUPPORTED, "kernel %s multiplies %s; this matrix is %s", name,
             s24_dtype_name((*out)->linear.dtype), s24_dtype_name(dtype));
@@ -88,6 +92,12 @@ static s24_status as_format(s24_sparse **made, const s24_sparse **w, s24_ctx *ct
     return S24_OK;
 }
 
+static s24i_sparse_shape shape_of(const s24_sparse_parts *p)
+{
+    if (p->format != S24_FORMAT_BSR || p->block_rows == 1) return S24I_SPARSE_ENTRIES;
+    return p->block_cols == 1 ? S24I_SPARSE_STRIPS : S24I_SPARSE_SQUARES;
+}
+
 s24_status s24_sparse_plan(s24_plan **out, s24_ctx *ctx, const s24_sparse *w, const char *kernel)
 {
     const s24i_sparse_kernel *row;
@@ -95,12 +105,11 @@ s24_status s24_sparse_plan(s24_plan **out, s24_ctx *ctx, const s24_sparse *w, co
     if (!out || !ctx) return S24_ERROR_ARGUMENT;
     *out = NULL;
     REQUIRE(ctx, w, S24_ERROR_ARGUMENT, "w is NULL; expected a sparse matrix");
-    const int is_square =
-        w->parts.format == S24_FORMAT_BSR && w->parts.block_rows == w->parts.block_cols;
-    const s24_format format = is_square ? S24_FORMAT_BSR : S24_FORMAT_CSR;
-    row = s24i_sparse_kernel_find(format, w->parts.dtype, ctx->cpu);
-    TRY(named_kernel(&row, ctx, kernel, format, w->parts.dtype));
-    const s24_sparse_parts as = {.format = format};
+    const s24i_sparse_shape shape = shape_of(&w->parts);
+    row = s24i_sparse_kernel_find(shape, w->parts.dtype, ctx->cpu);
+    TRY(named_kernel(&row, ctx, kernel, shape, w->parts.dtype));
+    const s24_sparse_parts as = {.format = shape == S24I_SPARSE_ENTRIES ? S24_FORMAT_CSR
+                                                                        : S24_FORMAT_BSR};
     TRY(as_format(&rows, &w, ctx, &as));
     const s24_status status =
         plan_new(out, ctx, &w->parts, row, s24i_sparse_weight_bytes(&w->parts, row));

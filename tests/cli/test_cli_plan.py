@@ -167,7 +167,8 @@ class Plan(Scratch):
         found = self.plan(*options)
         self.assertEqual(set(found), KEYS | {"formats"})
         formats = found["formats"]
-        self.assertEqual([f["format"] for f in formats], ["6:8", "csr", "bsr:16x16", "bsr:32x32"])
+        self.assertEqual([f["format"] for f in formats],
+                         ["6:8", "csr", "bsr:4x1", "bsr:16x16", "bsr:32x32"])
         for f in formats:
             self.assertEqual([t["zeros"] for t in f["times"]],
                              [0.25] if f["format"] == "6:8" else [0.5, 0.6, 0.7, 0.8, 0.9, 0.95])

@@ -23,7 +23,10 @@ static const sides shapes[] = {
     {1, 8, 8, 8, 8, 1},      {2, 64, 96, 16, 16, 3},     {5, 48, 64, 16, 16, 2},
     {16, 32, 64, 32, 32, 2}, {33, 64, 128, 64, 64, 2},   {70, 128, 256, 128, 128, 2},
     {49, 24, 40, 8, 8, 4},   {4, 128, 128, 128, 128, 1}, {20, 32, 48, 16, 16, 1000},
-    {18, 16, 32, 4, 1, 3},   {18, 16, 32, 1, 4, 3},
+    {18, 16, 32, 4, 1, 3},   {18, 16, 32, 1, 4, 3},      {1, 20, 57, 4, 1, 3},
+    {4, 64, 160, 4, 1, 5},   {33, 68, 96, 4, 1, 4},      {97, 36, 129, 4, 1, 6},
+    {7, 12, 24, 4, 1, 1000}, {2, 8, 65540, 4, 1, 3000},  {9, 8, 65540, 4, 1, 3000},
+    {3, 5, 65540, 0, 0, 99}, {40, 3, 65540, 0, 0, 3000},
 };
 enum { SHAPES = sizeof shapes / sizeof *shapes };
 
@@ -203,7 +206,8 @@ static void test_other_dtypes(void **state)
     s24_plan_destroy(plan);
     assert_refused(ctx, S24_ERROR_ARGUMENT, "no kernel of sparse matrices named \"none\"",
                    s24_sparse_plan(&plan, ctx, sparse, "none"));
-    assert_refused(ctx, S24_ERROR_UNSUPPORTED, "multiplies csr; this matrix is multiplied as bsr",
+    assert_refused(ctx, S24_ERROR_UNSUPPORTED,
+                   "multiplies csr; this matrix is multiplied as bsr of squares",
                    s24_sparse_plan(&plan, ctx, sparse, "sparse_csr_f32_ref"));
     assert_refused(ctx, S24_ERROR_ARGUMENT, "w is NULL", s24_sparse_plan(&plan, ctx, NULL, NULL));
     s24_sparse_destroy(sparse);
@@ -213,6 +217,42 @@ static void test_other_dtypes(void **state)
 }
 
 /* x and y of bf16, of every mixture, give what f32 gives, rounded once. */
+static void check_bf16(s24_ctx *ctx, const sides *s, uint64_t *seed)
+{
+    const int64_t m = s->m, n = s->n, k = s->k;
+    float *w = blocks_of(s, seed), *x = calloc((size_t)(m * k), sizeof *x), y[60 * 32];
+    uint16_t *narrow = calloc((size_t)(m * k), sizeof *narrow), halves[60 * 32];
+    s24_sparse *sparse = sparse_of(ctx, s, w, S24_BF16);
+    s24_plan *plan;
+    assert_ok(ctx, s24_sparse_plan(&plan, ctx, sparse, NULL));
+    for (int64_t i = 0; i < m * k; i++)
+        x[i] = test_uniform(seed);
+    assert_ok(ctx, s24_convert(narrow, S24_BF16, x, S24_F32, m * k));
+    assert_ok(ctx, s24_convert(x, S24_F32, narrow, S24_BF16, m * k));
+    const size_t bytes = s24_plan_work_bytes(plan, ctx, m);
+    void *work = aligned_alloc(64, (bytes + 64) / 64 * 64);
+    const s24_dense xs[] = {{x, S24_F32, m, k, 0}, {narrow, S24_BF16, m, k, 0}};
+    const s24_dense ys[] = {{y, S24_F32, m, n, 0}, {halves, S24_BF16, m, n, 0}};
+    s24_linear_args args = {.work = work, .work_bytes = bytes, .x = &xs[0], .y = &ys[0]};
+    assert_ok(ctx, s24_plan_run(ctx, plan, &args));
+    for (int from = 0; s24_plan_takes(plan, S24_BF16) && from < 2; from++) {
+        args.x = &xs[from];
+        args.y = &ys[1];
+        assert_ok(ctx, s24_plan_run(ctx, plan, &args));
+        for (int64_t i = 0; i < m * n; i++) {
+            uint16_t expected;
+            assert_ok(ctx, s24_convert(&expected, S24_BF16, &y[i], S24_F32, 1));
+            assert_int_equal(halves[i], expected);
+        }
+    }
+    s24_plan_destroy(plan);
+    s24_sparse_destroy(sparse);
+    free(work);
+    free(narrow);
+    free(x);
+    free(w);
+}
+
 static void test_bf16(void **state)
 {
     heap h = {.fail_at = 0};
@@ -220,39 +260,48 @@ static void test_bf16(void **state)
     uint64_t seed = 9;
     (void)state;
     for (int64_t m = 1; m < 60; m += 7) {
-        const sides s = {m, 32, 48, 16, 16, 2};
-        float *w = blocks_of(&s, &seed), *x = calloc((size_t)(m * 48), sizeof *x), y[60 * 32];
-        uint16_t *narrow = calloc((size_t)(m * 48), sizeof *narrow), halves[60 * 32];
-        s24_sparse *sparse = sparse_of(ctx, &s, w, S24_BF16);
-        s24_plan *plan;
-        assert_ok(ctx, s24_sparse_plan(&plan, ctx, sparse, NULL));
-        for (int64_t i = 0; i < m * 48; i++)
-            x[i] = test_uniform(&seed);
-        assert_ok(ctx, s24_convert(narrow, S24_BF16, x, S24_F32, m * 48));
-        assert_ok(ctx, s24_convert(x, S24_F32, narrow, S24_BF16, m * 48));
-        const size_t bytes = s24_plan_work_bytes(plan, ctx, m);
-        void *work = aligned_alloc(64, (bytes + 64) / 64 * 64);
-        const s24_dense xs[] = {{x, S24_F32, m, 48, 0}, {narrow, S24_BF16, m, 48, 0}};
-        const s24_dense ys[] = {{y, S24_F32, m, 32, 0}, {halves, S24_BF16, m, 32, 0}};
-        s24_linear_args args = {.work = work, .work_bytes = bytes, .x = &xs[0], .y = &ys[0]};
-        assert_ok(ctx, s24_plan_run(ctx, plan, &args));
-        for (int from = 0; s24_plan_takes(plan, S24_BF16) && from < 2; from++) {
-            args.x = &xs[from];
-            args.y = &ys[1];
-            assert_ok(ctx, s24_plan_run(ctx, plan, &args));
-            for (int64_t i = 0; i < m * 32; i++) {
-                uint16_t expected;
-                assert_ok(ctx, s24_convert(&expected, S24_BF16, &y[i], S24_F32, 1));
-                assert_int_equal(halves[i], expected);
-            }
-        }
-        s24_plan_destroy(plan);
-        s24_sparse_destroy(sparse);
-        free(work);
-        free(narrow);
-        free(x);
-        free(w);
+        const sides squares = {m, 32, 48, 16, 16, 2}, strips = {m, 28, 43, 4, 1, 3};
+        check_bf16(ctx, &squares, &seed);
+        check_bf16(ctx, &strips, &seed);
     }
+    ctx_off(&h, ctx);
+}
+
+/* Columns of x that no strip has may be infinite or NaN, also where an odd one fills up a line. */
+static void test_what_is_not_stored_is_not_multiplied(void **state)
+{
+    heap h = {.fail_at = 0};
+    s24_ctx *ctx = ctx_on(&h, 1);
+    const char *kernel;
+    uint32_t cpu;
+    uint64_t seed = 11;
+    (void)state;
+    for (int i = 0; (kernel = s24_sparse_kernel_name(i, NULL, &cpu)); i++)
+        for (int64_t m = 1; m < 40 && !(cpu & ~s24_ctx_cpu(ctx)); m += 19) {
+            const sides s = {m, 8, 11, 4, 1, 1};
+            float *w = blocks_of(&s, &seed);
+            for (int64_t n = 0; n < s.n; n++)
+                w[n * s.k] = w[n * s.k + 10] = 0;
+            s24_sparse *sparse =
+                sparse_of(ctx, &s, w, strstr(kernel, "_bf16_") ? S24_BF16 : S24_F32);
+            s24_plan *plan = NULL;
+            if (s24_sparse_plan(&plan, ctx, sparse, kernel) == S24_OK) {
+                operands o;
+                make_operands(&o, &s, plan, ctx, 0, &seed);
+                for (int64_t t = 0; t < m; t++) {
+                    ((float *)o.x.data)[t * s.k] = INFINITY;
+                    ((float *)o.x.data)[t * s.k + 10] = NAN;
+                }
+                assert_ok(ctx, s24_plan_run(ctx, plan, &o.args));
+                for (int64_t at = 0; at < m * s.n; at++)
+                    if (!isfinite(((float *)o.y.data)[at]))
+                        fail_msg("%s: %d tokens, element %d", kernel, (int)m, (int)at);
+                drop_operands(&o);
+            }
+            s24_plan_destroy(plan);
+            s24_sparse_destroy(sparse);
+            free(w);
+        }
     ctx_off(&h, ctx);
 }
 
@@ -262,6 +311,7 @@ int main(void)
         cmocka_unit_test(test_every_row),
         cmocka_unit_test(test_other_dtypes),
         cmocka_unit_test(test_bf16),
+        cmocka_unit_test(test_what_is_not_stored_is_not_multiplied),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -223,4 +223,4 @@ static void run(const s24i_linear_job *job)
                                         .x_dtypes = 1u << S24_F32 | 1u << S24_BF16,                \
                                         .work_bytes = work_bytes,                                  \
                                         .run = run},                                               \
-                                       S24_FORMAT_BSR};
+                                       S24I_SPARSE_STRIPS};

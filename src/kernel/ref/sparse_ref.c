@@ -15,13 +15,13 @@ static size_t work_bytes(int64_t m, int64_t n, int64_t k, int threads)
 static float sum(const s24i_linear_job *job, int64_t m, int64_t n)
 {
     const s24i_sparse_weight *w = job->w;
-    const int64_t block = w->block, line = n / block;
+    const int64_t rows = w->rows, line = n / rows;
     const float *x = (const float *)job->x + m * job->x_stride_m;
     float y = 0;
     for (int64_t i = w->starts[line]; i < w->starts[line + 1]; i++)
-        for (int64_t c = 0; c < block; c++)
-            y += w->values[(i * block + c) * block + n % block] *
-                 x[(w->index[i] + c) * job->x_stride_k];
+        for (int64_t c = 0; c < w->cols; c++)
+            y += w->values[(i * w->cols + c) * rows + n % rows] *
+                 x[(s24i_sparse_column(w, i) + c) * job->x_stride_k];
     return y;
 }
 
@@ -50,5 +50,6 @@ static void run(const s24i_linear_job *job)
                                         .work_bytes = work_bytes,                                  \
                                         .run = run},                                               \
                                        of};
-ROW(s24i_sparse_csr_ref, "sparse_csr_f32_ref", S24_FORMAT_CSR)
-ROW(s24i_sparse_bsr_ref, "sparse_bsr_f32_ref", S24_FORMAT_BSR)
+ROW(s24i_sparse_csr_ref, "sparse_csr_f32_ref", S24I_SPARSE_ENTRIES)
+ROW(s24i_sparse_4x1_ref, "sparse_4x1_f32_ref", S24I_SPARSE_STRIPS)
+ROW(s24i_sparse_bsr_ref, "sparse_bsr_f32_ref", S24I_SPARSE_SQUARES)

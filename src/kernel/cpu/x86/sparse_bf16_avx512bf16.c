@@ -131,7 +131,7 @@ static void finish_few(const s24i_linear_job *job, float sums[FEW][LANES], int64
     TARGET static void blocks_##V(const s24i_sparse_weight *w, const uint32_t *x, int64_t line,    \
                                   int64_t part, float *sums)                                       \
     {                                                                                              \
-        const int64_t block = w->block;                                                            \
+        const int64_t block = w->rows;                                                             \
         __m512 acc[OUTS][V];                                                                       \
         UNROLL for (int o = 0; o < OUTS; o++)                                                      \
         {                                                                                          \
@@ -170,7 +170,7 @@ TARGET static void run_lines(void *arg, int64_t begin, int64_t end, int thread)
         const int64_t first = vectors_before(job->m, tile);
         const int64_t vectors = vectors_before(job->m, tile + 1) - first;
         const uint32_t *x = (const uint32_t *)job->work + first * LANES * (job->k / 2);
-        const int64_t block = w->block, width = vectors * LANES, m = first * LANES;
+        const int64_t block = w->rows, width = vectors * LANES, m = first * LANES;
         for (int64_t n = begin * block; n < end * block; n += ROWS) {
             const int64_t outs = end * block - n < ROWS ? end * block - n : ROWS;
             for (int64_t o = 0; o < outs; o += OUTS)
@@ -188,7 +188,7 @@ TARGET static void run_lines(void *arg, int64_t begin, int64_t end, int thread)
     TARGET static void few_rows_##M(const s24i_linear_job *job, int64_t line, int64_t part)        \
     {                                                                                              \
         const s24i_sparse_weight *w = job->w;                                                      \
-        const int64_t block = w->block;                                                            \
+        const int64_t block = w->rows;                                                             \
         const int rows = block < LANES ? (int)block : LANES;                                       \
         const __mmask16 mask = (__mmask16)((1u << rows) - 1);                                      \
         __m512 acc[4][M];                                                                          \
@@ -224,7 +224,7 @@ static void run_few(void *arg, int64_t begin, int64_t end, int thread)
     const s24i_sparse_weight *w = job->w;
     (void)thread;
     for (int64_t line = begin; line < end; line++)
-        for (int64_t part = 0; part < w->block; part += LANES)
+        for (int64_t part = 0; part < w->rows; part += LANES)
             tables[job->m - 1](job, line, part);
 }
 
@@ -244,5 +244,5 @@ const s24i_sparse_kernel s24i_sparse_bsr_bf16 = {{.name = "sparse_bsr_bf16_avx51
                                                   .x_dtypes = 1u << S24_F32 | 1u << S24_BF16,
                                                   .work_bytes = work_bytes,
                                                   .run = run},
-                                                 S24_FORMAT_BSR};
+                                                 S24I_SPARSE_SQUARES};
 #endif

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Products with sparse weights in f32, for an instruction set that the including file names: LANES
- * floats in a vector, VECS vectors of tokens in a tile, TARGET; with SQUARES also square_in and
- * square_out, which turn x and the sums sixteen by sixteen.
+ * floats in a vector, VECS vectors of tokens in a tile, TARGET, and OUTS, how many outputs of a
+ * block a tile's sums are kept of in registers; with SQUARES also square_in and square_out, which
+ * turn x and the sums sixteen by sixteen; with GATHERS gather_sums, which sums a row's entries for
+ * one token.
  *
  * Tokens lie in the lanes: x is turned once into tiles [k][tokens of the tile], so that an entry's
- * column is a few whole vectors and its values are broadcast. Eight outputs of a block, or one of
- * CSR, are summed in registers over all of a line's entries, sixteen before they go to y. For few
- * tokens the lanes are a block's rows instead, or a row's entries, whose x are gathered.
+ * column is a few whole vectors and its values are broadcast. A few outputs of a block, four of a
+ * strip, or one of CSR, are summed in registers over all of a line's entries, sixteen before they
+ * go to y. For few tokens the lanes are a block's rows instead, or a row's entries, whose x are
+ * gathered.
  */
 #include <string.h>
 
@@ -16,7 +19,7 @@
 #include "kernel/sparse_kernel.h"
 
 typedef float vec __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
-enum { OUTS = 8, ROWS = 16, FEW = LANES / 4 }; /* FEW: so many tokens are not in the lanes */
+enum { ROWS = 16, FEW = LANES / 4 }; /* FEW: so many tokens are not in the lanes */
 
 /* Tokens in tiles of vectors as equal as can be. */
 typedef struct tiling {
@@ -96,13 +99,13 @@ TARGET static void finish_sums(const s24i_linear_job *job, const float *sums, in
         }
 }
 
-/* Eight outputs of a line of blocks, from row `part` of its blocks on. */
+/* OUTS outputs of a line of blocks, from row `part` of its blocks on. */
 #define BLOCKS(V)                                                                                  \
     TARGET static void blocks_##V(const s24i_linear_job *job, const float *x, int64_t line,        \
                                   int64_t part, float *sums)                                       \
     {                                                                                              \
         const s24i_sparse_weight *w = job->w;                                                      \
-        const int64_t block = w->block;                                                            \
+        const int64_t block = w->rows;                                                             \
         vec acc[OUTS][V];                                                                          \
         memset(acc, 0, sizeof acc);                                                                \
         for (int64_t i = w->starts[line]; i < w->starts[line + 1]; i++) {                          \
@@ -120,10 +123,32 @@ TARGET static void finish_sums(const s24i_linear_job *job, const float *sums, in
         memcpy(sums, acc, sizeof acc);                                                             \
     }
 
+/* Four outputs of a line of strips, whose columns stand in `index` or in `near`. */
+#define STRIPS(V, INDEX)                                                                           \
+    TARGET static void strips_##INDEX##_##V(const s24i_linear_job *job, const float *x,            \
+                                            int64_t line, int64_t part, float *sums)               \
+    {                                                                                              \
+        const s24i_sparse_weight *w = job->w;                                                      \
+        vec acc[S24I_STRIP][V];                                                                    \
+        (void)part;                                                                                \
+        memset(acc, 0, sizeof acc);                                                                \
+        for (int64_t i = w->starts[line]; i < w->starts[line + 1]; i++) {                          \
+            const float *values = w->values + i * S24I_STRIP;                                      \
+            const vec *from = (const vec *)(x + (int64_t)w->INDEX[i] * (V * LANES));               \
+            vec tokens[V];                                                                         \
+            UNROLL for (int v = 0; v < V; v++) tokens[v] = from[v];                                \
+            UNROLL for (int o = 0; o < S24I_STRIP; o++)                                            \
+            {                                                                                      \
+                UNROLL for (int v = 0; v < V; v++) acc[o][v] += tokens[v] * values[o];             \
+            }                                                                                      \
+        }                                                                                          \
+        memcpy(sums, acc, sizeof acc);                                                             \
+    }
+
 /* One output of CSR. */
-#define ENTRIES(V)                                                                                 \
-    TARGET static void entries_##V(const s24i_linear_job *job, const float *x, int64_t line,       \
-                                   int64_t part, float *sums)                                      \
+#define ENTRIES(V, INDEX)                                                                          \
+    TARGET static void entries_##INDEX##_##V(const s24i_linear_job *job, const float *x,           \
+                                             int64_t line, int64_t part, float *sums)              \
     {                                                                                              \
         const s24i_sparse_weight *w = job->w;                                                      \
         vec acc[2][V];                                                                             \
@@ -134,12 +159,12 @@ TARGET static void finish_sums(const s24i_linear_job *job, const float *sums, in
         for (; i + 2 <= end; i += 2) {                                                             \
             UNROLL for (int e = 0; e < 2; e++)                                                     \
             {                                                                                      \
-                const vec *from = (const vec *)(x + (int64_t)w->index[i + e] * (V * LANES));       \
+                const vec *from = (const vec *)(x + (int64_t)w->INDEX[i + e] * (V * LANES));       \
                 UNROLL for (int v = 0; v < V; v++) acc[e][v] += from[v] * w->values[i + e];        \
             }                                                                                      \
         }                                                                                          \
         if (i < end) {                                                                             \
-            const vec *from = (const vec *)(x + (int64_t)w->index[i] * (V * LANES));               \
+            const vec *from = (const vec *)(x + (int64_t)w->INDEX[i] * (V * LANES));               \
             UNROLL for (int v = 0; v < V; v++) acc[0][v] += from[v] * w->values[i];                \
         }                                                                                          \
         UNROLL for (int v = 0; v < V; v++)((vec *)sums)[v] = acc[0][v] + acc[1][v];                \
@@ -148,32 +173,54 @@ TARGET static void finish_sums(const s24i_linear_job *job, const float *sums, in
 BLOCKS(1)
 BLOCKS(2)
 BLOCKS(3)
-ENTRIES(1)
-ENTRIES(2)
-ENTRIES(3)
+STRIPS(1, near)
+STRIPS(2, near)
+STRIPS(3, near)
+STRIPS(1, index)
+STRIPS(2, index)
+STRIPS(3, index)
+ENTRIES(1, near)
+ENTRIES(2, near)
+ENTRIES(3, near)
+ENTRIES(1, index)
+ENTRIES(2, index)
+ENTRIES(3, index)
 
 typedef void (*sum_tile)(const s24i_linear_job *job, const float *x, int64_t line, int64_t part,
                          float *sums);
 
+/* How a tile of so many vectors is summed, and how many outputs at once. */
+static sum_tile sum_of(const s24i_sparse_weight *w, int64_t vectors, int64_t *outs)
+{
+    static const sum_tile blocks[VECS] = {blocks_1, blocks_2, blocks_3};
+    static const sum_tile strips[2][VECS] = {{strips_index_1, strips_index_2, strips_index_3},
+                                             {strips_near_1, strips_near_2, strips_near_3}};
+    static const sum_tile entries[2][VECS] = {{entries_index_1, entries_index_2, entries_index_3},
+                                              {entries_near_1, entries_near_2, entries_near_3}};
+    const int is_near = w->near != NULL;
+    *outs = w->rows == w->cols && w->rows > 1 ? OUTS : w->rows;
+    if (w->rows == 1) return entries[is_near][vectors - 1];
+    return w->cols == 1 ? strips[is_near][vectors - 1] : blocks[vectors - 1];
+}
+
 static void run_lines(void *arg, int64_t begin, int64_t end, int thread)
 {
-    static const sum_tile tables[2][VECS] = {{blocks_1, blocks_2, blocks_3},
-                                             {entries_1, entries_2, entries_3}};
     const s24i_linear_job *job = arg;
     const s24i_sparse_weight *w = job->w;
     const tiling t = tiling_of(job->m);
-    const int64_t block = w->block, step = block == 1 ? 1 : OUTS;
+    const int64_t rows = w->rows;
     _Alignas(64) float sums[ROWS * VECS * LANES] = {0};
     (void)thread;
     for (int64_t tile = 0; tile < t.tiles; tile++) {
         const int64_t first = first_of(&t, tile), vectors = first_of(&t, tile + 1) - first;
         const float *x = (const float *)job->work + first * LANES * job->k;
         const int64_t width = vectors * LANES;
-        const sum_tile sum = tables[block == 1][vectors - 1];
-        for (int64_t n = begin * block; n < end * block; n += ROWS) {
-            const int64_t outs = end * block - n < ROWS ? end * block - n : ROWS;
+        int64_t step;
+        const sum_tile sum = sum_of(w, vectors, &step);
+        for (int64_t n = begin * rows; n < end * rows; n += ROWS) {
+            const int64_t outs = end * rows - n < ROWS ? end * rows - n : ROWS;
             for (int64_t o = 0; o < outs; o += step)
-                sum(job, x, (n + o) / block, (n + o) % block, sums + o * width);
+                sum(job, x, (n + o) / rows, (n + o) % rows, sums + o * width);
             finish_sums(job, sums, n, (int)outs, first * LANES, width);
         }
     }
@@ -182,13 +229,14 @@ static void run_lines(void *arg, int64_t begin, int64_t end, int thread)
 /* ---- few tokens ------------------------------------------------------------------------------ */
 
 /* 8·P outputs of a line of blocks, from row `part` on, for one token. */
-typedef float eight __attribute__((vector_size(4 * OUTS), aligned(4), may_alias));
+enum { EIGHT = 8 };
+typedef float eight __attribute__((vector_size(4 * EIGHT), aligned(4), may_alias));
 #define FEW_BLOCKS(P)                                                                              \
     TARGET static void few_blocks_##P(const s24i_linear_job *job, int64_t m, int64_t line,         \
                                       int64_t part)                                                \
     {                                                                                              \
         const s24i_sparse_weight *w = job->w;                                                      \
-        const int64_t block = w->block, step = job->x_stride_k;                                    \
+        const int64_t block = w->rows, step = job->x_stride_k;                                     \
         const float *x = (const float *)job->x + m * job->x_stride_m;                              \
         eight sums[4][P];                                                                          \
         memset(sums, 0, sizeof sums);                                                              \
@@ -204,21 +252,66 @@ typedef float eight __attribute__((vector_size(4 * OUTS), aligned(4), may_alias)
         }                                                                                          \
         UNROLL for (int p = 0; p < P; p++) sums[0][p] =                                            \
             (sums[0][p] + sums[1][p]) + (sums[2][p] + sums[3][p]);                                 \
-        finish_sums(job, (const float *)sums, line *block + part, OUTS * P, m, 1);                 \
+        finish_sums(job, (const float *)sums, line *block + part, EIGHT * P, m, 1);                \
     }
 FEW_BLOCKS(1)
 FEW_BLOCKS(2)
 
-TARGET static void few_entries(const s24i_linear_job *job, int64_t m, int64_t line)
+/* Sixteen rows' entries, of any stride of x; `outs` of them are there. */
+TARGET static void add_entries(float sums[ROWS], const s24i_linear_job *job, int64_t m,
+                               int64_t line, int outs)
 {
     const s24i_sparse_weight *w = job->w;
     const float *x = (const float *)job->x + m * job->x_stride_m;
-    const int64_t end = w->starts[line + 1];
+    for (int o = 0; o < outs; o++) {
+        float part[4] = {0};
+        int64_t i = w->starts[line + o];
+        const int64_t end = w->starts[line + o + 1];
+        for (; i + 4 <= end; i += 4)
+            UNROLL for (int j = 0; j < 4; j++) part[j] +=
+                w->values[i + j] * x[s24i_sparse_column(w, i + j) * job->x_stride_k];
+        for (; i < end; i++)
+            part[0] += w->values[i] * x[s24i_sparse_column(w, i) * job->x_stride_k];
+        sums[o] = (part[0] + part[1]) + (part[2] + part[3]);
+    }
+}
+
+static void few_entries(const s24i_linear_job *job, int64_t begin, int64_t end)
+{
+    for (int64_t line = begin; line < end; line += ROWS) {
+        const int outs = (int)(end - line < ROWS ? end - line : ROWS);
+        _Alignas(64) float sums[ROWS];
+        for (int64_t m = 0; m < job->m; m++) {
+#ifdef GATHERS
+            if (job->x_stride_k == 1)
+                gather_sums(sums, job->w, (const float *)job->x + m * job->x_stride_m, line, outs);
+            else
+#endif
+                add_entries(sums, job, m, line, outs);
+            finish_sums(job, sums, line, outs, m, 1);
+        }
+    }
+}
+
+enum { STRIPS_AHEAD = 128 }; /* entries that are asked of memory before they are needed */
+typedef float strip __attribute__((vector_size(4 * S24I_STRIP), aligned(4), may_alias));
+TARGET static void few_strips(const s24i_linear_job *job, int64_t m, int64_t line)
+{
+    const s24i_sparse_weight *w = job->w;
+    const int64_t end = w->starts[line + 1], step = job->x_stride_k;
+    const float *x = (const float *)job->x + m * job->x_stride_m;
+    const strip *values = (const strip *)w->values;
+    strip sums[4] = {{0}};
     int64_t i = w->starts[line];
-    float sum = job->x_stride_k == 1 ? gather_sum(w, x, &i, end) : 0;
+    for (; i + 4 <= end; i += 4) {
+        __builtin_prefetch(values + i + STRIPS_AHEAD);
+        UNROLL for (int j = 0; j < 4; j++) sums[j] +=
+            values[i + j] * x[s24i_sparse_column(w, i + j) * step];
+    }
     for (; i < end; i++)
-        sum += w->values[i] * x[(int64_t)w->index[i] * job->x_stride_k];
-    finish_sums(job, &sum, line, 1, m, 1);
+        sums[0] += values[i] * x[s24i_sparse_column(w, i) * step];
+    sums[0] = (sums[0] + sums[1]) + (sums[2] + sums[3]);
+    finish_sums(job, (const float *)sums, line * S24I_STRIP, S24I_STRIP, m, 1);
 }
 
 static void run_few(void *arg, int64_t begin, int64_t end, int thread)
@@ -226,11 +319,15 @@ static void run_few(void *arg, int64_t begin, int64_t end, int thread)
     const s24i_linear_job *job = arg;
     const s24i_sparse_weight *w = job->w;
     (void)thread;
+    if (w->rows == 1) {
+        few_entries(job, begin, end);
+        return;
+    }
     for (int64_t line = begin; line < end; line++)
         for (int64_t m = 0; m < job->m; m++) {
-            if (w->block == 1) few_entries(job, m, line);
-            if (w->block == OUTS) few_blocks_1(job, m, line, 0);
-            for (int64_t part = 0; w->block > OUTS && part < w->block; part += 2 * OUTS)
+            if (w->rows == S24I_STRIP) few_strips(job, m, line);
+            if (w->rows == EIGHT) few_blocks_1(job, m, line, 0);
+            for (int64_t part = 0; w->rows > EIGHT && part < w->rows; part += 2 * EIGHT)
                 few_blocks_2(job, m, line, part);
         }
 }
