@@ -27,11 +27,30 @@ def operand(x: typing.Any) -> typing.Any:
 
 def tagged(x: np.ndarray, dtype: str | None = None) -> tuple:
     """An array's memory under another dtype of the same size. The array must live on."""
-    rows = x.reshape(-1, x.shape[-1])
+    if not isinstance(x, np.ndarray):
+        raise TypeError(f"expected an array of numpy, got {type(x)}")
+    rows = x.reshape(-1, x.shape[-1] if x.ndim else 1)
     if not np.shares_memory(rows, x) or rows.strides[1] != x.itemsize:
         raise ValueError("an array with gaps: numpy.ascontiguousarray makes a copy")
     return (rows.__array_interface__["data"][0], dtype or NAMES[x.dtype.name], *rows.shape,
             rows.strides[0] // x.itemsize if rows.shape[0] > 1 else rows.shape[1])
+
+
+def sides(x: typing.Any, name: str, dimensions: int | None = None) -> tuple:
+    """An array's shape. Raises TypeError (it is none), ValueError (of other dimensions)."""
+    shape = getattr(x, "shape", None)
+    if not isinstance(shape, tuple):
+        raise TypeError(f"{name}: expected an array or a tensor, got {type(x)}")
+    if dimensions is not None and len(shape) != dimensions:
+        raise ValueError(f"{name} has {len(shape)} dimensions, expected {dimensions}")
+    return shape
+
+
+def handle_of(x: typing.Any, name: str, kind: type) -> typing.Any:
+    """The library's object in one of this package. Raises TypeError (it is of another class)."""
+    if not isinstance(x, kind):
+        raise TypeError(f"{name}: expected a sparse24.{kind.__name__}, got {type(x)}")
+    return x._handle
 
 
 class _Memory:
@@ -53,4 +72,7 @@ def view(address: int, shape: tuple, dtype: typing.Any, owner: object,
 
 def bits_of(dtype: str) -> typing.Any:
     """numpy's dtype for the library's, integers of its size where numpy has none."""
-    return NUMPY.get(dtype) or BITS[dtype]
+    found = NUMPY.get(dtype) or BITS.get(dtype) if isinstance(dtype, str) else None
+    if found is None:
+        raise ValueError(f"dtype {dtype!r}: expected one of {', '.join([*NUMPY, *BITS])}")
+    return found

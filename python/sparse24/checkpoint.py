@@ -9,7 +9,7 @@ import typing
 import numpy as np
 
 from . import _core
-from .arrays import BITS, NUMPY, bits_of, operand, tagged, view
+from .arrays import BITS, NUMPY, bits_of, handle_of, operand, tagged, view
 from .lifted import LiftedMatrix
 from .matrix import Array, Matrix
 from .sparse import SparseMatrix
@@ -154,6 +154,8 @@ def save_checkpoint(path: str | os.PathLike,
     .safetensors file, or to a folder if `model` is one, whose side files and metadata go along.
     Nothing appears before all of it is on disk. Raises FileExistsError unless force."""
     rows = []
+    if not isinstance(tensors, collections.abc.Mapping):
+        raise TypeError(f"tensors: expected a mapping of names, got {type(tensors)}")
     for name, data in tensors.items():
         if isinstance(data, Matrix):
             rows.append((name, data._handle, ()))
@@ -164,7 +166,8 @@ def save_checkpoint(path: str | os.PathLike,
         else:
             data = np.asarray(data) if not hasattr(data, "__dlpack__") else data
             rows.append((name, _flat(data), tuple(data.shape)))
-    _core.checkpoint_save(path, model._handle if model else None, force, tuple(rows))
+    side_files = None if model is None else handle_of(model, "model", Checkpoint)
+    _core.checkpoint_save(path, side_files, force, tuple(rows))
 
 
 def _flat(data: Array) -> typing.Any:

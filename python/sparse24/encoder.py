@@ -10,6 +10,7 @@ import typing
 import numpy as np
 
 from . import _core
+from .arrays import sides
 from .images import Image, ImageForm, is_image
 from .matrix import Array
 from .ranks import Comm
@@ -267,9 +268,8 @@ class Encoder(Reopens):
 def nearest(queries: Array, documents: Array, k: int = 10) -> tuple[np.ndarray, np.ndarray]:
     """(indices, scores) [queries, k] of the documents with the largest dot products, best first; of
     equal ones the lower index."""
-    k = min(k, documents.shape[0])
-    indices = np.empty((queries.shape[0], k), np.int64)
-    scores = np.empty((queries.shape[0], k), np.float32)
+    count, k = sides(queries, "queries", 2)[0], min(k, sides(documents, "documents", 2)[0])
+    indices, scores = np.empty((count, k), np.int64), np.empty((count, k), np.float32)
     _core.nearest(indices, scores, queries, documents)
     return indices, scores
 

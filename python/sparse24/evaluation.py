@@ -8,6 +8,7 @@ import typing
 import numpy as np
 
 from . import _core
+from .arrays import handle_of
 from .encoder import Encoder, Progress, retrieval_accuracy
 from .model import Model
 from .tokenizer import Tokenizer
@@ -29,7 +30,8 @@ class Questions:
         context share, by default 128, a third of max_tokens at most."""
         self._qa = _core.qa_read(path)
         stride = min(128, max_tokens // 3) if stride is None else stride
-        self._features = _core.qa_features(self._qa, tokenizer._handle, max_tokens, stride, clip)
+        self._features = _core.qa_features(self._qa, handle_of(tokenizer, "tokenizer", Tokenizer),
+                                            max_tokens, stride, clip)
         self.count, self.tokens = _core.qa_count(self._features)
 
     def examples(self) -> tuple[np.ndarray | None, ...]:

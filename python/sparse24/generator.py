@@ -8,6 +8,7 @@ import typing
 import numpy as np
 
 from . import _core
+from .arrays import handle_of
 from .language_model import ENDS, Decoder, Token
 from .model import Model
 
@@ -51,7 +52,7 @@ class Generator:
         if texts < 1:
             raise ValueError(f"texts {texts}: expected 1 or more")
         self.model = model
-        self._session = _core.session_create(model._handle, model.max_tokens)
+        self._session = _core.session_create(handle_of(model, "model", Model), model.max_tokens)
         self._threads = _core.session_threads()
         self._cache = _core.cache_create(self._session, texts, tokens, cache_dtype)
         self._handle = _core.generator_create(self._session, self._cache, prompt_tokens, likeliest)

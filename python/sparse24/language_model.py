@@ -11,6 +11,7 @@ import typing
 import numpy as np
 
 from . import _core
+from .arrays import handle_of
 from .model import Model, lay
 from .tokenizer import Tokenizer
 
@@ -105,6 +106,7 @@ def generate(model: Model, prompts: str | typing.Sequence[typing.Any], *, max_ne
     head of each token. Leaving the loop ends the work. Raises ValueError (an option out of range, a
     prompt that is too long), Error.
     """
+    handle_of(model, "model", Model)
     rows = [prompts] if isinstance(prompts, str) else list(prompts)
     words = any(isinstance(row, str) for row in rows)
     ids = [model.tokenizer.encode(row).ids if isinstance(row, str) else row for row in rows]

@@ -8,7 +8,7 @@ import typing
 import numpy as np
 
 from . import _core
-from .arrays import operand
+from .arrays import operand, sides
 from .matrix import Array, Matrix
 
 
@@ -29,7 +29,7 @@ def check(w: Array, along: str = "k") -> BadGroup | None:
 
 def magnitude_mask(w: Array, *, allow_nonfinite: bool = False) -> np.ndarray:
     """Exactly two a group, the largest; of equal ones the higher column."""
-    mask = np.empty(w.shape, np.bool_)
+    mask = np.empty(sides(w, "w"), np.bool_)
     _core.magnitude_mask(mask, operand(w), allow_nonfinite)
     return mask
 
@@ -37,7 +37,7 @@ def magnitude_mask(w: Array, *, allow_nonfinite: bool = False) -> np.ndarray:
 def tile_mask(w: Array, rule: str = "best", *, allow_nonfinite: bool = False) -> np.ndarray:
     """At most two of four along k and along n, by a rule for 4x4 tiles: "best", "greedy", "signed",
     "causal1122"."""
-    mask = np.empty(w.shape, np.bool_)
+    mask = np.empty(sides(w, "w"), np.bool_)
     _core.tile_mask(mask, operand(w), rule, allow_nonfinite)
     return mask
 

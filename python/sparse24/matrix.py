@@ -12,7 +12,7 @@ import typing
 import numpy as np
 
 from . import _core
-from .arrays import BITS, NUMPY, bits_of, operand, tagged, view
+from .arrays import BITS, NUMPY, bits_of, handle_of, operand, sides, tagged, view
 
 Array = typing.Any  # numpy's, or what has __dlpack__ on the CPU
 
@@ -105,9 +105,10 @@ class Matrix:
         """A matrix of `values`, `indices` and `scales` as `pack` gives them (docs/format.md),
         copied and checked. shape: needed for 4 bits alone. dtype: of values whose bits are
         integers'."""
-        values = np.asarray(values) if not hasattr(values, "__dlpack__") else values
-        wide = 4 if scales is not None and bits == 4 else 2
-        n, k = shape or (values.shape[0], values.shape[1] * wide)
+        values = values if hasattr(values, "__dlpack__") and not dtype else np.asarray(values)
+        n, k = shape or sides(values, "values", 2)
+        if not shape:
+            k *= 4 if scales is not None and bits == 4 else 2
         if scales is not None:
             return cls(_core.matrix_from_quantized(values, operand(indices), operand(scales), bits,
                                                    n, k))
@@ -241,11 +242,12 @@ def linear(x: Array, w: Matrix, bias: Array | None = None, *,
            out: np.ndarray | None = None) -> np.ndarray:
     """y [..., n] = x [..., k] times w transposed, plus bias [n], all f32. Without a copy of x,
     whose leading dimensions count as one; written to out if it is given."""
+    handle = handle_of(w, "w", Matrix)
     if not isinstance(x, np.ndarray):
         x = operand(x)
     if out is None:
-        out = np.empty((*x.shape[:-1], w.shape[0]), np.float32)
-    _core.linear(out, x, w._handle, bias)
+        out = np.empty((*sides(x, "x")[:-1], w.shape[0]), np.float32)
+    _core.linear(out, x, handle, bias)
     return out
 
 
@@ -258,7 +260,7 @@ def addmm(y: np.ndarray | None, a: Matrix | Array, b: Matrix | Array, *, alpha: 
           beta: float = 1.0, out: np.ndarray | None = None) -> np.ndarray:
     """beta·y + alpha·(a @ b), one of a and b a Matrix, all f32. y stays unless it is out."""
     if out is None:
-        out = np.empty((a.shape[0], b.shape[1]), np.float32)
+        out = np.empty((sides(a, "a", 2)[0], sides(b, "b", 2)[1]), np.float32)
     if y is not None and y is not out:
         np.copyto(out, y)
     if isinstance(a, Matrix):
@@ -278,7 +280,7 @@ class Plan:
     def __init__(self, w: Matrix, *, kernel: str | None = None, activations: str | None = None):
         """kernel: a row's name instead of the best one. activations: "i8" quantises each row of x
         as it comes, for a quantised w; floats by default."""
-        self._handle = _core.plan_create(w._handle, kernel, activations)
+        self._handle = _core.plan_create(handle_of(w, "w", Matrix), kernel, activations)
         self.shape = w.shape
 
     @classmethod
@@ -312,7 +314,7 @@ class Plan:
         if out is None:
             rows = x[2] if isinstance(x, tuple) else None
             out = np.empty((rows, self.shape[0]) if rows is not None
-                           else (*x.shape[:-1], self.shape[0]), np.float32)
+                           else (*sides(x, "x")[:-1], self.shape[0]), np.float32)
         _core.plan_run(self._handle, operand(out), x, bias, activation,
                        None if gate is None else operand(gate),
                        None if residual is None else operand(residual))

@@ -9,7 +9,7 @@ import typing
 import numpy as np
 
 from . import _core
-from .arrays import operand, view
+from .arrays import handle_of, operand, sides, view
 from .matrix import Array, Matrix
 from .model import open_device
 
@@ -119,7 +119,7 @@ def prune(w: Array, criterion: Criterion = "magnitude", inputs: Stats | Array | 
     elif out is not w:
         np.copyto(out, w)
     if inputs is not None and not isinstance(inputs, Stats):
-        inputs = Stats(out.shape[1]).add(inputs)
+        inputs = Stats(sides(out, "w", 2)[1]).add(inputs)
     handle = None if inputs is None else inputs._handle
     kept, error = _core.prune(out, handle, _how(criterion, dampening, block, refine, pattern, seed),
                               gradients)
@@ -164,7 +164,7 @@ def prune_scores(w: Array, criterion: Criterion = "magnitude",
     w = np.ascontiguousarray(w, np.float32)
     scores = np.empty(w.shape, np.float64)
     if inputs is not None and not isinstance(inputs, Stats):
-        inputs = Stats(w.shape[1]).add(inputs)
+        inputs = Stats(sides(w, "w", 2)[1]).add(inputs)
     _core.prune_scores(scores, w, None if inputs is None else inputs._handle,
                        _how(criterion, 0.0, 0, None, None, seed), gradients)
     return scores
@@ -176,9 +176,10 @@ def round_matrix(matrix: Matrix, inputs: Stats | Array, scheme: str = "int8", *,
     """Matrix.quantize by a layer's inputs: (a matrix of the scheme's integers, its output error).
     The integers move to where the outputs over the inputs differ least from those of target [n, k]
     of f32, which is the matrix itself by default. Raises ValueError, TypeError, Error."""
+    source = handle_of(matrix, "matrix", Matrix)
     if not isinstance(inputs, Stats):
         inputs = Stats(matrix.shape[1]).add(inputs)
-    handle, _, error = _core.matrix_round(matrix._handle, scheme, inputs._handle, target, dampening)
+    handle, _, error = _core.matrix_round(source, scheme, inputs._handle, target, dampening)
     return Matrix(handle), error
 
 

@@ -78,7 +78,8 @@ def _texts(folder: Path, texts: typing.Iterable[str], info: dict, max_tokens: in
     """Texts as examples, without empty ones."""
     tokenizer = Tokenizer(folder)
     limit = max_tokens or _own_limit(folder, info)
-    rows = (tokenizer.encode(text, max_tokens=limit).ids for text in texts if text.strip())
+    rows = (tokenizer.encode(text, max_tokens=limit).ids for text in texts
+            if not isinstance(text, str) or text.strip())
     return _examples([row for row in rows if row.size], info)
 
 

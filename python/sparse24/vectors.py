@@ -9,6 +9,7 @@ import typing
 import numpy as np
 
 from . import _core
+from .arrays import sides
 from .encoder import nearest
 from .matrix import Array
 from .program import Path, command
@@ -65,9 +66,8 @@ class Index:
         ValueError, TypeError."""
         if self.integers is None:
             return nearest(queries, self.vectors, k)
-        k = min(k, len(self))
-        indices = np.empty((queries.shape[0], k), np.int64)
-        scores = np.empty((queries.shape[0], k), np.float32)
+        count, k = sides(queries, "queries", 2)[0], min(k, len(self))
+        indices, scores = np.empty((count, k), np.int64), np.empty((count, k), np.float32)
         _core.nearest_rounded(indices, scores, queries, self.vectors, self.integers, self.scales)
         return indices, scores
 
