@@ -86,6 +86,32 @@ class Operators(Case):
         for one, two in zip(mine, theirs):
             near(self, one.grad, two.grad, 1e-2)
 
+    def test_torch_func(self):
+        w, x, bias = torch.randn(16, 32), torch.randn(4, 32), torch.randn(16)
+        packed = st.prune_pack(w)
+        dense = torch.ops.sparse24.to_dense(packed, 16, 32, st.torch_ops.layout_of(w.dtype))
+
+        def ours(x, bias):
+            return st.linear(x, packed, 16, 32, bias).square().sum()
+
+        def theirs(x, bias):
+            return F.linear(x, dense, bias).square().sum()
+        for transform in (torch.func.grad, torch.func.jacrev, torch.func.hessian):
+            for at in (0, 1):
+                one, two = (transform(f, argnums=at)(x, bias) for f in (ours, theirs))
+                torch.testing.assert_close(one, two, atol=1e-4, rtol=1e-4)
+        batch = torch.randn(3, 4, 32)
+        one, two = (torch.func.vmap(torch.func.grad(f), (0, None))(batch, bias)
+                    for f in (ours, theirs))
+        torch.testing.assert_close(one, two, atol=1e-4, rtol=1e-4)
+        grad = torch.func.grad(lambda w: st.training_linear(x, w, bias).square().sum())(w)
+        w.requires_grad_()
+        st.training_linear(x, w, bias).square().sum().backward()
+        torch.testing.assert_close(grad, w.grad)
+        layer = st.SparseLinear.from_dense(torch.nn.Linear(32, 16), "magnitude")
+        grad = torch.func.grad(lambda x: layer(x).sum())(x)
+        torch.testing.assert_close(grad, layer.dense_weight().sum(0).expand(4, 32))
+
     def test_mm_and_addmm(self):
         w, x, c = two_four(32, 64), torch.randn(64, 9), torch.randn(32, 9)
         packed, shape = st.prune_pack(w), (32, 64, torch_ops.layout_of(torch.float32))

@@ -318,6 +318,41 @@ torch.library.register_autograd("sparse24::training_linear", _training_backward,
                                 setup_context=_keep_training, lib=_library)
 
 
+# torch.func (grad, vjp, jacrev …) takes no gradient that is an operator's: people's functions below
+# give it these.
+
+class _LinearFunction(torch.autograd.Function):
+    generate_vmap_rule = True
+    backward = staticmethod(_linear_backward)
+
+    @staticmethod
+    def forward(*args):  # pylint: disable=arguments-differ
+        return _ops.linear_forward(*args)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        _keep_linear(ctx, inputs, output)
+        ctx.save_for_forward(inputs[1])
+
+    @staticmethod
+    def jvp(ctx, x, _packed, bias, *_):  # pylint: disable=arguments-differ
+        packed, = ctx.saved_tensors
+        return _ops.linear_forward(x, packed, bias, *ctx.shape)
+
+
+class _TrainingFunction(torch.autograd.Function):
+    generate_vmap_rule = True
+    setup_context, backward = staticmethod(_keep_training), staticmethod(_training_backward)
+
+    @staticmethod
+    def forward(*args):  # pylint: disable=arguments-differ
+        return _ops.training_linear(*args)
+
+
+def _in_torch_func() -> bool:
+    return not torch.compiler.is_compiling() and torch._C._are_functorch_transforms_active()
+
+
 # ---- under autocast tokens, weights that are not packed and biases have its dtype, as F.linear's
 
 def autocast(name: str, cast: int = 8) -> None:
@@ -344,6 +379,8 @@ for _name in ("linear", "linear_forward", "training_linear", "columns"):
 
 def product(x, packed, bias, n, k, layout):
     """linear, through the operator without gradients where none is wanted."""
+    if _in_torch_func():
+        return _LinearFunction.apply(x, packed, bias, n, k, layout)
     wanted = torch.is_grad_enabled() and (x.requires_grad or
                                           bias is not None and bias.requires_grad)
     wanted = wanted or torch.jit.is_tracing()  # a trace is checked, and run, with and without
@@ -375,4 +412,5 @@ def training_linear(x: torch.Tensor, w: torch.Tensor, bias: torch.Tensor | None 
     """y = x·S(w)ᵀ + bias, where S makes w 2:4 along both sides, anew in each call. Backward the
     gradient of x is a 2:4 product too; that of w is dense and goes to all of w (straight
     through)."""
-    return _ops.training_linear(x, w, bias, select)[0]
+    call = _TrainingFunction.apply if _in_torch_func() else _ops.training_linear
+    return call(x, w, bias, select)[0]
