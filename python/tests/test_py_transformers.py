@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Models of transformers. Skips where there is none."""
 import copy
+import multiprocessing.context
 import pickle
 import unittest
 
@@ -59,6 +60,14 @@ class Encoders(unittest.TestCase):
         self.assertIsNot(twin.pooler, native.pooler)
         with self.assertRaisesRegex(TypeError, "NativeEncoder holds a native session, which is"):
             pickle.dumps(native)
+        # As for a process that is being spawned.
+        multiprocessing.context.set_spawning_popen(object())
+        self.addCleanup(multiprocessing.context.set_spawning_popen, None)
+        sent = pickle.dumps(native)
+        multiprocessing.context.set_spawning_popen(None)
+        there = pickle.loads(sent)
+        self.assertIsNot(there.native, native.native)
+        self.assertTrue(torch.equal(there(ids).pooler_output, native(ids).pooler_output))
         with self.assertRaisesRegex(NotImplementedError, "save the model that it was made of"):
             native.save_pretrained("nowhere")
         with self.assertRaisesRegex(NotImplementedError, "NativeEncoder runs on cpu"):

@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import functools
+import multiprocessing
 import tempfile
 import types
 import typing
@@ -117,6 +118,7 @@ def _states(native: Model) -> torch.dtype:
 class _Native(torch.nn.Module):
     """What holds a native session. Copies share it: its weights do not change, and its calls wait
     for each other."""
+    folder: tempfile.TemporaryDirectory  # of the session's files, for as long as it lives
 
     def __copy__(self):
         new = type(self).__new__(type(self))
@@ -144,9 +146,15 @@ class _Native(torch.nn.Module):
         raise NotImplementedError(f"{type(self).__name__} holds a native session, which is not "
                                   "saved: save the model that it was made of")
 
-    def __reduce__(self):
-        raise TypeError(f"{type(self).__name__} holds a native session, which is not pickled: "
-                        "compile_encoder makes one in each process")
+    def __getstate__(self):
+        """A process that is spawned opens the session's folder again, as long as this one lives;
+        nobody else finds it. Raises TypeError."""
+        if multiprocessing.context.get_spawning_popen() is None:
+            raise TypeError(f"{type(self).__name__} holds a native session, which is not pickled "
+                            "but for a process that is spawned with it: compile_encoder makes one "
+                            "in each process")
+        return {name: value for name, value in vars(self).items()
+                if name not in ("folder", "_numbers", "_kinds")}
 
 
 class NativeEncoder(_Native):
@@ -339,12 +347,21 @@ def _with_head(model: torch.nn.Module, base: torch.nn.Module) -> torch.nn.Module
 def _native(model: torch.nn.Module, options: dict[str, typing.Any],
             language: bool) -> torch.nn.Module:
     """One session of all of a model that the library carries out."""
+    folder = tempfile.TemporaryDirectory()  # pylint: disable=consider-using-with
+    module = _opened(model, folder.name, options, language)
+    module.folder = folder
+    return module
+
+
+def _opened(model: torch.nn.Module, folder: str, options: dict[str, typing.Any],
+            language: bool) -> torch.nn.Module:
+    """The same, from a folder that it is written to."""
     first = next(model.parameters())
     device = str(first.device) if first.is_cuda else None
     if device and options["dtype"] is None and first.dtype is not torch.bfloat16:
         options = {**options, "dtype": "f16"}
     current = torch.cuda.device(first.device) if device else contextlib.nullcontext()
-    with tempfile.TemporaryDirectory() as folder, current:
+    with current:
         model.save_pretrained(folder)
         native = Model(folder, sparse=True, device=device, **options)
     norm, pooler = (copy.deepcopy(model._modules.get(name)) for name in ("layernorm", "pooler"))
