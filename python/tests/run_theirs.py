@@ -97,7 +97,7 @@ class Result(unittest.TestResult):
         self.explained += why is not None
         self.unknown += why is None
         first = message.strip().splitlines()[0]
-        print(f"{'otherwise' if why else 'FAILED   '} {test.id()}: {why or first}")
+        print(f"{'otherwise' if why else 'FAILED   '} {test.id()}: {why or ''} [{first}]")
 
     def addFailure(self, test, err):
         self._failed(test, err)

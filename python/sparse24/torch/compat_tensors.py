@@ -34,8 +34,12 @@ class SparseSemiStructuredTensor(SparseTensor):
     """SparseTensor by PyTorch's name. As there, to_sparse_semi_structured gives one of two classes,
     which _FORCE_CUTLASS chooses; what they hold and how they are multiplied is the same here."""
     _FORCE_CUTLASS = False
-    _DTYPE_SHAPE_CONSTRAINTS = {dtype: _Least() for dtype in DTYPES}
+    _DTYPE_SHAPE_CONSTRAINTS = {dtype: _Least() for dtype in (*DTYPES, torch.int8)}
     BACKEND = ""
+
+    def _result(self, y):
+        """As PyTorch's: of int8 is int8, what is beyond it at its end; `linear` gives the sums."""
+        return y.clamp(-128, 127).to(torch.int8) if self.dtype is torch.int8 else y
 
     @classmethod
     def from_dense(cls, original_tensor: torch.Tensor,  # pylint: disable=arguments-renamed

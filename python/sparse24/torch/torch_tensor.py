@@ -60,7 +60,12 @@ class SparseTensor(torch.Tensor):
 
     def _product(self, x, bias=None):
         """x [..., k] times this weight [n, k] transposed."""
-        return torch.ops.sparse24.linear(x, self.packed, bias, *self.stored, self.layout_name)
+        return self._result(torch.ops.sparse24.linear(x, self.packed, bias, *self.stored,
+                                                      self.layout_name))
+
+    def _result(self, y):
+        """What a product gives of what the operator gave."""
+        return y
 
     # As LayerWeight's: PyTorch asks for this before its fused passes of attention.
     @classmethod
@@ -109,7 +114,7 @@ def _mm(a, b):
         return b._product(a) if b.is_transposed else a @ b.to_dense()
     if a.is_transposed:
         return a.to_dense() @ b
-    return torch.ops.sparse24.columns(a.packed, b, *a.stored, a.layout_name)
+    return a._result(torch.ops.sparse24.columns(a.packed, b, *a.stored, a.layout_name))
 
 
 def _addmm(bias, a, b, *, beta=1, alpha=1):
