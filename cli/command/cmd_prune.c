@@ -74,7 +74,8 @@ static const cli_option options[] = {
     {"aim", 0, CLI_CHOICE, offsetof(struct prune_options, aim), NULL, "weights",
      "What layers come near to as they are pruned, on the pruned model's inputs: their weights, "
      "what the dense model's layer gives on its own inputs (outputs), or that and what the "
-     "pruned model's states lack of the dense one's (states).",
+     "pruned model's states lack of the dense one's (states), as far as that brings them nearer on "
+     "the last eighth of the passages.",
      prune_aim},
     {"low-rank", 0, CLI_TEXT, offsetof(struct prune_options, low_rank), "RANK", NULL,
      "Store factors [n, RANK] and [RANK, k] next to each pruned tensor, which make up for what "

@@ -524,7 +524,8 @@ typedef struct s24_model_prune_opts {
        "states": and the layers that end a half of a block (attention; the feed-forward layers) make
        up for what the pruned model's states lack there of the dense one's. Both run the passes of
        training, here or on `device`, with all of the model in memory, so they are of models that
-       train. output_error is next to the outputs aimed at. Needs passages. NULL: "weights". */
+       train. The last eighth of the passages is held back, and says how far each layer goes.
+       output_error is next to the outputs aimed at. Needs two passages. NULL: "weights". */
     const char *aim;
 } s24_model_prune_opts;
 

@@ -522,16 +522,25 @@ S24_API s24_status s24_prune_scores(double *scores, s24_ctx *ctx, const s24_dens
 S24_API s24_status s24_prune_measure(s24_prune_report *report, s24_ctx *ctx,
                                      const s24_dense *before, const s24_dense *after,
                                      const s24_stats *stats);
+/* What a weight [n, k] aims by, over some tokens with inputs x. */
+typedef struct s24_aim {
+    const s24_stats *stats; /* H = Σ x·xᵀ */
+    const s24_dense *cross; /* [k, k] f32: C = Σ d·xᵀ, d being other inputs for the same tokens, as
+                               a dense model's where x are a pruned one's; NULL: d = x */
+    const s24_dense *rest; /* [n, k] f32: R = Σ r·xᵀ; NULL: r = 0 */
+} s24_aim;
 /*
- * Before s24_prune: moves w [n, k] f32 to where its outputs on the inputs x of `stats` come nearest
- * to w·d + r, by least squares: w + (w·(C − H) + R)·H⁻¹, with H = Σ x·xᵀ dampened where it is
- * inverted, as s24_prune_opts.dampening says (0: 0.01). cross [k, k] f32 is C = Σ d·xᵀ, d being
- * other inputs for the same tokens, as a dense model's where x are a pruned one's; NULL: d = x.
- * rest [n, k] f32 is R = Σ r·xᵀ; NULL: r = 0. On error w is unchanged. Errors: ARGUMENT, SHAPE,
- * DTYPE, NOT_FINITE, NUMERIC (no factor of H; a weight beyond f32), MEMORY.
+ * Before s24_prune: moves w [n, k] f32 to where its outputs on x come nearest to w·d + r, by least
+ * squares: w + (w·(C − H) + R)·H⁻¹, with H dampened where it is inverted, as
+ * s24_prune_opts.dampening says (0: 0.01). held, which may be NULL, is of other tokens: of the
+ * dampenings 1, 10, 100 and 1000 times as large, until one does worse there than the one before, it
+ * takes the one, and the share of the step, that bring w nearest there, none where no step does; so
+ * few tokens are not learned by heart. *share (NULL: it is not asked for) is that, 1 without held.
+ * On error w is unchanged. Errors: ARGUMENT, SHAPE, DTYPE, NOT_FINITE, NUMERIC (no factor of H; a
+ * weight beyond f32), MEMORY.
  */
-S24_API s24_status s24_prune_aim(s24_ctx *ctx, const s24_dense *w, const s24_stats *stats,
-                                 const s24_dense *cross, const s24_dense *rest, double dampening);
+S24_API s24_status s24_prune_aim(double *share, s24_ctx *ctx, const s24_dense *w, const s24_aim *by,
+                                 const s24_aim *held, double dampening);
 
 typedef struct s24_round_opts {
     size_t size;             /* sizeof(s24_round_opts) */

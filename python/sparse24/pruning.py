@@ -262,11 +262,11 @@ def prune_model(model: Path, out: Path, criterion: Criterion = "magnitude", *,
     does. keep: a folder in which each block is kept as it is done: a run of the same that was
     stopped goes on after those, to the same bits, and the folder goes. aim: before a layer is
     pruned it comes near, on the pruned model's inputs, to what the dense model's layer gives on its
-    own ("outputs"), or to that and what states lack of the dense model's ("states"). include,
-    exclude: globs over names; by default the linear layers inside the blocks. packed: write the 2:4
-    weights packed;
-    quantize: and as integers of a scheme. masks: a file of masks, MaskLLM's too, of any form
-    without a pattern, in place of a criterion; masks_only: `out` is such a file and nothing else.
+    own ("outputs"), or to that and what states lack of the dense model's ("states"), as far as that
+    holds on the last eighth of the texts. include, exclude: globs over names; by default the linear
+    layers inside the blocks. packed: write the 2:4 weights packed; quantize: and as integers of a
+    scheme. masks: a file of masks, MaskLLM's too, of any form without a pattern, in place of a
+    criterion; masks_only: `out` is such a file and nothing else.
     gradients: of training.gradients, for criteria that need them. scope="global": the share of a
     pattern unstructured:SHARE is of all layers together, each layer's scores divided by their mean
     with normalize. low_rank: the rank of factors next to each packed weight, or "bytes=SHARE" of

@@ -8,19 +8,27 @@
 
 #include "train/transformer.h"
 
+/* [k, k]; and [width, k], or none. */
+typedef struct sums {
+    float *cross, *rest;
+} sums;
+
 struct s24i_aim {
     s24_ctx *ctx; /* of create */
     s24i_halves *halves;
     int states;
-    char *memory; /* of the three that follow, each [tokens, width]: */
-    char *dense;  /* the dense model's states before the block, or after its second half, */
-    char *middle; /* before that half, */
-    char *inner;  /* and what the first layers of the half at hand read of them, */
-    char *outer;  /* and its last one, [tokens, the most that one reads] */
-    float *cross; /* [k, k] of the layers that were looked at; and [width, k], */
-    float *rest;  /* or NULL */
-    float *lack;  /* room for that */
-    int64_t k;
+    char *memory;    /* of the three that follow, each [tokens, width]: */
+    char *dense;     /* the dense model's states before the block, or after its second half, */
+    char *middle;    /* before that half, */
+    char *inner;     /* and what the first layers of the half at hand read of them, */
+    char *outer;     /* and its last one, [tokens, the most that one reads] */
+    int64_t k;       /* of the layers that were looked at: */
+    sums of[2];      /* of the texts that are shown, and of those that are held back */
+    float *lack;     /* room for what goes off rest */
+    float *gram;     /* [k, k]: of what is held back, */
+    s24_stats *held; /* and as statistics */
+    int lacks;       /* do they make up for states? */
+    int64_t layers, moved; /* of all layers, and those whose weights moved */
 };
 
 static int ends_half(s24i_slot slot)
@@ -36,8 +44,13 @@ void s24i_aim_destroy(s24i_aim *a)
     m->ctx = ctx;
     m->ops->free(m, a->outer);
     m->ops->free(m, a->memory);
+    s24_stats_destroy(a->held);
+    s24_ctx_free(ctx, a->gram);
     s24_ctx_free(ctx, a->lack);
-    s24_ctx_free(ctx, a->cross);
+    for (int i = 0; i < 2; i++) {
+        s24_ctx_free(ctx, a->of[i].rest);
+        s24_ctx_free(ctx, a->of[i].cross);
+    }
     s24_ctx_free(ctx, a);
 }
 
@@ -58,10 +71,16 @@ static s24_status fill(s24i_aim *a, s24_ctx *ctx)
     a->outer = m->ops->alloc(m, outer);
     REQUIRE(ctx, a->outer, S24_ERROR_MEMORY,
             "out of memory for what the dense model's layers read: %zu bytes", outer);
-    TRY(s24i_alloc_elems(&a->cross, ctx, most * most, sizeof *a->cross, "products of inputs"));
+    for (int i = 0; i < 2; i++) {
+        TRY(s24i_alloc_elems(&a->of[i].cross, ctx, most * most, sizeof(float),
+                             "products of inputs"));
+        if (a->states)
+            TRY(s24i_alloc_elems(&a->of[i].rest, ctx, h->width * most, sizeof(float),
+                                 "products of states"));
+    }
+    TRY(s24i_alloc_elems(&a->gram, ctx, most * most, sizeof(float), "a Gram matrix"));
     if (a->states)
-        TRY(s24i_alloc_elems(&a->lack, ctx, 2 * h->width * most, sizeof *a->lack,
-                             "products of states"));
+        TRY(s24i_alloc_elems(&a->lack, ctx, h->width * most, sizeof(float), "products of states"));
     s24i_halves_write(h, a->dense, h->opts.embeddings);
     return m->status;
 }
@@ -88,9 +107,9 @@ s24_status s24i_aim_begin(s24i_aim *a, s24_ctx *ctx, int64_t block, int half)
     s24i_halves *h = a->halves;
     const char *from = half ? a->middle : a->dense;
     const s24i_slot first = half ? S24I_INTERMEDIATE : S24I_QUERY;
-    TRY(s24i_halves_inputs(h, ctx, a->inner, &(s24i_reading){block, first, from}));
+    TRY(s24i_halves_inputs(h, ctx, a->inner, &(s24i_reading){block, first, from, 0}));
     TRY(s24i_halves_inputs(h, ctx, a->outer,
-                           &(s24i_reading){block, half ? S24I_OUTPUT : S24I_ATTENTION, from}));
+                           &(s24i_reading){block, half ? S24I_OUTPUT : S24I_ATTENTION, from, 0}));
     return half && block + 1 == h->t->shape.layers
                ? S24_OK
                : s24i_halves_run(h, ctx, 2 * block + half, from, half ? a->dense : a->middle);
@@ -103,36 +122,68 @@ s24_status s24i_aim_pass(s24i_aim *a, s24_ctx *ctx, int64_t block)
 }
 
 /* rest = what the dense model's states have beyond the pruned one's, times the inputs. */
-static s24_status find_lack(s24i_aim *a, s24_ctx *ctx, const s24i_reading *reading)
+static s24_status find_lack(const s24i_aim *a, s24_ctx *ctx, const s24i_reading *reading)
 {
     s24i_halves *h = a->halves;
-    const int64_t count = h->width * a->k;
     const char *dense = reading->slot == S24I_ATTENTION ? a->dense : a->middle;
-    float *pruned = a->lack + count;
-    TRY(s24i_halves_cross(h, ctx, a->lack, reading, &(s24i_pairing){dense, h->width}));
-    TRY(s24i_halves_cross(h, ctx, pruned, reading, &(s24i_pairing){reading->from, h->width}));
-    for (int64_t i = 0; i < count; i++)
-        a->lack[i] -= pruned[i];
-    a->rest = a->lack;
+    float *rest = a->of[reading->held].rest;
+    TRY(s24i_halves_cross(h, ctx, rest, reading, &(s24i_pairing){dense, h->width}));
+    TRY(s24i_halves_cross(h, ctx, a->lack, reading, &(s24i_pairing){reading->from, h->width}));
+    for (int64_t i = 0; i < h->width * a->k; i++)
+        rest[i] -= a->lack[i];
     return S24_OK;
 }
 
 s24_status s24i_aim_look(s24i_aim *a, s24_ctx *ctx, int64_t block, s24i_slot slot,
                          const char *state)
 {
-    const s24i_reading reading = {block, slot, state};
+    s24i_reading reading = {block, slot, state, 0};
     int64_t rows;
     s24i_slot_shape(&rows, &a->k, &a->halves->t->shape, slot);
+    a->lacks = a->states && ends_half(slot);
     const char *inputs = ends_half(slot) ? a->outer : a->inner;
-    a->rest = NULL;
-    TRY(s24i_halves_cross(a->halves, ctx, a->cross, &reading, &(s24i_pairing){inputs, a->k}));
-    return a->states && ends_half(slot) ? find_lack(a, ctx, &reading) : S24_OK;
+    for (; reading.held < 2; reading.held++) {
+        TRY(s24i_halves_cross(a->halves, ctx, a->of[reading.held].cross, &reading,
+                              &(s24i_pairing){inputs, a->k}));
+        if (a->lacks) TRY(find_lack(a, ctx, &reading));
+    }
+    reading.held = 1;
+    s24_stats_destroy(a->held);
+    a->held = NULL;
+    TRY(s24_stats_create(&a->held, ctx, a->k));
+    TRY(s24i_halves_cross(a->halves, ctx, a->gram, &reading, NULL));
+    return s24i_aim_show(a, ctx, a->held);
 }
 
-s24_status s24i_aim_move(const s24i_aim *a, s24_ctx *ctx, const s24_dense *w,
-                         const s24_stats *stats, double dampening)
+s24_status s24i_aim_show(const s24i_aim *a, s24_ctx *ctx, s24_stats *stats)
 {
-    const s24_dense cross = {a->cross, S24_F32, a->k, a->k, 0};
-    const s24_dense rest = {a->rest, S24_F32, a->halves->width, a->k, 0};
-    return s24_prune_aim(ctx, w, stats, &cross, a->rest ? &rest : NULL, dampening);
+    const s24_dense gram = {a->gram, S24_F32, a->k, a->k, 0};
+    return s24_stats_add_gram(stats, ctx, &gram, s24i_halves_tokens(a->halves, 1));
+}
+
+s24_status s24i_aim_move(s24i_aim *a, s24_ctx *ctx, const s24_dense *w, const s24_stats *stats,
+                         double dampening)
+{
+    s24_dense cross[2], rest[2];
+    s24_aim by[2];
+    double share;
+    for (int i = 0; i < 2; i++) {
+        cross[i] = (s24_dense){a->of[i].cross, S24_F32, a->k, a->k, 0};
+        rest[i] = (s24_dense){a->of[i].rest, S24_F32, a->halves->width, a->k, 0};
+        by[i] = (s24_aim){i ? a->held : stats, &cross[i], a->lacks ? &rest[i] : NULL};
+    }
+    TRY(s24_prune_aim(&share, ctx, w, &by[0], &by[1], dampening));
+    a->layers++;
+    a->moved += share > 0.0;
+    return S24_OK;
+}
+
+void s24i_aim_tell(const s24i_aim *a, s24_ctx *ctx)
+{
+    if (2 * a->moved >= a->layers) return;
+    s24_ctx_log(ctx, S24_LOG_WARNING,
+                "%lld of %lld layers keep their weights, since no aim brings them nearer on the "
+                "%lld tokens that are held back; more passages may help",
+                (long long)(a->layers - a->moved), (long long)a->layers,
+                (long long)s24i_halves_tokens(a->halves, 1));
 }

@@ -53,8 +53,12 @@ s24_status s24i_calibration_prepare_halves(s24i_calibration *c)
     const s24_model_prune_opts *o = &c->pruner->opts;
     c->is_there = o->device || o->aim;
     if (!c->is_there && !o->reconstruct) return S24_OK;
+    REQUIRE(c->ctx, !o->aim || c->texts > 1, S24_ERROR_ARGUMENT,
+            "to aim at %s needs two passages or more, of which one is held back; there is %lld",
+            o->aim, (long long)c->texts);
     const s24i_halves_opts opts = {.model = c->pruner->in,
                                    .texts = c->texts,
+                                   .held = o->aim ? s24i_max(1, c->texts / S24I_AIM_HELD) : 0,
                                    .ends = c->ends,
                                    .ids = c->ids,
                                    .pixels = o->images ? o->images->pixels : NULL,
@@ -104,10 +108,12 @@ static s24_status prune_stage(s24i_calibration *c, int64_t block, int kind, cons
     const unsigned taken = taken_slots(c, kind);
     if (!taken) return S24_OK;
     TRY(s24_stats_create(&c->stats[0], c->ctx, c->weights[first].cols));
-    TRY(s24i_name_tensor(c->ctx,
-                         s24i_halves_gram(c->halves, c->ctx, c->stats[0], block, first, state),
-                         c->block[first]));
+    TRY(s24i_name_tensor(
+        c->ctx,
+        s24i_halves_gram(c->halves, c->ctx, c->stats[0], &(s24i_reading){block, first, state, 0}),
+        c->block[first]));
     if (c->aim) TRY(aim_stage(c, block, kind, state));
+    if (c->aim) TRY(s24i_aim_show(c->aim, c->ctx, c->stats[0]));
     TRY(s24i_calibration_prune(c, block, &stage, -1));
     s24_stats_destroy(c->stats[0]);
     c->stats[0] = NULL;

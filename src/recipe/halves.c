@@ -34,17 +34,18 @@ void s24i_halves_destroy(s24i_halves *h)
 /* Whole texts of up to so many tokens together, at least one. */
 static s24_status cut_batches(s24i_halves *h, s24_ctx *ctx, int64_t *most)
 {
-    const int64_t *ends = h->opts.ends, texts = h->opts.texts;
+    const int64_t *ends = h->opts.ends, texts = h->opts.texts, shown = texts - h->opts.held;
     const int64_t tokens = h->opts.train ? TRAIN_TOKENS : PASS_TOKENS;
     TRY(s24i_alloc_elems(&h->batches, ctx, texts + 1, sizeof *h->batches, "batches"));
     TRY(s24i_alloc_elems(&h->offsets, ctx, texts + 1, sizeof *h->offsets, "texts"));
     *most = 0;
     for (int64_t first = 0, end; first < texts; first = end) {
         end = first + 1;
-        while (end < texts && ends[end + 1] - ends[first] <= tokens)
+        while (end < texts && end != shown && ends[end + 1] - ends[first] <= tokens)
             end++;
         *most = s24i_max(*most, ends[end] - ends[first]);
         h->batches[h->batch_count++] = first;
+        h->shown += first < shown;
     }
     h->batches[h->batch_count] = texts;
     return S24_OK;
@@ -53,6 +54,12 @@ static s24_status cut_batches(s24i_halves *h, s24_ctx *ctx, int64_t *most)
 static size_t bytes_of(const s24i_halves *h, int64_t tokens)
 {
     return (size_t)(tokens * h->width) * h->t->machine.element;
+}
+
+int64_t s24i_halves_tokens(const s24i_halves *h, int held)
+{
+    const int64_t shown = h->opts.ends[h->opts.texts - h->opts.held];
+    return held ? h->tokens - shown : shown;
 }
 
 size_t s24i_halves_bytes(const s24i_halves *h)
@@ -205,8 +212,9 @@ static s24_status add_inputs(s24i_halves *h, s24_ctx *ctx, const s24i_layer *sum
                              const s24i_reading *reading, const s24i_pairing *others)
 {
     s24i_machine *m = &h->t->machine;
+    const int64_t end = reading->held ? h->batch_count : h->shown;
     m->ops->clear(m, sums->dw, (size_t)(sums->n * sums->k) * sizeof *sums->dw);
-    for (int64_t batch = 0, at; batch < h->batch_count; batch++) {
+    for (int64_t batch = reading->held ? h->shown : 0, at; batch < end; batch++) {
         TRY(s24i_halves_begin(h, ctx, batch, &at));
         const void *x = inputs_of(h, reading->block, reading->slot, reading->from + at);
         const void *y = others ? others->rows + at / h->width * others->width : x;
@@ -237,16 +245,17 @@ s24_status s24i_halves_cross(s24i_halves *h, s24_ctx *ctx, float *sums, const s2
     return status;
 }
 
-s24_status s24i_halves_gram(s24i_halves *h, s24_ctx *ctx, s24_stats *stats, int64_t block,
-                            s24i_slot slot, const char *from)
+s24_status s24i_halves_gram(s24i_halves *h, s24_ctx *ctx, s24_stats *stats,
+                            const s24i_reading *reading)
 {
     int64_t rows, k;
     float *sums;
-    s24i_slot_shape(&rows, &k, &h->t->shape, slot);
+    s24i_slot_shape(&rows, &k, &h->t->shape, reading->slot);
     TRY(s24i_alloc_elems(&sums, ctx, k * k, sizeof *sums, "a Gram matrix"));
-    s24_status status = s24i_halves_cross(h, ctx, sums, &(s24i_reading){block, slot, from}, NULL);
+    s24_status status = s24i_halves_cross(h, ctx, sums, reading, NULL);
     if (status == S24_OK)
-        status = s24_stats_add_gram(stats, ctx, &(s24_dense){sums, S24_F32, k, k, k}, h->tokens);
+        status = s24_stats_add_gram(stats, ctx, &(s24_dense){sums, S24_F32, k, k, k},
+                                    s24i_halves_tokens(h, reading->held));
     s24_ctx_free(ctx, sums);
     return status;
 }

@@ -14,7 +14,7 @@
 
 typedef struct s24i_halves_opts {
     const s24_checkpoint *model;
-    int64_t texts;
+    int64_t texts, held; /* the last `held` of them are held back */
     const int64_t *ends; /* [texts + 1]: text t is ids[ends[t]] … ids[ends[t + 1]] */
     const int32_t *ids;
     const float *pixels;     /* in place of ids, of a model of images, one a text */
@@ -30,6 +30,7 @@ typedef struct s24i_halves {
     int64_t tokens, width;
     int64_t *batches; /* [batch_count + 1]: the first text of each */
     int64_t batch_count;
+    int64_t shown;       /* of them: those of texts that are not held back */
     int64_t *offsets;    /* [texts + 1]: of the batch at hand */
     char *states;        /* the memory of the two that follow, each [tokens, width]: */
     char *state;         /* the pruned model's before the block at hand, */
@@ -43,6 +44,8 @@ void s24i_halves_destroy(s24i_halves *halves);
 
 /* Memory of the machine for states of all tokens. */
 s24_status s24i_halves_new_states(char **out, s24i_halves *h, s24_ctx *ctx, int64_t count);
+/* Tokens of the texts that are held back, or of the others. */
+int64_t s24i_halves_tokens(const s24i_halves *h, int held);
 /* Bytes of one of them, a multiple of the machine's alignment. */
 size_t s24i_halves_bytes(const s24i_halves *h);
 /* states = hidden [tokens, width]. */
@@ -60,25 +63,25 @@ int s24i_halves_is_normed(const s24_transformer *t, int64_t j);
 /* Half `sum` of all blocks' over all texts: `to`, which may be `from`, becomes the states after
    it. */
 s24_status s24i_halves_run(s24i_halves *h, s24_ctx *ctx, int64_t sum, const char *from, char *to);
-/* Adds to stats the Gram matrix of what a slot's layer reads in that half, from the states before
-   it: of activations, with sums in f32 over all texts. */
-s24_status s24i_halves_gram(s24i_halves *h, s24_ctx *ctx, s24_stats *stats, int64_t block,
-                            s24i_slot slot, const char *from);
 /* What a slot's layer reads, from the states before its half. */
 typedef struct s24i_reading {
     int64_t block;
     s24i_slot slot;
     const char *from;
+    int held; /* 1: of the texts that are held back, 0: of the others */
 } s24i_reading;
 /* Activations of all tokens in the machine's memory, to stand next to that. */
 typedef struct s24i_pairing {
     const char *rows; /* [tokens, width] */
     int64_t width;
 } s24i_pairing;
-/* to [tokens, k], in the machine's memory = what is read. */
+/* Adds to stats the Gram matrix of what is read: of activations, with sums in f32 over texts. */
+s24_status s24i_halves_gram(s24i_halves *h, s24_ctx *ctx, s24_stats *stats,
+                            const s24i_reading *reading);
+/* to [tokens, k], in the machine's memory = what is read, of all texts. */
 s24_status s24i_halves_inputs(s24i_halves *h, s24_ctx *ctx, char *to, const s24i_reading *reading);
-/* sums [width, k] = Σ rows·what is read, over all tokens, in f32; others NULL: what is read times
-   itself. */
+/* sums [width, k] = Σ rows·what is read, over the texts' tokens, in f32; others NULL: what is read
+   times itself. */
 s24_status s24i_halves_cross(s24i_halves *h, s24_ctx *ctx, float *sums, const s24i_reading *reading,
                              const s24i_pairing *others);
 

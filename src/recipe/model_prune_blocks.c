@@ -385,6 +385,7 @@ s24_status s24i_pruner_blocks(const s24i_pruner *pruner, s24_model *model)
     }
     for (int64_t b = 0; b < model->shape.layers; b++)
         TRY_DONE(prune_block(&c, b));
+    if (c.aim) s24i_aim_tell(c.aim, c.ctx);
 done:
     if (c.kept) s24i_kept_free(c.kept);
     s24i_aim_destroy(c.aim);

@@ -267,7 +267,7 @@ static s24_status train_half(s24i_reconstruction *r, s24_ctx *ctx, int64_t sum)
 {
     s24_transformer_clear(r->halves->t, ctx);
     for (int64_t step = 0; step < r->steps; step++) {
-        TRY(gradients(r, ctx, sum, step % r->halves->batch_count));
+        TRY(gradients(r, ctx, sum, step % r->halves->shown));
         update(r, (int)(sum % 2), step);
         TRY(s24_ctx_progress(ctx, "reconstructing", ++r->steps_done, r->steps_total));
     }
