@@ -164,8 +164,7 @@ const char *cli_scheme(const s24_tensor *tensor)
 const char *cli_format(char text[CLI_FORMAT_BYTES], const s24_tensor *tensor)
 {
     const s24_sparse_parts *p = tensor->sparse;
-    if (tensor->lift) snprintf(text, CLI_FORMAT_BYTES, "%d:%d", tensor->lift - 2, tensor->lift);
-    if (!p) return tensor->lift ? text : NULL;
+    if (!p) return tensor->lift ? s24_lift_pattern(text, tensor->lift) : NULL;
     const char *name = s24_format_name(p->format);
     snprintf(text, CLI_FORMAT_BYTES, "%s", name);
     if (p->format == S24_FORMAT_BSR)
@@ -176,7 +175,7 @@ const char *cli_format(char text[CLI_FORMAT_BYTES], const s24_tensor *tensor)
 double cli_stored_share(const s24_tensor *tensor)
 {
     const s24_sparse_parts *p = tensor->sparse;
-    if (tensor->lift) return (double)(tensor->lift - 2) / tensor->lift;
+    if (tensor->lift) return (double)cli_stored_cols(tensor) / 2 / (double)tensor->shape[1];
     const int64_t cells = p->format == S24_FORMAT_BSR ? p->block_rows * p->block_cols : 1;
     return (double)(p->stored * cells) / ((double)p->rows * (double)p->cols);
 }

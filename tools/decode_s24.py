@@ -9,6 +9,7 @@ It shares no code with the library: it is what the library is checked against. E
 on stderr for a file that a reader must refuse. Standard library only.
 """
 import json
+import re
 import struct
 import sys
 
@@ -65,15 +66,15 @@ def read(path):
 def described(metadata):
     """The packed matrices {name: [n, k], [n, k, bits, group], [n, k, bits, group, "dense"],
     [n, k, layout], [n, k, format], [n, k, "bsr", rows, columns], these two also with 8, k before
-    the format, or of a lifted one [n, k, "6:8"] or [n, k, bits, group, "6:8"], or None of factors
-    alone} of the metadata, the names of those that stand for their transpose, and {name: [n, k,
-    rank]} of those with factors."""
+    the format, or of a lifted one [n, k, "6:8"] or [n, k, bits, group, "6:8"], "dense:64" in its
+    place, or None of factors alone} of the metadata, the names of those that stand for their
+    transpose, and {name: [n, k, rank]} of those with factors."""
     require((VERSION in metadata) == (PACKED in metadata), f"one of {VERSION} and {PACKED} alone")
     if VERSION not in metadata:
         return {}, set(), {}
     version = metadata[VERSION]
-    require(version in "12345678" and len(version) == 1,
-            f"{VERSION} is {version!r}; expected 1 to 8")
+    require(version in "123456789" and len(version) == 1,
+            f"{VERSION} is {version!r}; expected 1 to 9")
     sizes = (2,) if version == "1" else (2, 4)
     packed = json.loads(metadata[PACKED], object_pairs_hook=once)
     require(isinstance(packed, dict), f"{PACKED} is not an object")
@@ -90,7 +91,7 @@ def described(metadata):
         if version > ("7" if is_scaled(shape) else "5") and is_sparse(shape):
             check_sparse(name, shape)
             continue
-        if version > "6" and lift_of(shape):
+        if version > ("8" if lift_of(shape) < 0 else "6") and lift_of(shape):
             check_lifted(name, shape)
             continue
         if version > "2" and len(shape) == 3 and isinstance(shape[2], str):
@@ -154,8 +155,13 @@ def added(name, n, k, rank, dense, left, right):
 
 
 def lift_of(shape):
-    """M of a description that ends with a pattern M-2:M, M even and 6 to 32; else 0."""
-    return LIFTS.get(shape[-1] if shape and isinstance(shape[-1], str) else None, 0)
+    """M of a description that ends with a pattern M-2:M, M even and 6 to 32, -D of one with
+    dense:D, D a multiple of 4; else 0."""
+    pattern = shape[-1] if shape and isinstance(shape[-1], str) else ""
+    columns = re.fullmatch("dense:([1-9][0-9]*)", pattern)
+    if columns:
+        return -int(columns[1]) if int(columns[1]) % 4 == 0 else 0
+    return LIFTS.get(pattern, 0)
 
 
 def check_lifted(name, shape):
@@ -163,7 +169,7 @@ def check_lifted(name, shape):
     *sizes, _ = shape
     lift = lift_of(shape)
     require(name and len(sizes) in (2, 4) and all(type(size) is int for size in sizes)
-            and sizes[0] >= 1 and sizes[1] >= 1 and sizes[1] % lift == 0
+            and sizes[0] >= 1 and sizes[1] >= 1 and lifted_columns(sizes[1], lift)
             and sizes[0] * sizes[1] < 2**63
             and (len(sizes) == 2 or sizes[2] in (8, 4)
                  and sizes[3] in (64, 128, lifted_columns(sizes[1], lift))),
@@ -171,13 +177,25 @@ def check_lifted(name, shape):
 
 
 def lifted_columns(k, lift):
-    return k // lift * (lift // 2 - 1) * 4
+    """Columns of what k are lifted into; 0 where they cannot be."""
+    if lift < 0:
+        return k - lift if k % 4 == 0 and k > -lift else 0
+    return 0 if k % lift else k // lift * (lift // 2 - 1) * 4
+
+
+def lowered_column(column, lift):
+    """The column that one of a lifted matrix stands for."""
+    window, position = divmod(column, 4)
+    if lift < 0:
+        return window // 2 * 4 + position if column < -2 * lift else column + lift
+    windows = lift // 2 - 1
+    return window // windows * lift + window % windows * 2 + position
 
 
 def lowered(name, shape, *parts):
     """The dense bytes of one lifted matrix, by way of its 2:4 one."""
     (n, k, *integers, _), lift = shape, lift_of(shape)
-    columns, windows = lifted_columns(k, lift), lift // 2 - 1
+    columns = lifted_columns(k, lift)
     decoder = multiplied if integers else decode
     dtype, _, data = decoder(name, n, columns, *integers, *parts)
     size = BYTES[dtype]
@@ -187,8 +205,7 @@ def lowered(name, shape, *parts):
         if value in (b"\0" * size, sign):
             continue
         row, column = divmod(place, columns)
-        window, position = divmod(column, 4)
-        at = row * k + window // windows * lift + window % windows * 2 + position
+        at = row * k + lowered_column(column, lift)
         require(not any(dense[at * size:(at + 1) * size]),
                 f"{name}: two windows have a non-zero for row {row}, column {at % k}")
         dense[at * size:(at + 1) * size] = value

@@ -79,7 +79,7 @@ static s24_status look_along_k(finding *f, cli_app *cli, const look_how *how, co
 {
     s24_device *device = how->device;
     const char *pattern = how->options->pattern;
-    if (w->cols % s24_pattern_group(pattern) != 0) return S24_OK;
+    if (!s24_pattern_fits(pattern, w->cols)) return S24_OK;
     s24_status status =
         !is_two_four(how->options) ? cli_check_pattern(&f->two_four, &f->bad, cli->ctx, w, pattern)
         : device ? s24_device_check(&f->two_four, &f->bad, cli->ctx, device, w, NULL)

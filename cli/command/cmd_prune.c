@@ -50,11 +50,13 @@ static const cli_option options[] = {
      "How to choose the two weights of four that stay.", s24_criterion_name},
     {"pattern", 0, CLI_TEXT, offsetof(struct prune_options, pattern), "PATTERN", NULL,
      "What stays, by default 2:4, or what --masks keeps: N of every M weights along k (M at most "
-     "32), or all but a SHARE of 0 to 1 of the "
+     "32), or after the first COLUMNS, which stay, two of every four: dense:COLUMNS, or all but a "
+     "SHARE of 0 to 1 of the "
      "layer's weights, rows, columns or blocks: unstructured:SHARE, row:SHARE, column:SHARE, "
      "block:RxC:SHARE, weight-norm:LEVEL:RxC:ZEROS, diagonal:WIDTH, or what has a score over 0: "
      "positive. 2:4 is packed and run as "
-     "such, and so are two zeros in an even M of 6 to 32 (6:8); others are dense with zeros. With "
+     "such, and so are two zeros in an even M of 6 to 32 (6:8) and dense:COLUMNS; others are dense "
+     "with zeros. With "
      "low-rank:RANK nothing stays but factors [n, RANK] and [RANK, k]; they need --packed.",
      NULL},
     {"scope", 0, CLI_CHOICE, offsetof(struct prune_options, scope), NULL, "local",
@@ -344,10 +346,10 @@ static int check_pattern(cli_app *cli, const struct prune_options *o)
         return cli_fail(cli, CLI_USAGE, "--pattern: '%s' is no pattern; see 'sparse24 help prune'",
                         o->pattern);
     if (o->packed && strcmp(o->pattern, "2:4") != 0 && !s24_pattern_lift(o->pattern))
-        return cli_fail(
-            cli, CLI_USAGE,
-            "--packed is of --pattern 2:4, 6:8 and its kin, or low-rank:RANK, not of %s",
-            o->pattern);
+        return cli_fail(cli, CLI_USAGE,
+                        "--packed is of --pattern 2:4, 6:8 and its kin, dense:COLUMNS, or "
+                        "low-rank:RANK, not of %s",
+                        o->pattern);
     return CLI_OK;
 }
 

@@ -96,8 +96,8 @@ static int read_form(sensitivity_form *f)
     f->stored = f->scheme != NULL;
     if (f->scheme && !plus) return 1;
     memcpy(f->pattern, f->text, plus ? (size_t)(plus - f->text) : strlen(f->text));
-    f->lift = strcmp(f->pattern, "2:4") ? s24_pattern_lift(f->pattern) : 4;
-    f->stored = f->lift > 0;
+    f->lift = strcmp(f->pattern, "2:4") ? s24_pattern_lift(f->pattern) : TWO_FOUR;
+    f->stored = f->lift != 0;
     return s24_pattern_group(f->pattern) && (!plus || (f->scheme && f->lift));
 }
 
@@ -198,7 +198,8 @@ const cli_command cmd_sensitivity = {
         "Prunes every selected layer to each pattern, alone, on the inputs that the dense model "
         "gives it, and prints the squared error of its output relative to the output. Nothing "
         "is written but what --recipe and --report name.\nA budget proposes what each layer "
-        "becomes, of what was tried and is stored smaller than dense: 2:4, 6:8 and its kin, and "
+        "becomes, of what was tried and is stored smaller than dense: 2:4, 6:8 and its kin, "
+        "dense:COLUMNS, and "
         "integers. Those come first that lose least for each byte or second they save.",
     .examples = examples,
     .options = options,

@@ -11,6 +11,7 @@ enum {
     MOST_FORMS = 16,
     FORM_BYTES = 64,
     DENSE = MOST_FORMS,
+    TWO_FOUR = 4, /* where a form's lift stands */
     NAMES_BYTES = 12288,
     FOLDER_BYTES = 4200
 };
@@ -31,7 +32,7 @@ typedef struct sensitivity_form {
     const char *scheme;       /* of integers; NULL: floats */
     int bits;
     int64_t group; /* columns that share a scale, 0: the row */
-    int lift;      /* M of a pattern M−2:M, which is packed; 0: another one, or none */
+    int lift;      /* of s24_pattern_lift, or TWO_FOUR, which are packed; 0: another, or none */
     int stored;    /* such a layer is stored smaller than dense, so that a budget proposes it */
 } sensitivity_form;
 

@@ -13,8 +13,8 @@
 
 double sensitivity_columns(const sensitivity_form *f, int64_t k)
 {
-    const double m = f->lift;
-    return m > 0 ? (double)k * 2 * (m - 2) / m : (double)k;
+    const int lift = f->lift == TWO_FOUR ? 0 : f->lift;
+    return (double)(lift ? s24_lifted_cols(k, lift) : k);
 }
 
 static const char *dtype_of(const sensitivity_job *j, const sensitivity_layer *l)
@@ -54,7 +54,7 @@ static int predict_layer(sensitivity_job *j, sensitivity_layer *l)
     for (int i = 0; i < j->form_count && code == CLI_OK; i++) {
         const sensitivity_form *f = &j->forms[i];
         if (!f->lift || f->scheme || isnan(l->error[i])) continue;
-        if (f->lift != 4) code = predict(j, l, sensitivity_columns(f, l->cols), cost);
+        if (f->lift != TWO_FOUR) code = predict(j, l, sensitivity_columns(f, l->cols), cost);
         l->cost[i] = cost[1];
     }
     return code;

@@ -12,7 +12,7 @@ typedef enum kind { KIND_DENSE, KIND_TWO_FOUR, KIND_LIFTED, KIND_INTEGERS } kind
 static kind kind_of(const sensitivity_job *j, const sensitivity_layer *l)
 {
     const int lift = l->chosen == DENSE ? 0 : j->forms[l->chosen].lift;
-    if (lift) return lift == 4 ? KIND_TWO_FOUR : KIND_LIFTED;
+    if (lift) return lift == TWO_FOUR ? KIND_TWO_FOUR : KIND_LIFTED;
     return l->chosen == DENSE ? KIND_DENSE : KIND_INTEGERS;
 }
 

@@ -26,7 +26,8 @@ static const cli_option pack_table[] = {
      layout_name},
     {"format", 0, CLI_TEXT, offsetof(struct pack_options, format), "FORMAT", NULL,
      "Store what is not zero, of any tensor, in place of 2:4: bsr:64x64 (or another block: whole "
-     "blocks), csr, csc or coo; or 6:8 (or 4:6, 8:10 … 30:32) of tensors that are. Models run "
+     "blocks), csr, csc or coo; or 6:8 (or 4:6, 8:10 … 30:32) or dense:COLUMNS of tensors that "
+     "are. Models run "
      "such weights on the CPU.",
      NULL},
     {"quantize", 0, CLI_CHOICE, offsetof(struct pack_options, quantize), NULL, NULL,
@@ -265,7 +266,9 @@ const cli_command cmd_pack = {
         "coordinates or blocks, and one that would not be smaller so stays as it is. Models run "
         "with such weights; 'plan --formats' says from which share of zeros that is faster. With "
         "--format 6:8 tensors of that pattern are packed as 2:4 ones of 1.5 times the columns, "
-        "also with --quantize; those that are packed already stay 2:4.",
+        "also with --quantize, and with dense:COLUMNS those that are 2:4 after so many columns; "
+        "those that "
+        "are packed already stay 2:4.",
     .examples = pack_examples,
     .options = pack_table,
     .rules = pack_rules,

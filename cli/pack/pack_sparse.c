@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Packs with --format: tensors become matrices in rows, columns, coordinates or blocks, whatever
-   they were, and lose nothing; 6:8 and its kin are packed as 2:4 is (pack_tensor.c). */
+   they were, and lose nothing; 6:8 and its kin and dense:COLUMNS are packed as 2:4 is
+   (pack_tensor.c). */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,7 +29,8 @@ int pack_read_format(pack_job *j)
     if (cli_format_parse(j->cli, &j->format, text)) return CLI_OK;
     return cli_fail(j->cli, CLI_USAGE,
                     "--format: '%s' is none; expected " CLI_FORMATS "; or a pattern of "
-                    "two zeros in an even number of 6 to 32: 4:6, 6:8, 8:10",
+                    "two zeros in an even number of 6 to 32: 4:6, 6:8, 8:10; or dense:COLUMNS, a "
+                    "multiple of 4",
                     text);
 }
 

@@ -128,11 +128,16 @@ static int check_shape(const pack_job *j, const s24_tensor *tensor)
     s24_status status = s24_tensor_check_sides(j->cli->ctx, j->checkpoint, tensor, 1);
     if (status != S24_OK) return cli_status(j->cli, status);
     const s24_dense matrix = pack_shape(tensor);
-    const int group = lift_of(j, tensor) ? lift_of(j, tensor) : 4;
+    const int lift = lift_of(j, tensor), group = lift > 0 ? lift : 4;
     if ((!j->format.format || j->scheme.name) && matrix.cols % group != 0)
         return cli_fail(j->cli, CLI_FORMAT,
                         "tensor %s: k = %lld is no multiple of %d; leave it out with --exclude",
                         tensor->name, (long long)matrix.cols, group);
+    if (lift < 0 && !s24_lifted_cols(matrix.cols, lift))
+        return cli_fail(j->cli, CLI_FORMAT,
+                        "tensor %s: k = %lld has no columns after %d dense ones; leave it out with "
+                        "--exclude",
+                        tensor->name, (long long)matrix.cols, -lift);
     if (matrix.rows == 0 || matrix.cols == 0)
         return cli_fail(j->cli, CLI_FORMAT,
                         "tensor %s: [%lld, %lld] is empty; leave it out with --exclude",

@@ -19,7 +19,7 @@ extern "C" {
 #define S24_PACKED_DENSE 2
 /* And of a matrix in a sparse format that is not 2:4. */
 #define S24_PACKED_SPARSE 3
-/* And of one such as 6:8, which is stored as the 2:4 matrix that it is lifted into. */
+/* And of one such as 6:8 or dense:64, which is stored as the 2:4 matrix that it is lifted into. */
 #define S24_PACKED_LIFTED 4
 /* And of a 2:4 or a lifted one, of floats or integers, with low-rank factors added to it. */
 #define S24_PACKED_LOW_RANK 5
@@ -65,7 +65,7 @@ typedef struct s24_tensor {
     int transposed;
     /* Of one in a sparse format: a matrix [n, k] of this dtype; else NULL. */
     const s24_sparse_parts *sparse;
-    /* Of a lifted one, which is [n, k] all the same, M of its pattern M−2 of M; else 0. */
+    /* Of a lifted one, which is [n, k] all the same, its s24_pattern_lift; else 0. */
     int lift;
     /* Of S24_PACKED_LOW_RANK and S24_PACKED_FACTORS: left [n, rank] and right [rank, k]. */
     s24_factors factors;

@@ -345,7 +345,7 @@ typedef struct s24_plan_opts {
     /* S24_I8: each row of x is quantised when the plan runs, symmetrically to its largest
        magnitude, and products are integers; w must be quantised. Default: floats */
     s24_dtype activations;
-    /* M of a lifted matrix (s24_matrix_lift): x has the columns of the matrix before, and they are
+    /* Of a lifted matrix (s24_matrix_lift): x has the columns of the matrix before, and they are
        lifted as the plan runs. 0: it is none */
     int lift;
     /* 1: x may lose what 16 bits do not hold where that is faster, as it is for many tokens and a
@@ -476,7 +476,8 @@ typedef struct s24_prune_opts {
 
 /*
  * The patterns of this build, by index, as they are written; NULL past the end. "N:M": N of every M
- * consecutive weights of a row stay, M at most 32. Others go by a share of zeros, 0 to 1:
+ * consecutive weights of a row stay, M at most 32. "dense:COLUMNS": the first columns, a multiple
+ * of 4, stay, and of those after them two of every four. Others go by a share of zeros, 0 to 1:
  * "unstructured:SHARE", "row:SHARE", "column:SHARE", "block:RxC:SHARE" (by the mean score of the
  * row, column or block). "weight-norm:LEVEL:RxC:ZEROS": PyTorch's WeightNormSparsifier, of a share
  * LEVEL of blocks the ZEROS least of each go. "diagonal:WIDTH": an odd number of diagonals stays.
@@ -485,6 +486,8 @@ typedef struct s24_prune_opts {
 S24_API const char *s24_pattern_syntax(int index);
 /* Columns that a pattern takes together: M, or 1; 0 for a text that is none. NULL: 4. */
 S24_API int64_t s24_pattern_group(const char *pattern);
+/* Does a row of so many columns hold whole groups of the pattern, and one at least? */
+S24_API int s24_pattern_fits(const char *pattern, int64_t cols);
 /* Of a pattern by a share of rows, columns, blocks or single weights of [n, k]: sides[0] rows by
    sides[1] columns that go together, and 1; of any other pattern 0. */
 S24_API int s24_pattern_block(int64_t sides[2], const char *pattern, int64_t n, int64_t k);

@@ -30,10 +30,10 @@ class Tensor(typing.NamedTuple):
     transposed: int     # 1: the weight of a linear layer that is stored [k, n]
     bytes: int
     file: str
-    # "2:4", "integers" (dense ones), "sparse" (rows, columns, blocks), "lifted" (6:8), "low-rank"
-    # (2:4 or lifted, and factors to add), "factors" (alone)
+    # "2:4", "integers" (dense ones), "sparse" (rows, columns, blocks), "lifted" (6:8, dense:64),
+    # "low-rank" (2:4 or lifted, and factors to add), "factors" (alone)
     kind: str = "dense"
-    lift: int = 0  # of "lifted", M of M-2:M; else 0
+    lift: int = 0  # of "lifted", M of M-2:M, -D of dense:D; else 0
 
 
 class Verified(typing.NamedTuple):
@@ -130,7 +130,7 @@ class Checkpoint(collections.abc.Mapping):
         if not lift:
             raise ValueError(f"{name} is not lifted")
         matrix = Matrix(_core.checkpoint_matrix(self._handle, name))
-        return LiftedMatrix.of(matrix, f"{lift - 2}:{lift}")
+        return LiftedMatrix.of(matrix, _core.lift_pattern(lift))
 
     def verify(self, whole: bool = True, *, progress: Progress | None = None) -> Verified:
         """Reads everything and holds it against the hashes in its metadata; whole: all must have

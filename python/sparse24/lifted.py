@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Matrices with M-2 of every M weights, such as 6:8, which are stored and multiplied as 2:4."""
+"""Matrices with M-2 of every M weights, such as 6:8, and those whose first columns are dense, which
+are stored and multiplied as 2:4."""
 from __future__ import annotations
 
 import typing
@@ -14,24 +15,25 @@ from .matrix import Array, Matrix, Plan
 class LiftedMatrix:
     """An immutable matrix [n, k] with at most M-2 non-zeros of every M columns, M even, 6 to 32:
     each group is M/2-1 overlapping windows of a 2:4 matrix, `matrix`, of 2(M-2)/M times the
-    columns. Any number of threads may use one."""
+    columns. Or, of the pattern "dense:D", one whose first D columns are dense, D a multiple of 4,
+    and whose others are 2:4; its `matrix` has D columns more. Any number of threads may use one."""
     __slots__ = ("matrix", "pattern", "shape", "_lift", "__weakref__")
 
-    matrix: Matrix          #: [n, 2(M-2)/M·k], 2:4
-    pattern: str            #: "6:8"
+    matrix: Matrix          #: [n, 2(M-2)/M·k] or [n, k + D], 2:4
+    pattern: str            #: "6:8", "dense:64"
     shape: tuple[int, int]  #: (n, k)
 
     def __init__(self, w: Array, pattern: str = "6:8"):
         """w [n, k] of the pattern already (`prune` makes it so); nothing of w is kept. Raises Error
         (a group with more non-zeros: row and columns), ValueError (another pattern, a k that M does
-        not divide), TypeError."""
+        not divide or that D leaves nothing of), TypeError."""
         lift = _core.pattern_lift(pattern)
         self._take(Matrix(_core.matrix_lift(operand(w), lift)), lift)
 
     def _take(self, matrix: Matrix, lift: int):
         n, wide = matrix.shape
-        self.matrix, self._lift, self.pattern = matrix, lift, f"{lift - 2}:{lift}"
-        self.shape = (n, wide // (2 * (lift - 2)) * lift)
+        self.matrix, self._lift, self.pattern = matrix, lift, _core.lift_pattern(lift)
+        self.shape = (n, _core.lowered_cols(wide, lift))
 
     @classmethod
     def of(cls, matrix: Matrix, pattern: str) -> LiftedMatrix:

@@ -190,7 +190,7 @@ static int describe_matrix(item *it)
     if (!it->lift) return 1;
     it->tensor.packed = S24_PACKED_LIFTED;
     it->tensor.lift = it->lift;
-    it->tensor.shape[1] = cols / (2 * (it->lift - 2)) * it->lift;
+    it->tensor.shape[1] = s24_lowered_cols(cols, it->lift);
     return 1;
 }
 
@@ -226,7 +226,7 @@ static int describe_sparse(item *it)
 }
 
 /* One of (name, array or matrix, shape); the shape of a matrix in a sparse format is None, of a
-   lifted one its M. */
+   lifted one its lift. */
 static int item_take(item *it, PyObject *tuple)
 {
     PyObject *data;

@@ -24,7 +24,7 @@ class Place(unittest.TestCase):
 class Lifted(Place):
     def test_there_and_back(self):
         x = random(5, 96)
-        for pattern, wide in (("6:8", 144), ("4:6", 128), ("10:12", 160)):
+        for pattern, wide in (("6:8", 144), ("4:6", 128), ("10:12", 160), ("dense:32", 128)):
             w = sparse24.prune(random(16, 96), pattern=pattern).weight
             m = LiftedMatrix(w, pattern)
             self.assertEqual((m.shape, m.matrix.shape, m.pattern), ((16, 96), (16, wide), pattern))

@@ -83,8 +83,6 @@ const s24i_layout *s24i_layout_find(const char *name);
 /* The plan that the products use with this context, made on first use; the storage owns it. */
 s24_status s24i_storage_plan(const s24_plan **out, s24_ctx *ctx, s24i_storage *storage);
 s24i_parallel s24i_parallel_of(s24_ctx *ctx);
-/* Columns before s24_lifted_cols. */
-int64_t s24i_lowered_cols(int64_t cols, int lift);
 /* to [rows, lifted columns] = x's columns, repeated as a lifted matrix wants them. */
 void s24i_lift_tokens(void *to, s24_ctx *ctx, const s24_dense *x, int lift);
 

@@ -345,7 +345,7 @@ static s24_status check_operands(s24_ctx *ctx, const s24_plan *plan, const s24_l
     TRY(s24i_dense_check(ctx, "x", args->x));
     const int64_t m = args->x->rows;
     const uint32_t dtypes = plan->kernel->x_dtypes;
-    const int64_t k = plan->lift ? s24i_lowered_cols(plan->k, plan->lift) : plan->k;
+    const int64_t k = plan->lift ? s24_lowered_cols(plan->k, plan->lift) : plan->k;
     TRY(s24i_dense_check_operand(ctx, "x", args->x, m, k, dtypes));
     TRY(s24i_dense_check_operand(ctx, "y", args->y, m, plan->n, dtypes));
     REQUIRE(ctx, !s24i_dense_overlap(args->x, args->y), S24_ERROR_ARGUMENT,

@@ -216,7 +216,10 @@ s24_status s24_prune(s24_prune_report *report, s24_ctx *ctx, const s24_dense *w,
     s24i_prune_job job;
     REQUIRE(ctx, ctx && w, S24_ERROR_ARGUMENT, "s24_prune: ctx and w are required");
     TRY(begin(ctx, &known, &job, w, stats, opts));
-    const s24_status status = prune_copies(report, ctx, w, known.criterion, &job);
+    const int moves = job.refinements || known.criterion->run != s24i_prune_scored;
+    const s24_status status = known.pattern.dense && moves
+                                  ? s24i_prune_beside_dense(report, ctx, w, &job, &known.opts)
+                                  : prune_copies(report, ctx, w, known.criterion, &job);
     s24_ctx_free(ctx, job.w);
     return status;
 }

@@ -76,6 +76,11 @@ s24_status s24i_prune_copy(s24_ctx *ctx, float *copy, const s24_dense *w);
 /* Are they of the weight's inputs, some, and finite? */
 s24_status s24i_stats_check(s24_ctx *ctx, const s24_stats *stats, const s24_dense *w);
 
+/* s24_prune of a weight whose first columns stay dense, by what moves weights; job->w has room for
+   it, and opts are those that made job. */
+s24_status s24i_prune_beside_dense(s24_prune_report *report, s24_ctx *ctx, const s24_dense *w,
+                                   const s24i_prune_job *job, const s24_prune_opts *opts);
+
 /* How much of `before` is left in `after`, both [n, k] contiguous; see s24_prune_report. */
 s24_status s24i_prune_measure(s24_prune_report *report, s24_ctx *ctx, const float *before,
                               const s24i_prune_job *after);

@@ -27,6 +27,15 @@ static int read_group(s24i_pattern *p, const char *text)
     return 1;
 }
 
+/* Columns that stay, and 2:4 after them. */
+static int read_dense(s24i_pattern *p, const char *text)
+{
+    p->dense = -(int64_t)s24_pattern_lift(text);
+    p->keep = 2;
+    p->group = 4;
+    return p->dense > 0;
+}
+
 /* After its name nothing but a share. */
 static int read_share(s24i_pattern *p, const char *text, const char *name)
 {
@@ -108,6 +117,15 @@ static void keep_group_rows(void *arg, int64_t begin, int64_t end, int thread)
 static s24_status keep_groups(s24_ctx *ctx, const s24i_choice *c)
 {
     s24_ctx_parallel_for(ctx, c->n, keep_group_rows, (void *)c);
+    return S24_OK;
+}
+
+static s24_status keep_beside_dense(s24_ctx *ctx, const s24i_choice *c)
+{
+    const int64_t dense = c->pattern->dense;
+    TRY(keep_groups(ctx, c));
+    for (int64_t i = 0; i < c->n; i++)
+        memset(c->keep + i * c->k, 1, (size_t)dense);
     return S24_OK;
 }
 
@@ -290,6 +308,9 @@ s24_status s24i_pattern_check(s24_ctx *ctx, const s24i_pattern *p, int64_t n, in
     REQUIRE(ctx, k % p->group == 0, S24_ERROR_SHAPE,
             "the weight is [%lld, %lld]; expected columns in groups of %lld and at least one row",
             (long long)n, (long long)k, (long long)p->group);
+    REQUIRE(ctx, p->dense < k, S24_ERROR_SHAPE,
+            "the weight is [%lld, %lld]; expected columns after the %lld that stay dense",
+            (long long)n, (long long)k, (long long)p->dense);
     const int whole = kinds[p->kind].keep != keep_weight_norm || !p->keep;
     REQUIRE(ctx, whole || (n % p->rows == 0 && k % p->cols == 0), S24_ERROR_SHAPE,
             "the weight is [%lld, %lld]; expected whole blocks of %lldx%lld", (long long)n,
@@ -309,6 +330,13 @@ int64_t s24_pattern_group(const char *text)
         if (kinds[i].read(&pattern, text)) return pattern.group;
     }
     return 0;
+}
+
+int s24_pattern_fits(const char *text, int64_t cols)
+{
+    const int64_t group = s24_pattern_group(text);
+    const int lift = s24_pattern_lift(text);
+    return group && cols > 0 && cols % group == 0 && (lift >= 0 || s24_lifted_cols(cols, lift));
 }
 
 int s24_pattern_block(int64_t sides[2], const char *text, int64_t n, int64_t k)

@@ -12,6 +12,7 @@ struct s24i_pattern {
     int64_t group;      /* columns that are chosen together along k; 1: no groups */
     int64_t keep;       /* of a group, of a block that goes, or the diagonal's width */
     int64_t rows, cols; /* of a block; S24I_WHOLE: all of the weight's */
+    int64_t dense;      /* columns before the groups, all of which stay */
     double share;       /* of blocks that go */
 };
 
@@ -36,7 +37,7 @@ void s24i_drop_least(uint8_t *flags, const double *values, int64_t count, int64_
 
 static inline int s24i_pattern_is_two_four(const s24i_pattern *pattern)
 {
-    return pattern->group == 4 && pattern->keep == 2;
+    return pattern->group == 4 && pattern->keep == 2 && !pattern->dense;
 }
 
 #endif

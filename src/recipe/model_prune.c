@@ -36,11 +36,11 @@ static s24_status declare(const s24i_pruner *pruner)
             s24i_pruner_declare(pruner, &tensor);
         } else if (selected) {
             s24_ctx_log(pruner->ctx, S24_LOG_WARNING,
-                        "%s: tensor '%s' [%lld, %lld] is passed through: its %s do not come in "
-                        "groups of %lld",
+                        "%s: tensor '%s' [%lld, %lld] is passed through: its %s do not hold "
+                        "groups of %s",
                         tensor.file, s24i_show(tensor.name).text, (long long)tensor.shape[0],
                         (long long)tensor.shape[1], s24i_lies_turned(&tensor) ? "rows" : "columns",
-                        (long long)s24_pattern_group(pruner->opts.prune.pattern));
+                        pruner->opts.prune.pattern ? pruner->opts.prune.pattern : "2:4");
         }
         TRY(s24_writer_declare(pruner->writer, &tensor));
     }
@@ -200,7 +200,9 @@ static s24_status read_masks(const s24i_pruner *pruner)
 {
     const s24_model_prune_opts *opts = &pruner->opts;
     REQUIRE(pruner->ctx,
-            !opts->masks || pruner->by_masks || s24_pattern_group(opts->prune.pattern) > 1,
+            !opts->masks || pruner->by_masks ||
+                (s24_pattern_group(opts->prune.pattern) > 1 &&
+                 s24_pattern_lift(opts->prune.pattern) >= 0),
             S24_ERROR_ARGUMENT,
             "masks from a file say themselves what stays, or are held to a pattern N:M, not of %s",
             opts->prune.pattern);

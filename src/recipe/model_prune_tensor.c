@@ -16,8 +16,7 @@ int s24i_pruner_takes(const s24i_pruner *pruner, const s24_tensor *tensor)
 {
     return s24_tensor_is_selected(tensor, pruner->opts.include, pruner->opts.exclude) &&
            tensor->shape[0] > 0 && tensor->shape[1] > 0 &&
-           s24i_pruner_matrix(NULL, tensor).cols % s24_pattern_group(pruner->opts.prune.pattern) ==
-               0;
+           s24_pattern_fits(pruner->opts.prune.pattern, s24i_pruner_matrix(NULL, tensor).cols);
 }
 
 static s24_status new_floats(float **out, const s24i_pruner *pruner, const s24_tensor *tensor)

@@ -113,7 +113,9 @@ s24_status s24i_pruner_try(const s24i_pruner *pruner, const float *w, const s24_
         s24_layer_report how = {
             .seconds = s24i_seconds(), .pattern = pruner->tried[i], .input = input};
         s24_prune_report report;
-        if (!read_form(&f, pruner->tried[i]) || shape.cols % f.group) continue;
+        if (!read_form(&f, pruner->tried[i]) || shape.cols % f.group ||
+            (*f.pattern && !s24_pattern_fits(f.pattern, shape.cols)))
+            continue;
         memcpy(copy.data, w, (size_t)count * sizeof *room);
         status = try_form(&report, pruner, &copy, &f, &before, stats);
         if (status == S24_OK) s24i_pruner_report(pruner, tensor, &report, &how);

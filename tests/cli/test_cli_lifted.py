@@ -10,7 +10,7 @@ import zeros_case
 from cli_case import SOURCE, run
 from cli_data import read
 
-PATTERNS = {"gpt2": ("6:8", "14:16", "30:32"), "llama": ("6:8", "14:16")}
+PATTERNS = {"gpt2": ("6:8", "14:16", "30:32", "dense:12"), "llama": ("6:8", "14:16", "dense:16")}
 
 
 def make(folder):
@@ -19,6 +19,12 @@ def make(folder):
         assert run("prune", name, name + "-68", "--pattern", "6:8", cwd=folder).returncode == 0
         assert run("pack", name + "-68", name + "-packed", "--format", "6:8",
                    cwd=folder).returncode == 0
+
+
+def share(pattern, k):
+    """Of the values that are stored."""
+    keep, group = pattern.split(":")
+    return (k + int(group)) / 2 / k if keep == "dense" else int(keep) / int(group)
 
 
 class Lifted(zeros_case.Zeros):
@@ -38,14 +44,15 @@ class Lifted(zeros_case.Zeros):
                     self.assertLess(found["bytes_out"], found["bytes_in"])
                     layers = self.layers(str(out))
                     self.assertEqual(len(layers), len(found["layers"]))
-                    keep, group = map(int, pattern.split(":"))
-                    for layer in layers:
-                        self.assertEqual((layer["format"], layer["packed"], layer["stored"]),
-                                         (pattern, False, keep / group))
                     metadata = read(out / "model.safetensors")[1]
-                    self.assertEqual(metadata["sparse24.version"], "7")
+                    self.assertEqual(metadata["sparse24.version"],
+                                     "9" if "dense" in pattern else "7")
                     described = json.loads(metadata["sparse24.packed"])
                     self.assertEqual({d[2] for d in described.values()}, {pattern})
+                    for layer in layers:
+                        self.assertEqual((layer["format"], layer["packed"]), (pattern, False))
+                        self.assertAlmostEqual(layer["stored"],
+                                               share(pattern, described[layer["name"]][1]))
                     self.good("unpack", str(out), str(floats))
                     self.assertEqual(read(floats / "model.safetensors")[0],
                                      read(pruned / "model.safetensors")[0])
@@ -141,10 +148,15 @@ class Lifted(zeros_case.Zeros):
             ("too large", ("pack", "llama", "x", "--format", "32:34"), 2, "'32:34' is none"),
             ("k", ("pack", "llama-68", "x", "--format", "10:12"), 4,
              layer + ": k = 64 is no multiple of 12"),
+            ("all dense", ("pack", "llama-68", "x", "--format", "dense:32"), 4,
+             layer + ": k = 32 has no columns after 32 dense ones"),
+            ("no group", ("pack", "llama", "x", "--format", "dense:16"), 4,
+             layer + r".*src is not 2:4: row 0, columns 16 to 19 \(group 4\) have 4 non-zeros"),
             ("layout", ("pack", "llama-68", "x", "--format", "6:8", "--layout", "cpu"), 2,
              "is of floats as they are"),
             ("packed", ("prune", "llama", "x", "--pattern", "4:8", "--packed"), 2,
-             "--packed is of --pattern 2:4, 6:8 and its kin, or low-rank:RANK, not of 4:8"),
+             "--packed is of --pattern 2:4, 6:8 and its kin, dense:COLUMNS, or low-rank:RANK, not "
+             "of 4:8"),
         ))
         self.refusals((
             ("N:M", ("check", "llama", "--pattern", "row:0.5"), 2, "'row:0.5' is no pattern N:M"),

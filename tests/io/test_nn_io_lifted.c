@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Lifted matrices in a file (docs/format.md, version 7): what is read, what a reader must refuse,
- * what a writer takes and refuses.
+ * Lifted matrices in a file (docs/format.md, versions 7 and 9): what is read, what a reader must
+ * refuse, what a writer takes and refuses.
  */
 #include "support.h"
 
@@ -16,9 +16,11 @@
 
 #define SAYS(version, description) META(version, "{\\\"w\\\":" description "}") VALUES INDICES "}"
 
-/* docs/format.md's example. */
+/* docs/format.md's examples. */
 static const uint8_t example[8] = {1, 2, 3, 4, 5, 6, 0x94, 0x09};
 static const int8_t dense_example[8] = {1, 2, 0, 3, 4, 5, 6, 0};
+static const uint8_t beside[8] = {1, 2, 0, 3, 4, 5, 0xe4, 0x0d};
+static const int8_t dense_beside[8] = {1, 2, 0, 3, 0, 4, 0, 5};
 
 static void is_read(void **state)
 {
@@ -28,21 +30,23 @@ static void is_read(void **state)
     int8_t dense[8];
     (void)state;
     io_begin(&env);
-    for (int marked = 0; marked < 2; marked++) {
+    for (int way = 0; way < 3; way++) {
+        const int marked = way == 1, cut = way == 2;
         io_write_tensors(io_path("w.safetensors"),
-                         marked ? SAYS("7", "[1,8,\\\"6:8\\\",\\\"transposed\\\"]")
-                                : SAYS("7", "[1,8,\\\"6:8\\\"]"),
-                         example, sizeof example);
+                         cut      ? SAYS("9", "[1,8,\\\"dense:4\\\"]")
+                         : marked ? SAYS("7", "[1,8,\\\"6:8\\\",\\\"transposed\\\"]")
+                                  : SAYS("7", "[1,8,\\\"6:8\\\"]"),
+                         cut ? beside : example, sizeof example);
         assert_ok(&env, s24_checkpoint_open(&checkpoint, env.ctx, io_path("w.safetensors")));
         const s24_tensor *t = s24_checkpoint_find(checkpoint, "w");
         assert_int_equal(t->packed, S24_PACKED_LIFTED);
-        assert_int_equal(t->lift, 8);
+        assert_int_equal(t->lift, cut ? -4 : 8);
         assert_int_equal(t->shape[1], 8);
         assert_int_equal(t->transposed, marked);
         assert_int_equal(t->bytes, 8);
         const s24_dense to = {dense, S24_I8, 1, 8, 0};
         assert_ok(&env, s24_tensor_to_dense(env.ctx, &to, t));
-        assert_memory_equal(dense, dense_example, sizeof dense);
+        assert_memory_equal(dense, cut ? dense_beside : dense_example, sizeof dense);
         assert_ok(&env, s24_tensor_matrix(&matrix, env.ctx, t));
         assert_int_equal(s24_matrix_cols(matrix), 12);
         s24_matrix_destroy(matrix);
@@ -62,10 +66,14 @@ static const struct {
     {SAYS("7", "[1,\\\"6:8\\\"]"), FORMS},
     {SAYS("7", "[1,8,8,\\\"6:8\\\"]"), FORMS},
     {SAYS("7", "[1,8,\\\"x\\\",12,\\\"6:8\\\"]"), FORMS},
-    {SAYS("7", "[1,12,\\\"6:8\\\"]"), "is lifted by 8, which does not divide its 12 columns"},
+    {SAYS("7", "[1,12,\\\"6:8\\\"]"), "is 6:8, which its 12 columns do not hold"},
     {SAYS("7", "[0,8,\\\"6:8\\\"]"), "columns a multiple of 4"},
     {SAYS("7", "[1,16,\\\"6:8\\\"]"), "has shape [1, 6], expected [1, 12]"},
-    {SAYS("7", "[1,8,\\\"14:16\\\"]"), "is lifted by 16, which does not divide its 8 columns"},
+    {SAYS("7", "[1,8,\\\"14:16\\\"]"), "is 14:16, which its 8 columns do not hold"},
+    {SAYS("8", "[1,8,\\\"dense:4\\\"]"), "in the layout \"dense:4\", which this build does not"},
+    {SAYS("9", "[1,8,\\\"dense:6\\\"]"), "in the layout \"dense:6\", which this build does not"},
+    {SAYS("9", "[1,8,\\\"dense:8\\\"]"), "is dense:8, which its 8 columns do not hold"},
+    {SAYS("9", "[1,12,\\\"dense:8\\\"]"), "has shape [1, 6], expected [1, 10]"},
     {SAYS("7", "[1,8,8,8,\\\"6:8\\\"]"), "a scale for 8 columns, expected 64, 128 or all 12"},
     {SAYS("7", "[1,8,8,12,\\\"6:8\\\"]"), "lacks its part \"w.s24_scales\""},
 };
@@ -114,7 +122,9 @@ static void is_written(void **state)
         int packed, lift;
         const char *says;
     } bad[] = {
-        {S24_PACKED_LIFTED, 8, "is lifted by 8, which does not divide its 12 columns"},
+        {S24_PACKED_LIFTED, 8, "is 6:8, which its 12 columns do not hold"},
+        {S24_PACKED_LIFTED, -12, "is dense:12, which its 12 columns do not hold"},
+        {S24_PACKED_LIFTED, 7, "has lift 7; s24_pattern_lift gives"},
         {S24_PACKED_LIFTED, 0, "has lift 0"},
         {1, 6, "has lift 6 and is no lifted one"},
     };

@@ -10,16 +10,19 @@
 #include "core_support.h"
 #include "guarded.h"
 
-/* A matrix with at most lift − 2 non-zeros of every lift, some with fewer, and some −0. */
+/* A matrix with at most lift − 2 non-zeros of every lift, some with fewer, and some −0; or of
+   columns that are dense, and two of every four after them. */
 static float *sparse_rows(int64_t rows, int64_t cols, int lift, uint64_t *seed)
 {
+    const int group = lift < 0 ? 4 : lift;
     float *w = malloc((size_t)(rows * cols) * sizeof *w);
     for (int64_t i = 0; i < rows * cols; i++)
         w[i] = test_random(seed) % 9 ? test_uniform(seed) : -0.0f;
-    for (int64_t at = 0; at < rows * cols; at += lift) {
-        const uint64_t one = test_random(seed) % (unsigned)lift;
-        const uint64_t further = 1 + test_random(seed) % (unsigned)(lift - 1);
-        w[at + (int64_t)one] = w[at + (int64_t)((one + further) % (unsigned)lift)] = 0.0f;
+    for (int64_t at = 0; at < rows * cols; at += group) {
+        const uint64_t one = test_random(seed) % (unsigned)group;
+        const uint64_t further = 1 + test_random(seed) % (unsigned)(group - 1);
+        if (at % cols < -(int64_t)lift) continue;
+        w[at + (int64_t)one] = w[at + (int64_t)((one + further) % (unsigned)group)] = 0.0f;
     }
     return w;
 }
@@ -39,7 +42,11 @@ static void test_names(void **state)
     assert_int_equal(s24_pattern_lift("6:8"), 8);
     assert_int_equal(s24_pattern_lift("4:6"), 6);
     assert_int_equal(s24_pattern_lift("30:32"), 32);
-    const char *const others[] = {"2:4", "4:8", "5:7", "6:8 ", "32:34", "6", "unstructured:0.5"};
+    assert_int_equal(s24_pattern_lift("dense:4"), -4);
+    assert_int_equal(s24_pattern_lift("dense:128"), -128);
+    const char *const others[] = {
+        "2:4",     "4:8",      "5:7",    "6:8 ",   "32:34",           "6", "dense:6", "dense:-4",
+        "dense:0", "dense:8x", "dense:", "-10:-8", "unstructured:0.5"};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         assert_int_equal(s24_pattern_lift(others[i]), 0);
     assert_int_equal(s24_pattern_lift(NULL), 0);
@@ -48,6 +55,23 @@ static void test_names(void **state)
     assert_int_equal(s24_lifted_cols(16, 4), 0);
     assert_int_equal(s24_lifted_cols(0, 8), 0);
     assert_int_equal(s24_lifted_cols(INT64_MAX - 7, 8), 0);
+    assert_int_equal(s24_lifted_cols(16, -12), 28);
+    assert_int_equal(s24_lifted_cols(16, -16), 0);
+    assert_int_equal(s24_lifted_cols(18, -8), 0);
+    assert_int_equal(s24_lifted_cols(16, -6), 0);
+    for (int64_t cols = 4; cols < 100; cols++)
+        for (int lift = -40; lift <= 32; lift++) {
+            const int64_t wide = s24_lifted_cols(cols, lift);
+            char text[S24_LIFT_BYTES];
+            const int is_lift = lift < 0 ? lift % 4 == 0 : lift >= 6 && lift % 2 == 0;
+            assert_int_equal(s24_lift_pattern(text, lift) != NULL, is_lift);
+            if (s24_lift_pattern(text, lift)) assert_int_equal(s24_pattern_lift(text), lift);
+            if (wide) assert_int_equal(s24_lowered_cols(wide, lift), cols);
+        }
+    assert_int_equal(s24_lowered_cols(20, 8), 0);
+    assert_int_equal(s24_lowered_cols(16, -8), 0);
+    assert_int_equal(s24_lowered_cols(20, -8), 12);
+    assert_int_equal(s24_lowered_cols(20, 7), 0);
 }
 
 /* Each of the 256 groups of eight, in a row of its own. */
@@ -82,9 +106,10 @@ static void test_there_and_back(void **state)
     heap h = {.fail_at = 0};
     uint64_t seed = 1;
     (void)state;
-    for (int lift = 6; lift <= 32; lift += 2) {
-        s24_ctx *ctx = ctx_on(&h, 1 + lift % 3);
-        const int64_t rows = 5, cols = lift * (1 + lift % 11);
+    for (int lift = -40; lift <= 32; lift += lift < 0 ? 4 : 2) {
+        if (lift >= 0 && lift < 6) continue;
+        s24_ctx *ctx = ctx_on(&h, 1 + abs(lift) % 3);
+        const int64_t rows = 5, cols = lift < 0 ? 44 - lift % 16 : lift * (1 + lift % 11);
         float *w = sparse_rows(rows, cols, lift, &seed), *back = malloc(5 * 352 * sizeof *back);
         uint16_t *half = malloc(5 * 352 * sizeof *half), *back16 = malloc(5 * 352 * sizeof *back16);
         s24_matrix *matrix = lifted(ctx, w, rows, cols, lift);
@@ -120,11 +145,14 @@ typedef struct product {
 static float *lift_by_hand(const float *x, const product *p)
 {
     const int64_t cols = s24_lifted_cols(p->k, p->lift), windows = p->lift / 2 - 1;
+    const int64_t dense = -(int64_t)p->lift;
     float *to = malloc((size_t)(p->m * cols) * sizeof *to);
     for (int64_t m = 0; m < p->m; m++)
         for (int64_t c = 0; c < cols; c++)
-            to[m * cols + c] =
-                x[m * p->k + c / 4 / windows * p->lift + c / 4 % windows * 2 + c % 4];
+            to[m * cols + c] = x[m * p->k + (c < 2 * dense ? c / 8 * 4 + c % 4
+                                             : dense > 0   ? c - dense
+                                                           : c / 4 / windows * p->lift +
+                                                               c / 4 % windows * 2 + c % 4)];
     return to;
 }
 
@@ -233,7 +261,9 @@ static void test_products(void **state)
         {3, 16, 96, 6, 1, S24_F32, 0},       {18, 9, 64, 32, 3, S24_F32, 0},
         {7, 40, 160, 10, 1, S24_BF16, 0},    {33, 32, 64, 8, 2, S24_BF16, 0},
         {9, 32, 128, 8, 1, S24_I8, 0},       {20, 31, 64, 8, 2, S24_I8, S24_I8},
-        {600, 16, 64, 8, 1, S24_I8, S24_I8},
+        {600, 16, 64, 8, 1, S24_I8, S24_I8}, {5, 33, 64, -16, 1, S24_F32, 0},
+        {64, 20, 44, -40, 2, S24_F32, 0},    {517, 17, 16, -4, 2, S24_F32, 0},
+        {9, 40, 160, -64, 1, S24_BF16, 0},   {20, 31, 64, -32, 2, S24_I8, S24_I8},
     };
     (void)state;
     for (size_t i = 0; i < sizeof products / sizeof *products; i++)
@@ -298,7 +328,8 @@ static void test_clash(void **state)
     assert_null(plan);
     assert_refused(ctx, S24_ERROR_SHAPE, "of a multiple of 8 columns",
                    s24_lifted_check(ctx, matrix, 6));
-    assert_refused(ctx, S24_ERROR_ARGUMENT, "lift is 7; expected an even number of 6 to 32",
+    assert_refused(ctx, S24_ERROR_ARGUMENT,
+                   "lift is 7; expected an even number of 6 to 32, or minus",
                    s24_lifted_check(ctx, matrix, 7));
     assert_ok(ctx, s24_matrix_transpose(&turned, ctx, matrix));
     assert_refused(ctx, S24_ERROR_SHAPE, "a transposed view", s24_lifted_check(ctx, turned, 8));

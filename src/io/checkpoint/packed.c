@@ -13,13 +13,15 @@
 /* The description of every packed matrix, or *out = NULL when the file has none. From version 2 on
    there may be quantised ones, from version 3 on ones in a layout, from version 4 on transposed
    ones, from version 5 on dense ones of integers, from version 6 on ones in sparse formats, from
-   version 7 on lifted ones, from version 8 on factors and integers in sparse formats. */
+   version 7 on lifted ones, from version 8 on factors and integers in sparse formats, from version
+   9 on lifted ones whose first columns are dense. */
 static s24_status read_description(s24i_json **out, int *number, const s24i_header *header,
                                    s24_ctx *ctx, const char *path)
 {
     static const char *const versions[] = {
-        S24I_PACKED_VERSION, S24I_QUANTIZED_VERSION, S24I_LAYOUT_VERSION, S24I_TRANSPOSED_VERSION,
-        S24I_DENSE_VERSION,  S24I_SPARSE_VERSION,    S24I_LIFTED_VERSION, S24I_FACTORS_VERSION};
+        S24I_PACKED_VERSION,     S24I_QUANTIZED_VERSION, S24I_LAYOUT_VERSION,
+        S24I_TRANSPOSED_VERSION, S24I_DENSE_VERSION,     S24I_SPARSE_VERSION,
+        S24I_LIFTED_VERSION,     S24I_FACTORS_VERSION,   S24I_BESIDE_VERSION};
     enum { VERSIONS = sizeof versions / sizeof *versions };
     const char *version = s24i_json_string(s24i_json_get(header->metadata, S24I_VERSION_KEY));
     const char *packed = s24i_json_string(s24i_json_get(header->metadata, S24I_PACKED_KEY));
@@ -113,6 +115,7 @@ static size_t read_words(s24i_described *matrix, const s24i_json *shape, int ver
     }
     if (read_format(matrix, shape, count, version)) return count;
     if (version > 6 && count % 2 == 1 && last) matrix->lift = s24_pattern_lift(last);
+    if (version < 9 && matrix->lift < 0) matrix->lift = 0;
     if (matrix->lift) return count - 1;
     if (version > 2 && count == 3) matrix->layout = s24i_json_string(s24i_json_at(shape, 2));
     return count - (matrix->layout != NULL);
@@ -139,6 +142,11 @@ static s24_status read_members(size_t *count, s24i_described *matrix, const s24i
         ", or these and bits and group, with or without \"" S24I_DENSE
         "\" or a pattern such as \"6:8\" or a format's name, or that pattern alone, or a layout's "
         "or a format's name, bsr with two integers, with or without \"" S24I_LOW_RANK
+        "\" or \"" S24I_FACTORS "\" and a rank, and \"" S24I_TRANSPOSED "\", after them",
+        ", or these and bits and group, with or without \"" S24I_DENSE
+        "\" or a pattern such as \"6:8\" or \"dense:64\" or a format's name, or that pattern "
+        "alone, "
+        "or a layout's or a format's name, bsr with two integers, with or without \"" S24I_LOW_RANK
         "\" or \"" S24I_FACTORS "\" and a rank, and \"" S24I_TRANSPOSED "\", after them"};
     const size_t numbers = read_words(matrix, shape, version);
     const size_t sparse = matrix->format_at + (matrix->format == S24_FORMAT_BSR ? 3 : 1);
@@ -196,9 +204,11 @@ static s24_status read_logical_shape(s24i_described *matrix, const s24i_json *sh
             "multiple of 4, and fewer than 2^63 elements",
             path, s24i_show(matrix->name).text, (long long)matrix->rows, (long long)matrix->cols);
     matrix->stored_cols = matrix->lift ? s24_lifted_cols(matrix->cols, matrix->lift) : matrix->cols;
+    char pattern[S24_LIFT_BYTES];
     REQUIRE(ctx, matrix->stored_cols, S24_ERROR_FORMAT,
-            "%s: packed tensor \"%s\" is lifted by %d, which does not divide its %lld columns",
-            path, s24i_show(matrix->name).text, matrix->lift, (long long)matrix->cols);
+            "%s: packed tensor \"%s\" is %s, which its %lld columns do not hold", path,
+            s24i_show(matrix->name).text, s24_lift_pattern(pattern, matrix->lift),
+            (long long)matrix->cols);
     if (matrix->layout) return check_layout(matrix, ctx, path);
     return numbers == 4 ? read_scheme(matrix, shape, ctx, path) : S24_OK;
 }

@@ -46,6 +46,7 @@ enum { S24I_MAX_MEMBERS = 1 << 20 };
 #define S24I_FACTORS_VERSION "8"
 #define S24I_LOW_RANK        "low-rank"
 #define S24I_FACTORS         "factors"
+#define S24I_BESIDE_VERSION  "9" /* of one that has a matrix whose first columns are dense */
 
 /* What a header says. Everything in it has been checked against the file's size. */
 typedef struct s24i_header {

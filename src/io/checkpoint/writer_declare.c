@@ -116,9 +116,13 @@ static s24_status check_declared(const s24_writer *writer, const s24_tensor *ten
             "packed tensor \"%s\" has lift %d%s; only a lifted one has it, and no layout",
             s24i_show(tensor->name).text, tensor->lift, lifted ? "" : " and is no lifted one");
     const int64_t cols = s24i_stored_cols(tensor);
+    char pattern[S24_LIFT_BYTES];
+    REQUIRE(ctx, !tensor->lift || s24_lift_pattern(pattern, tensor->lift), S24_ERROR_ARGUMENT,
+            "packed tensor \"%s\" has lift %d; s24_pattern_lift gives those that there are",
+            s24i_show(tensor->name).text, tensor->lift);
     REQUIRE(ctx, cols, S24_ERROR_SHAPE,
-            "packed tensor \"%s\" is lifted by %d, which does not divide its %lld columns",
-            s24i_show(tensor->name).text, tensor->lift, (long long)tensor->shape[1]);
+            "packed tensor \"%s\" is %s, which its %lld columns do not hold",
+            s24i_show(tensor->name).text, pattern, (long long)tensor->shape[1]);
     if (tensor->layout) return check_layout(ctx, tensor);
     if (!tensor->bits) return S24_OK;
     REQUIRE(ctx, tensor->dtype == S24_I8 && (tensor->bits == 8 || tensor->bits == 4),
@@ -192,14 +196,15 @@ static void describe_packed(s24_writer *writer, const s24_tensor *tensor, int64_
     const int dense = tensor->packed == S24_PACKED_DENSE;
     const int sparse = tensor->packed == S24_PACKED_SPARSE;
     const int factors = has_factors(tensor);
-    const int version = factors || (sparse && tensor->bits) ? 8
-                        : tensor->lift                      ? 7
-                        : sparse                            ? 6
-                        : dense                             ? 5
-                        : transposed                        ? 4
-                        : tensor->layout                    ? 3
-                        : tensor->bits                      ? 2
-                                                            : 1;
+    const int version = tensor->lift < 0                      ? 9
+                        : factors || (sparse && tensor->bits) ? 8
+                        : tensor->lift                        ? 7
+                        : sparse                              ? 6
+                        : dense                               ? 5
+                        : transposed                          ? 4
+                        : tensor->layout                      ? 3
+                        : tensor->bits                        ? 2
+                                                              : 1;
     part->rows = tensor->shape[0];
     part->cols = tensor->shape[1];
     part->bits = tensor->bits;

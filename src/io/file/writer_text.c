@@ -37,10 +37,10 @@ static void write_format(s24i_json_text *text, const s24i_part *part)
 
 static void write_pattern(s24i_json_text *text, int lift)
 {
-    char pattern[16];
-    const int bytes = snprintf(pattern, sizeof pattern, "%d:%d", lift - 2, lift);
+    char room[S24_LIFT_BYTES];
+    const char *pattern = s24_lift_pattern(room, lift);
     s24i_json_put(text, ",");
-    s24i_json_put_string(text, pattern, (size_t)bytes);
+    s24i_json_put_string(text, pattern, strlen(pattern));
 }
 
 static void write_factors(s24i_json_text *text, const s24i_part *part)
@@ -180,9 +180,9 @@ int s24i_is_own_key(const char *key)
 static void write_metadata(s24i_json_text *text, const header *h)
 {
     static const char *const versions[] = {
-        S24I_PACKED_VERSION, S24I_PACKED_VERSION,     S24I_QUANTIZED_VERSION,
-        S24I_LAYOUT_VERSION, S24I_TRANSPOSED_VERSION, S24I_DENSE_VERSION,
-        S24I_SPARSE_VERSION, S24I_LIFTED_VERSION,     S24I_FACTORS_VERSION};
+        S24I_PACKED_VERSION,     S24I_PACKED_VERSION, S24I_QUANTIZED_VERSION, S24I_LAYOUT_VERSION,
+        S24I_TRANSPOSED_VERSION, S24I_DENSE_VERSION,  S24I_SPARSE_VERSION,    S24I_LIFTED_VERSION,
+        S24I_FACTORS_VERSION,    S24I_BESIDE_VERSION};
     int count = 0;
     const char *key;
     write_member(text, &count, S24I_HASH_KEY, h->hashes);
