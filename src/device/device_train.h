@@ -418,16 +418,20 @@ typedef struct s24_device_train_adamw_args {
     double gradient_scale, clip;
     double beta1, beta2, eps, decay; /* decay: rate times weight decay */
     double step, inverse2;           /* rate / (1 − beta1^t), 1 / √(1 − beta2^t) */
-    /* NULL, or [count]: what the mask leaves of p is written here, and of that narrow is made; p
-       goes on learning where the mask is 0, its gradient there greater by pull · p (SR-STE). */
-    float *masked;
+    /* 1: what the mask forbids is 0 in narrow alone; p goes on learning there, its gradient greater
+       by pull · p (SR-STE). */
+    int learns;
     double pull;
     /* STEP: variance stays where a bit of `frozen` is set, and its root is √v·frozen_gain +
        frozen_eps there. AdamS (`signs`): where the mask is 0, m counts as (1 − fade)·m +
-       fade·pull·sign(p), and the variance is that of the moment; both need `masked`. */
+       fade·pull·sign(p), and the variance is that of the moment; both need `learns`. */
     const uint16_t *frozen; /* or NULL */
     double frozen_gain, frozen_eps, fade;
     int signs;
+    /* NULL: m and v are [count]. Else for each 16 elements where their moments begin, in eights;
+       with bit 31 these are of those alone that the mask lets be, eight at most, in their order.
+       Not with learns. */
+    const uint32_t *moments_at;
     void *stream;
 } s24_device_train_adamw_args;
 S24_API s24_status s24_device_train_adamw(s24_ctx *ctx, s24_device *device,
@@ -472,8 +476,8 @@ typedef struct s24_device_train_mask_args {
     int all_run; /* 1: what does not stay runs too */
     float beta;  /* 0: no soft threshold */
     const float *from;
-    float *to;    /* [rows, cols] or NULL: bits alone are made */
-    void *narrow; /* the same in dtype */
+    float *to;    /* [rows, cols], may be `from`; or NULL */
+    void *narrow; /* the same in dtype; or NULL */
     uint32_t *bits;
     const float *scales; /* [rows, 2] or NULL */
     const float *logits; /* [rows·cols/4, 6], of DRAWN */

@@ -168,10 +168,14 @@ s24_status s24_device_train_adamw(s24_ctx *ctx, s24_device *device,
         {"narrow", a.narrow, 1},
         {"mask", a.mask, 1},
         {"matrices", a.matrices, a.decay == 0},
-        {"masked", a.masked, !a.frozen && !a.signs},
         {"frozen", a.frozen, 1},
+        {"moments_at", a.moments_at, 1},
     };
     TRY(s24i_train_pointers(ctx, pointers, COUNT(pointers)));
+    REQUIRE(ctx, a.learns || (!a.frozen && !a.signs), S24_ERROR_ARGUMENT, "%s",
+            "learns is 0; frozen and signs need it");
+    REQUIRE(ctx, !a.moments_at || (a.mask && !a.learns), S24_ERROR_ARGUMENT, "%s",
+            a.mask ? "learns is 1; with moments_at it is 0" : "mask is NULL");
     TRY(check_sum(ctx, "squares", a.squares));
     TRY(check_sum(ctx, "loss", a.loss));
     return TRAIN_RUN(adamw, &a);

@@ -242,7 +242,7 @@ static void update(s24i_reconstruction *r, int half, int64_t step)
     for (int i = 0; i < PARTS; i++) {
         const learner *l = &r->learners[i];
         if (!l->learns || parts[i].half != half) continue;
-        const s24i_segment all = {0, l->count, 1};
+        const s24i_segment all = {.count = l->count, .matrix = 1};
         const s24i_update job = {.p = l->layer->w,
                                  .g = l->layer->dw,
                                  .m = l->m,

@@ -11,7 +11,8 @@ enum { CHUNK = 4096 /* elements that a thread takes */ };
 typedef struct adam_job {
     const s24i_update *u;
     const uint16_t *mask; /* NULL: all may be anything */
-    int64_t first, end;   /* of a segment */
+    float *p, *masked;    /* of a segment: what learns; NULL, or what the mask leaves of it */
+    int64_t first, end;
     double gain, first_order, second_order, keep;
 } adam_job;
 
@@ -31,17 +32,18 @@ static void move_one(const adam_job *j, int64_t i)
 {
     const s24i_update *u = j->u;
     const int on = !j->mask || bit(j->mask, i), frozen = u->frozen && bit(u->frozen, i);
+    float *p = j->p + i - j->first;
     double g = j->gain * (double)u->g[i];
-    if (!on && !u->signs) g += u->pull * (double)u->p[i];
+    if (!on && !u->signs) g += u->pull * (double)*p;
     double m = u->beta1 * (double)u->m[i] + (1 - u->beta1) * g;
     u->m[i] = (float)m;
-    if (!on && u->signs) m = faded(u, m, u->p[i]);
+    if (!on && u->signs) m = faded(u, m, *p);
     const double square = u->signs ? m * m : g * g;
     if (!frozen) u->v[i] = (float)(u->beta2 * (double)u->v[i] + (1 - u->beta2) * square);
     const double root = frozen ? u->frozen_gain * sqrt((double)u->v[i]) + u->frozen_eps
                                : sqrt((double)u->v[i]) / j->second_order + u->eps;
-    u->p[i] = (float)((double)u->p[i] * j->keep - j->first_order * m / root);
-    if (u->masked) u->masked[i] = on ? u->p[i] : 0.0f;
+    *p = (float)((double)*p * j->keep - j->first_order * m / root);
+    if (j->masked) j->masked[i - j->first] = on ? *p : 0.0f;
     u->g[i] = 0.0f;
 }
 
@@ -69,6 +71,8 @@ void s24i_cpu_update_as(s24i_machine *m, const s24i_update *u)
         const s24i_segment *s = &u->segments[i];
         const adam_job job = {.u = u,
                               .mask = s->matrix ? u->mask : NULL,
+                              .p = s->learns ? s->learns : u->p + s->offset,
+                              .masked = s->learns ? u->p + s->offset : NULL,
                               .first = s->offset,
                               .end = s->offset + s->count,
                               .gain = gain_of(u),

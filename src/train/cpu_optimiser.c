@@ -6,7 +6,10 @@
 #include "io/file/io.h"
 #include "train/ops.h"
 
-enum { CHUNK = 4096 /* elements that a thread takes */ };
+enum {
+    CHUNK = 4096, /* elements that a thread takes */
+    SPREAD = 1024 /* of halved moments that lie as their weights do for a moment */
+};
 
 typedef struct flat_job {
     s24i_machine *m;
@@ -15,6 +18,7 @@ typedef struct flat_job {
     const uint16_t *mask;
     double *sums; /* [threads] */
     int64_t n;
+    int halved; /* of adamw: as a segment's are */
 } flat_job;
 
 static void squares_range(void *arg, int64_t begin, int64_t end, int thread)
@@ -37,6 +41,40 @@ void s24i_cpu_squares(s24i_machine *m, double *sum, const float *g, const uint16
         *sum += sums[t];
 }
 
+/* The moments of n elements from where they are halved, or back there. */
+static void spread(float *wide, float *half, const uint16_t *mask, int64_t n, int back)
+{
+    for (int64_t i = 0; i < n; i += 16, half += 8) {
+        int kept = 0;
+        for (int k = 0; k < 16; k++) {
+            const int on = mask[i / 16] >> k & 1;
+            if (back && on) half[kept] = wide[i + k];
+            if (!back) wide[i + k] = on ? half[kept] : 0.0f;
+            kept += on;
+        }
+    }
+}
+
+/* m and v of `part` are halved. */
+static void adamw_halved(const flat_job *j, const s24i_adamw *part)
+{
+    float m[SPREAD], v[SPREAD];
+    for (int64_t at = 0; at < part->n; at += SPREAD) {
+        s24i_adamw piece = *part;
+        piece.n = s24i_min(SPREAD, part->n - at);
+        piece.p += at;
+        piece.g += at;
+        piece.mask += at / 16;
+        piece.m = m;
+        piece.v = v;
+        spread(m, part->m + at / 2, piece.mask, piece.n, 0);
+        spread(v, part->v + at / 2, piece.mask, piece.n, 0);
+        j->m->vec->adamw(&piece);
+        spread(m, part->m + at / 2, piece.mask, piece.n, 1);
+        spread(v, part->v + at / 2, piece.mask, piece.n, 1);
+    }
+}
+
 static void adamw_range(void *arg, int64_t begin, int64_t end, int thread)
 {
     const flat_job *j = arg;
@@ -45,12 +83,15 @@ static void adamw_range(void *arg, int64_t begin, int64_t end, int thread)
     const int64_t at = begin * CHUNK;
     part.p += at;
     part.g += at;
-    part.m += at;
-    part.v += at;
+    part.m += j->halved ? at / 2 : at;
+    part.v += j->halved ? at / 2 : at;
     if (part.mask) part.mask += at / 16;
     if (part.masked) part.masked += at;
     part.n = s24i_min(end * CHUNK, j->n) - at;
-    j->m->vec->adamw(&part);
+    if (j->halved)
+        adamw_halved(j, &part);
+    else
+        j->m->vec->adamw(&part);
 }
 
 void s24i_cpu_update(s24i_machine *m, const s24i_update *u)
@@ -65,12 +106,12 @@ void s24i_cpu_update(s24i_machine *m, const s24i_update *u)
     }
     for (int64_t i = 0; i < u->segment_count; i++) {
         const s24i_segment *s = &u->segments[i];
-        const s24i_adamw part = {.p = u->p + s->offset,
+        const s24i_adamw part = {.p = s->learns ? s->learns : u->p + s->offset,
                                  .g = u->g + s->offset,
-                                 .m = u->m + s->offset,
-                                 .v = u->v + s->offset,
+                                 .m = u->m + s->moments,
+                                 .v = u->v + s->moments,
                                  .mask = u->mask && s->matrix ? u->mask + s->offset / 16 : NULL,
-                                 .masked = u->masked ? u->masked + s->offset : NULL,
+                                 .masked = s->learns ? u->p + s->offset : NULL,
                                  .pull = (float)u->pull,
                                  .n = s->count,
                                  .gscale = (float)scale,
@@ -80,7 +121,7 @@ void s24i_cpu_update(s24i_machine *m, const s24i_update *u)
                                  .keep = (float)(1.0 - (s->matrix ? u->rate * u->decay : 0)),
                                  .step = (float)(u->rate / first),
                                  .inverse2 = (float)(1.0 / sqrt(second))};
-        const flat_job job = {.m = m, .adamw = &part, .n = part.n};
+        const flat_job job = {.m = m, .adamw = &part, .n = part.n, .halved = s->halved};
         s24i_cpu_run(m, (part.n + CHUNK - 1) / CHUNK, adamw_range, &job);
     }
 }

@@ -44,7 +44,7 @@ s24_status s24i_extra_back(const s24i_optimiser *o, s24_transformer *t, const s2
         if (!s24i_method_takes(o, p)) continue;
         s24i_extra_place job = {.gradients = gradients + at,
                                 .g = t->gradients + p->offset,
-                                .w = o->latent + p->offset,
+                                .w = s24i_learning(o, t, p->offset),
                                 .extra = o->extra + at,
                                 .rows = p->rows,
                                 .cols = p->cols,

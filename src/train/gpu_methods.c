@@ -70,14 +70,14 @@ void s24i_gpu_sparse_dw(s24i_machine *m, const void *dy, const void *x, const s2
 
 /* ---- masks, the optimiser -------------------------------------------------------------------- */
 
-void s24i_gpu_choose(s24i_machine *m, const s24_device_train_mask_args *job)
+void s24i_gpu_choose(s24i_machine *m, const s24_device_train_mask_args *job, int runs)
 {
     s24_device_train_mask_args args = *job;
     args.size = sizeof args;
     args.dtype = m->gpu->dtype;
-    args.narrow = s24i_gpu_narrow(m, job->to);
+    args.narrow = runs ? s24i_gpu_narrow(m, job->from) : NULL;
     if (m->status == S24_OK) s24i_gpu_did(m, s24_device_train_mask(m->ctx, m->gpu->device, &args));
-    if (job->to) m->gpu->packed = 0;
+    if (runs) m->gpu->packed = 0;
 }
 
 void s24i_gpu_extra_back(s24i_machine *m, const s24i_extra_place *at)

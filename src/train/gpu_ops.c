@@ -262,12 +262,12 @@ void s24i_gpu_update(s24i_machine *m, const s24i_update *u)
     GPU_RUN(m, adamw, .dtype = m->gpu->dtype, .count = u->count, .p = u->p, .g = u->g, .m = u->m,
             .v = u->v,
             .narrow = u->aside ? NULL : (char *)m->gpu->narrow + (size_t)u->first * m->element,
-            .mask = u->mask,
+            .mask = u->mask, .moments_at = u->moments_at,
             .matrices = u->aside || !(u->decay > 0) ? NULL : m->gpu->matrices + u->first / 16,
             .squares = &u->sums->squares, .loss = &u->sums->loss,
             .gradient_scale = (double)m->scale, .clip = u->clip, .beta1 = u->beta1,
             .beta2 = u->beta2, .eps = u->eps, .decay = u->rate * u->decay, .step = u->rate / first,
-            .inverse2 = 1.0 / sqrt(second), .masked = u->masked, .pull = u->pull,
+            .inverse2 = 1.0 / sqrt(second), .learns = u->learns, .pull = u->pull,
             .frozen = u->frozen, .frozen_gain = u->frozen_gain, .frozen_eps = u->frozen_eps,
             .fade = u->fade, .signs = u->signs);
     m->gpu->packed &= u->aside;

@@ -35,7 +35,7 @@ static void segment(maker *k, int matrix)
         last->count = k->at - last->offset;
         if (!last->count) t->segment_count--;
     }
-    t->segments[t->segment_count++] = (s24i_segment){k->at, 0, matrix};
+    t->segments[t->segment_count++] = (s24i_segment){.offset = k->at, .matrix = matrix};
 }
 
 /* A tensor that is made is named like the weight next to it, or, where all are, as the model type

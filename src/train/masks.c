@@ -43,10 +43,12 @@ static s24_dense view(const s24i_place *p, float *w)
     return (s24_dense){w, S24_F32, p->rows, p->cols, 0};
 }
 
-static void download(const maker *k, float *to, const float *arena, const s24i_place *p)
+/* Of a place what runs, or what learns. */
+static void download(const maker *k, float *to, const s24i_place *p, int learns)
 {
     s24i_machine *m = &k->t->machine;
-    m->ops->download(m, to, arena + p->offset, (size_t)(p->rows * p->cols) * sizeof *to);
+    const float *from = learns ? s24i_learning(k->o, k->t, p->offset) : k->t->weights + p->offset;
+    m->ops->download(m, to, from, (size_t)(p->rows * p->cols) * sizeof *to);
 }
 
 /* k->keep among the bits. */
@@ -94,7 +96,7 @@ static s24_status find_zeros(maker *k, const s24i_place *p)
 {
     const s24_dense dense = view(p, k->w);
     int yes = 0;
-    download(k, k->w, k->t->weights, p);
+    download(k, k->w, p, 0);
     if (p->cols % 4 == 0) TRY(s24_check(&yes, NULL, k->ctx, &dense));
     if (!yes && p->transposed) TRY(s24_check_along_n(&yes, NULL, k->ctx, &dense));
     yes = yes || is_pruned(k, p);
@@ -115,7 +117,7 @@ static s24_status is_both(int *both, const maker *k, const s24i_place *p, int64_
     *both = 0;
     if (k->o->method->forward != S24I_FORWARD_KEPT) return S24_OK;
     if (*known == UNKNOWN) {
-        download(k, k->other, k->t->weights, p);
+        download(k, k->other, p, 0);
         TRY(s24_check(both, NULL, k->ctx, &dense));
         if (*both) TRY(s24_check_along_n(both, NULL, k->ctx, &dense));
         *known = *both ? YES : NO;
@@ -191,7 +193,7 @@ static s24_status beta_of(double *beta, maker *k, const s24i_place *p, int64_t i
     double *known = &k->o->memory[S24I_REMEMBERS_FIXED + index];
     const s24_dense dense = view(p, k->w);
     if (*known == 0) {
-        download(k, k->w, k->o->latent, p);
+        download(k, k->w, p, 1);
         TRY(s24_soft_threshold_scale(known, k->ctx, &dense));
     }
     *beta = *known;
@@ -240,7 +242,7 @@ static s24_status make_here(maker *k, const s24i_place *p, int64_t index)
 {
     s24i_machine *m = &k->t->machine;
     const int64_t count = p->rows * p->cols;
-    download(k, k->w, k->o->latent ? k->o->latent : k->t->weights, p);
+    download(k, k->w, p, 1);
     TRY(m->status);
     if (!k->look->sparse) {
         memset(k->keep, 1, (size_t)count);
@@ -310,9 +312,9 @@ static s24_status make_there(maker *k, const s24i_place *p, int64_t index)
                                       .first = p->offset,
                                       .stays = k->look->sparse ? S24_DEVICE_TRAIN_BEFORE
                                                                : S24_DEVICE_TRAIN_ALL,
-                                      .notes = !k->look->settles,
-                                      .from = (o->latent ? o->latent : k->t->weights) + p->offset,
-                                      .to = looks_only(k) ? NULL : k->t->weights + p->offset,
+                                      .notes = !k->look->settles && !k->look->lays,
+                                      .from = k->t->weights + p->offset,
+                                      .to = k->look->ends ? k->t->weights + p->offset : NULL,
                                       .bits = (uint32_t *)(void *)o->bits,
                                       .sums = o->sums};
     if (k->look->sparse && k->look->chooses) {
@@ -325,7 +327,7 @@ static s24_status make_there(maker *k, const s24i_place *p, int64_t index)
         job.all_run = !k->look->settles;
     }
     job.beta = (float)beta;
-    m->ops->mask(m, &job);
+    m->ops->mask(m, &job, !looks_only(k));
     return m->status;
 }
 
@@ -393,7 +395,7 @@ static void remember(const maker *k)
     const s24i_look *look = k->look;
     const int first = memory[S24I_REMEMBERS_SPARSE] != look->sparse;
     const int changes = look->chooses && !first;
-    if (look->settles) return;
+    if (look->settles || look->lays) return;
     memory[S24I_REMEMBERS_FLIPS] = changes ? (double)k->flips / (double)k->found : 0;
     if (look->chooses || first) memory[S24I_REMEMBERS_CHOSEN] = (double)look->moment.step;
     if (k->all > 0) memory[S24I_REMEMBERS_KEPT] = k->kept / k->all;

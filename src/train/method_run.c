@@ -361,6 +361,25 @@ s24_status s24i_method_settle(s24i_optimiser *o, s24_transformer *t, s24_ctx *ct
     return s24i_masks_make(o, t, ctx, &look);
 }
 
+s24_status s24i_method_lay(s24i_optimiser *o, s24_transformer *t, s24_ctx *ctx)
+{
+    const s24i_look look = {.sparse = o->memory[S24I_REMEMBERS_SPARSE] == 1, .lays = 1};
+    if (!o->learns || o->latent) return S24_OK;
+    TRY(s24i_masks_told(o, t, ctx)); /* before the sums are those of this */
+    return s24i_masks_make(o, t, ctx, &look);
+}
+
+s24_status s24i_method_finish(s24i_optimiser *o, s24_transformer *t, s24_ctx *ctx,
+                              s24_status status)
+{
+    s24i_look look = {.sparse = 1, .settles = 1, .ends = 1};
+    if (!o->learns || o->latent || o->memory[S24I_REMEMBERS_SPARSE] != 1) return status;
+    if (t->machine.status != S24_OK) return status;
+    look.chooses = makes_anew(o);
+    const s24_status done = s24i_masks_make(o, t, ctx, &look);
+    return status == S24_OK ? done : status;
+}
+
 s24_status s24i_method_end(s24i_optimiser *o, s24_transformer *t, const s24i_moment *moment,
                            double loss)
 {

@@ -24,7 +24,7 @@ void s24i_noise_measure(const s24i_optimiser *o, s24_transformer *t)
     if (o->method->adam == S24I_ADAM_PATTERNS)
         m->ops->squares(m, sum, o->extra + o->extra_count, NULL, o->extra_count);
     else
-        m->ops->squares(m, sum, o->m, NULL, t->elems);
+        m->ops->squares(m, sum, o->m, NULL, o->moment_count);
 }
 
 void s24i_noise_told(s24i_optimiser *o, const s24i_sums *sums, double norm,

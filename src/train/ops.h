@@ -204,6 +204,12 @@ typedef struct s24i_pool {
 typedef struct s24i_segment {
     int64_t offset, count;
     int matrix; /* weight decay and masks are for these */
+    /* Of an optimiser's, where their moments begin; halved: of 16 elements those alone that the
+       mask lets be, which are eight at most, in their order. */
+    int halved;
+    int64_t moments;
+    /* What learns of it, where that lies apart: what the mask leaves of it is the weights then. */
+    float *learns;
 } s24i_segment;
 
 /* The arena of weights. */
@@ -235,10 +241,12 @@ typedef struct s24i_sums {
    or norm is not finite, nothing is changed but gradients, which become 0. */
 typedef struct s24i_update {
     float *p, *g, *m, *v;
-    /* NULL: p itself is masked; else what the mask leaves of p goes there, and all of p learns. */
-    float *masked;
+    int learns; /* 1: all of p learns, and the mask is for what the machine rounds of it */
     const uint16_t *mask; /* a bit an element of matrices: may it be other than 0? NULL: all may */
     const s24i_segment *segments;
+    /* The same for a device, a number for each 16 elements: where their moments begin, in eights,
+       and in bit 31 whether they are halved. NULL: none are. */
+    const uint32_t *moments_at;
     int64_t segment_count, count;
     const s24i_sums *sums;
     double clip, beta1, beta2, eps;
@@ -374,9 +382,9 @@ typedef struct s24i_ops {
     void (*variance)(s24i_machine *m, s24i_variance *out, const s24i_update *job,
                      const uint16_t *bits);
     void (*extra_back)(s24i_machine *m, const s24i_extra_place *job);
-    /* Masks of a matrix and what runs of it, where the host does not reach the weights; else NULL.
-       The machine says its dtype and where narrow is. */
-    void (*mask)(s24i_machine *m, const struct s24_device_train_mask_args *job);
+    /* Masks of a matrix of weights and, if asked for, what runs of it, where the host does not
+       reach them; else NULL. The machine says its dtype and where narrow is. */
+    void (*mask)(s24i_machine *m, const struct s24_device_train_mask_args *job, int runs);
 
     /* What zeros cost is timed in laps, which do not lie in one another: `begins` 1, then 0. laps:
        the seconds of all since it was asked last. */

@@ -8,25 +8,13 @@
 
 #include "train/run.h"
 
-/* The masks of the first step. */
+/* The masks of the first step, then the moments. */
 static s24_status begin(s24i_optimiser *o, s24_transformer *t, s24_ctx *ctx)
 {
     const s24i_moment start = {0, 0};
     int changed;
-    return s24i_method_begin(o, t, ctx, &start, &changed);
-}
-
-/* A rank may have none of the weights. */
-static s24_status make_moments(s24i_optimiser *o, s24i_machine *m)
-{
-    const size_t bytes = (size_t)s24i_max(o->own.count, 1) * sizeof(float);
-    o->m = m->ops->alloc(m, bytes);
-    o->v = m->ops->alloc(m, bytes);
-    REQUIRE(m->ctx, o->m && o->v, S24_ERROR_MEMORY, "out of memory: the optimiser's %lld moments",
-            2 * (long long)o->own.count);
-    m->ops->clear(m, o->m, bytes);
-    m->ops->clear(m, o->v, bytes);
-    return m->status;
+    TRY(s24i_method_begin(o, t, ctx, &start, &changed));
+    return s24i_moments_create(o, t, ctx);
 }
 
 static s24_status find_segments(s24i_optimiser *o, const s24_transformer *t, s24_ctx *ctx)
@@ -38,8 +26,8 @@ static s24_status find_segments(s24i_optimiser *o, const s24_transformer *t, s24
         const int64_t begin = s24i_max(s->offset, own.first);
         const int64_t end = s24i_min(s->offset + s->count, own.first + own.count);
         if (end > begin)
-            o->segments[o->segment_count++] =
-                (s24i_segment){begin - own.first, end - begin, s->matrix};
+            o->segments[o->segment_count++] = (s24i_segment){
+                .offset = begin - own.first, .count = end - begin, .matrix = s->matrix};
     }
     return S24_OK;
 }
@@ -48,11 +36,12 @@ s24_status s24i_optimiser_create(s24i_optimiser *o, s24_transformer *t, s24_ctx 
                                  const s24_train_opts *opts, s24i_range own)
 {
     s24i_machine *m = &t->machine;
-    const size_t bytes = (size_t)t->elems * sizeof(float);
-    *o = (s24i_optimiser){.own = own, .noise = NAN, .overhead = NAN};
+    *o = (s24i_optimiser){.own = own,
+                          .parts = opts->shard_optimizer && s24_comm_world(opts->comm) > 1,
+                          .noise = NAN,
+                          .overhead = NAN};
     m->ctx = ctx;
     m->status = S24_OK;
-    TRY(make_moments(o, m));
     TRY(find_segments(o, t, ctx));
     TRY(s24i_method_create(o, t, ctx, opts));
     REQUIRE(ctx, own.count == t->elems || o->method->adam != S24I_ADAM_STEP, S24_ERROR_UNSUPPORTED,
@@ -60,12 +49,10 @@ s24_status s24i_optimiser_create(s24i_optimiser *o, s24_transformer *t, s24_ctx 
             "several ranks",
             o->method->name);
     if (o->method->choice == S24I_CHOICE_NOBODY) return begin(o, t, ctx);
-    const int learns_on = o->method->choice != S24I_CHOICE_ZEROS;
+    o->learns = o->method->choice != S24I_CHOICE_ZEROS;
     o->mask = o->bits;
-    if (learns_on) o->latent = m->ops->alloc(m, bytes);
-    REQUIRE(ctx, o->latent || !learns_on, S24_ERROR_MEMORY,
-            "out of memory: what masks leave of %lld weights", (long long)t->elems);
-    if (o->latent) m->ops->copy(m, o->latent, t->weights, bytes);
+    /* Where the machine rounds what runs, it lies apart from what learns already. */
+    if (o->learns && !m->ops->mask) TRY(s24i_learning_create(o, t, ctx));
     return begin(o, t, ctx);
 }
 
@@ -103,7 +90,9 @@ void s24i_optimiser_free(s24i_optimiser *o, s24_transformer *t, s24_ctx *ctx)
     s24i_method_free(o, t, ctx);
     m->ops->free(m, o->m);
     m->ops->free(m, o->v);
+    m->ops->free(m, o->moments_at);
     m->ops->free(m, o->latent);
+    s24_ctx_free(ctx, o->apart);
     s24_ctx_free(ctx, o->segments);
 }
 
@@ -112,14 +101,15 @@ static s24i_update update_of(const s24i_optimiser *o, const s24_transformer *t,
 {
     const int64_t first = o->own.first;
     const double frozen = o->taken ? o->memory[S24I_REMEMBERS_FROZEN] : 0;
-    return (s24i_update){.p = (o->latent ? o->latent : t->weights) + first,
-                         .masked = o->latent ? t->weights + first : NULL,
+    return (s24i_update){.p = t->weights + first,
+                         .learns = o->learns,
                          .pull = o->numbers.masked_decay,
                          .g = t->gradients + first,
                          .m = o->m,
                          .v = o->v,
                          .mask = o->mask ? o->mask + first / 16 : NULL,
                          .segments = o->segments,
+                         .moments_at = o->moments_at,
                          .segment_count = o->segment_count,
                          .count = o->own.count,
                          .first = first,
@@ -143,7 +133,7 @@ static s24i_update update_of(const s24i_optimiser *o, const s24_transformer *t,
 static void squares(const s24i_optimiser *o, s24_transformer *t)
 {
     s24i_machine *m = &t->machine;
-    m->ops->squares(m, &t->at.sums->squares, t->gradients, o->latent ? NULL : o->mask, t->elems);
+    m->ops->squares(m, &t->at.sums->squares, t->gradients, o->learns ? NULL : o->mask, t->elems);
 }
 
 /* ---- STEP ------------------------------------------------------------------------------------ */
@@ -192,15 +182,16 @@ static s24_status step_of_step(s24i_optimiser *o, s24_transformer *t, const s24i
 /* Adam for o->extra, by the same norm. */
 static void move_extra(s24i_optimiser *o, s24i_machine *m, const s24i_update *of_weights)
 {
-    const s24i_segment all = {0, o->extra_count, 0};
+    const s24i_segment all = {.count = o->extra_count};
     s24i_update job = *of_weights;
     job.p = o->extra;
     job.m = o->extra + o->extra_count;
     job.v = o->extra + 2 * o->extra_count;
     job.g = o->extra + 3 * o->extra_count;
-    job.masked = NULL;
+    job.learns = 0;
     job.mask = job.frozen = NULL;
     job.segments = &all;
+    job.moments_at = NULL;
     job.segment_count = job.aside = 1;
     job.count = o->extra_count;
     job.first = 0;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The loop: a step's examples, their gradients, the optimiser, a report; checkpoints now and
-   then. */
+/* The loop: a step's examples, gradients, the optimiser, a report; checkpoints now and then. */
 #include "train/run.h"
 #include "train/share.h"
 
@@ -140,7 +139,7 @@ static s24_train_report report_at(const runner *r, double loss, double rate, dou
         .held_out = NAN,
         .sparse_layers = r->t->machine.two_four,
         .mask_hash = r->share.masks,
-        .optimizer_bytes = 2 * r->optimiser.own.count * (int64_t)sizeof(float)};
+        .optimizer_bytes = 2 * r->optimiser.moment_count * (int64_t)sizeof(float)};
     s24i_method_report(&report, &r->optimiser);
     return report;
 }
@@ -251,8 +250,8 @@ static s24_status measure_part(double *sum, runner *r)
     int64_t which[HELD_OUT];
     *sum = 0;
     objective.dropout = objective.attention_dropout = 0;
-    r->optimiser.rule.mvue = 0; /* its gradients are thrown away */
-    r->optimiser.rule.fp8 = 0;  /* and the weights are not handed over in 8 bits */
+    /* Its gradients are thrown away, and the weights are not handed over in 8 bits. */
+    r->optimiser.rule.mvue = r->optimiser.rule.fp8 = 0;
     const int64_t batch = s24i_min(r->opts.batch, HELD_OUT);
     for (int64_t at = batch * r->share.rank; at < source->count; at += batch * r->share.world) {
         const int64_t count = s24i_min(batch, source->count - at);
@@ -488,7 +487,8 @@ s24_status s24_train(s24_train_report *report, s24_transformer *transformer, s24
     s24_status status = s24i_share_create(&r.share, transformer, ctx, &r.opts);
     if (status == S24_OK) status = meet(&r, prepare(&r));
     set_pulse(&r, &r.pulse);
-    if (status == S24_OK) status = loop(&r);
+    status =
+        s24i_method_finish(&r.optimiser, transformer, ctx, status == S24_OK ? loop(&r) : status);
     set_pulse(&r, NULL);
     if (report) give(report, &r.last);
     s24_batches_destroy(r.batches);

@@ -53,9 +53,16 @@ typedef struct s24i_range {
 } s24i_range;
 
 typedef struct s24i_optimiser {
-    float *m, *v;   /* in the machine's memory, laid out as the weights of `own` */
-    uint16_t *mask; /* likewise, a bit a weight; NULL: all may be anything */
-    float *latent;  /* the weights before they are masked, where masks change; else NULL */
+    float *m, *v; /* in the machine's memory, laid out by `segments` (moments.c) */
+    int64_t moment_count;
+    uint32_t *moments_at; /* in a device's memory: see s24i_update; NULL: all have moments */
+    uint16_t *mask;       /* likewise, a bit a weight; NULL: all may be anything */
+    int learns;           /* does what is masked learn on? */
+    /* What learns of some segments, where it and what runs of it are both f32 (learning.c), and,
+       for each segment of the transformer, where it begins there, −1: nowhere. NULL: the weights
+       are what learns, and what runs is what the machine rounds beside them. */
+    float *latent;
+    int64_t *apart, latent_count;
     const s24i_method *method;
     s24i_numbers numbers;
     const char *include, *exclude;
@@ -75,7 +82,8 @@ typedef struct s24i_optimiser {
     double *extra_squares;
     s24i_layer_rule rule;   /* of the layers that the method is for */
     uint16_t *taken;        /* STEP's: in the machine, the bits of those layers */
-    s24i_range own;         /* the weights that are moved here: all, or a rank's */
+    s24i_range own;         /* the weights that are moved here: all, or a rank's, */
+    int parts;              /* 1: where ranks share the moments out */
     s24i_segment *segments; /* of these, from own.first on */
     int64_t segment_count;
     int64_t step_tokens;    /* of a step here, about */
@@ -92,6 +100,20 @@ typedef struct s24i_moment {
 
 s24_status s24i_optimiser_create(s24i_optimiser *o, s24_transformer *t, s24_ctx *ctx,
                                  const s24_train_opts *opts, s24i_range own);
+/* Room for the moments, all 0, once it is known which masks stay. */
+s24_status s24i_moments_create(s24i_optimiser *o, s24_transformer *t, s24_ctx *ctx);
+/* A moment on the host, laid out as all weights are, from where it lies, or to there. */
+s24_status s24i_moments_read(float *all, const s24i_optimiser *o, s24_transformer *t, s24_ctx *ctx,
+                             const float *moment);
+s24_status s24i_moments_write(const s24i_optimiser *o, s24_transformer *t, s24_ctx *ctx,
+                              float *moment, const float *all);
+/* Room for what learns, and the weights as they are in it. */
+s24_status s24i_learning_create(s24i_optimiser *o, s24_transformer *t, s24_ctx *ctx);
+/* Where an element of the arena learns, and those that follow it in its segment. */
+float *s24i_learning(const s24i_optimiser *o, const s24_transformer *t, int64_t element);
+/* All that learns, on the host, laid out as the weights are, from where it lies, or to there. */
+void s24i_learning_read(float *all, const s24i_optimiser *o, s24_transformer *t);
+void s24i_learning_write(const s24i_optimiser *o, s24_transformer *t, const float *all);
 /* Where masks stay for some steps: 2:4 layers are multiplied as such from now on. */
 s24_status s24i_optimiser_fix(const s24i_optimiser *o, s24_transformer *t, s24_ctx *ctx,
                               int64_t *plan);
@@ -107,10 +129,13 @@ typedef struct s24i_stride {
 s24_status s24i_optimiser_step(s24i_optimiser *o, s24_transformer *t, s24_ctx *ctx,
                                const s24_train_opts *opts, const s24i_stride *stride);
 
-/* Masks of a moment (masks.c): chosen anew where `chooses`, all ones where the step is dense. */
+/* Masks of a moment (masks.c): chosen anew where `chooses`, all ones where the step is dense; what
+   runs of them, in a step, or, where it settles, at the end. */
 typedef struct s24i_look {
     s24i_moment moment;
     int sparse, chooses, settles;
+    int lays; /* what runs is made once more of what has been noted */
+    int ends; /* what learns becomes what runs */
 } s24i_look;
 
 /* The squares of the first moment that a step left, among the machine's sums (noise.c). */
@@ -133,6 +158,12 @@ s24_status s24i_method_begin(s24i_optimiser *o, s24_transformer *t, s24_ctx *ctx
 /* Weights as the method leaves them at its end; the next begin takes that back. */
 s24_status s24i_method_settle(s24i_optimiser *o, s24_transformer *t, s24_ctx *ctx,
                               const s24i_moment *moment);
+/* What runs, of weights and masks that came from elsewhere. */
+s24_status s24i_method_lay(s24i_optimiser *o, s24_transformer *t, s24_ctx *ctx);
+/* However a run ended, the weights are what runs, and nothing learns any more: `status`, or what
+   failed after it was OK. */
+s24_status s24i_method_finish(s24i_optimiser *o, s24_transformer *t, s24_ctx *ctx,
+                              s24_status status);
 /* After the step of that loss, which was applied. */
 s24_status s24i_method_end(s24i_optimiser *o, s24_transformer *t, const s24i_moment *moment,
                            double loss);

@@ -95,7 +95,7 @@ s24_status s24i_share_deal(s24i_share *share, const s24_transformer *t, s24_ctx 
 s24i_range s24i_share_owned(const s24i_share *share, const s24_transformer *t);
 /* After the optimiser's step: each rank's weights to all, and no gradient is left. */
 s24_status s24i_share_weights(s24i_share *share, s24_transformer *t, s24_ctx *ctx,
-                              const s24i_optimiser *o);
+                              s24i_optimiser *o);
 /* All ranks' moments into o->whole of rank 0, which the caller frees; it stays NULL where each has
    all, and where rank 0 has no memory for them. */
 s24_status s24i_share_collect(s24i_share *share, s24_transformer *t, s24_ctx *ctx,

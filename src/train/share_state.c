@@ -99,8 +99,7 @@ static s24_status hand_round(s24i_share *s, s24i_machine *m, s24_ctx *ctx, float
     return m->status;
 }
 
-s24_status s24i_share_weights(s24i_share *s, s24_transformer *t, s24_ctx *ctx,
-                              const s24i_optimiser *o)
+s24_status s24i_share_weights(s24i_share *s, s24_transformer *t, s24_ctx *ctx, s24i_optimiser *o)
 {
     s24i_machine *m = &t->machine;
     if (!s->owned) return S24_OK;
@@ -110,7 +109,7 @@ s24_status s24i_share_weights(s24i_share *s, s24_transformer *t, s24_ctx *ctx,
     TRY(hand_round(s, m, ctx, t->weights));
     if (o->latent) TRY(hand_round(s, m, ctx, o->latent));
     m->ops->refresh(m);
-    return m->status;
+    return s24i_method_lay(o, t, ctx);
 }
 
 /* ---- checkpoints ----------------------------------------------------------------------------- */

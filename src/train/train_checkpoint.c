@@ -7,7 +7,7 @@
 
 #include "train/run.h"
 
-enum { VERSION = 4, STATE = 10 };
+enum { VERSION = 5, STATE = 10 };
 
 static s24_status write_floats(s24_writer *writer, s24_transformer *t, s24_ctx *ctx,
                                const char *name, const float *from, int64_t count)
@@ -28,25 +28,49 @@ static s24_status write_arena(s24_writer *writer, s24_transformer *t, s24_ctx *c
     return write_floats(writer, t, ctx, name, arena, t->elems);
 }
 
+static s24_status write_moment(s24_writer *writer, s24_transformer *t, s24_ctx *ctx,
+                               const char *name, const s24i_optimiser *o)
+{
+    float *all;
+    TRY(s24i_alloc_elems(&all, ctx, t->elems, sizeof *all, "a checkpoint"));
+    t->machine.ctx = ctx;
+    s24_status status = s24i_moments_read(all, o, t, ctx, *name == 'm' ? o->m : o->v);
+    if (status == S24_OK) status = s24_writer_write(writer, name, all);
+    s24_ctx_free(ctx, all);
+    return status;
+}
+
 /* Where ranks have parts of the moments, they were collected. */
 static s24_status write_moments(s24_writer *writer, s24_transformer *t, s24_ctx *ctx,
                                 const s24i_optimiser *o)
 {
     if (!o->whole) {
-        TRY(write_arena(writer, t, ctx, "m", o->m));
-        return write_arena(writer, t, ctx, "v", o->v);
+        TRY(write_moment(writer, t, ctx, "m", o));
+        return write_moment(writer, t, ctx, "v", o);
     }
     TRY(s24_writer_write(writer, "m", o->whole));
     return s24_writer_write(writer, "v", o->whole + t->elems);
 }
 
-/* Masks are of weights as they were when these were last looked at. */
 static s24_status write_latent(s24_writer *writer, s24_transformer *t, s24_ctx *ctx,
                                const s24i_optimiser *o)
 {
+    float *all;
+    TRY(s24i_alloc_elems(&all, ctx, t->elems, sizeof *all, "a checkpoint"));
+    t->machine.ctx = ctx;
+    s24i_learning_read(all, o, t);
+    s24_status status = t->machine.status;
+    if (status == S24_OK) status = s24_writer_write(writer, "latent", all);
+    s24_ctx_free(ctx, all);
+    return status;
+}
+
+/* Masks are of weights as they were when these were last looked at. */
+static s24_status write_mask(s24_writer *writer, s24_transformer *t, s24_ctx *ctx,
+                             const s24i_optimiser *o)
+{
     s24i_machine *m = &t->machine;
     uint8_t *mask;
-    TRY(write_arena(writer, t, ctx, "latent", o->latent));
     TRY(s24i_alloc_elems(&mask, ctx, t->elems / 8, 1, "masks"));
     m->ops->download(m, mask, o->mask, (size_t)t->elems / 8);
     const s24_status status = s24_writer_write(writer, "mask", mask);
@@ -85,12 +109,13 @@ static s24_status write_all(s24_writer *writer, s24_transformer *t, s24_ctx *ctx
         TRY(s24_writer_declare(writer, &tensor));
     }
     tensor = (s24_tensor){.name = "mask", .dtype = S24_U8, .rank = 1, .shape = {t->elems / 8}};
-    if (o->latent) TRY(s24_writer_declare(writer, &tensor));
+    if (o->learns) TRY(s24_writer_declare(writer, &tensor));
     TRY(declare_method(writer, o));
     TRY(s24_writer_write(writer, "state", numbers));
     TRY(write_arena(writer, t, ctx, "weights", t->weights));
     TRY(write_moments(writer, t, ctx, o));
     if (o->latent) TRY(write_latent(writer, t, ctx, o));
+    if (o->learns) TRY(write_mask(writer, t, ctx, o));
     TRY(s24_writer_write(writer, "method", o->memory));
     if (o->extra) TRY(write_floats(writer, t, ctx, "extra", o->extra, 3 * o->extra_count));
     return s24_writer_commit(writer);
@@ -134,13 +159,6 @@ static s24_status find(const s24_tensor **out, s24_ctx *ctx, const s24_checkpoin
     return S24_OK;
 }
 
-static void upload_moment(s24i_machine *machine, const s24i_optimiser *o, float *to,
-                          const s24_tensor *from)
-{
-    const size_t bytes = (size_t)o->own.count * sizeof(float);
-    if (bytes) machine->ops->upload(machine, to, (const float *)from->data + o->own.first, bytes);
-}
-
 static s24_status read_all(s24i_train_state *state, s24_transformer *t, s24_ctx *ctx,
                            s24i_optimiser *o, const s24_checkpoint *file, const char *path)
 {
@@ -157,10 +175,8 @@ static s24_status read_all(s24i_train_state *state, s24_transformer *t, s24_ctx 
     TRY(find(&w, ctx, file, path, "weights", S24_F32, t->elems));
     TRY(find(&m, ctx, file, path, "m", S24_F32, t->elems));
     TRY(find(&v, ctx, file, path, "v", S24_F32, t->elems));
-    if (o->latent) {
-        TRY(find(&latent, ctx, file, path, "latent", S24_F32, t->elems));
-        TRY(find(&mask, ctx, file, path, "mask", S24_U8, t->elems / 8));
-    }
+    if (o->latent) TRY(find(&latent, ctx, file, path, "latent", S24_F32, t->elems));
+    if (o->learns) TRY(find(&mask, ctx, file, path, "mask", S24_U8, t->elems / 8));
     TRY(find(&method, ctx, file, path, "method", S24_I64, o->memory_count));
     if (o->extra) TRY(find(&extra, ctx, file, path, "extra", S24_F32, 3 * o->extra_count));
     state->step = numbers[1];
@@ -179,18 +195,17 @@ static s24_status read_all(s24i_train_state *state, s24_transformer *t, s24_ctx 
             S24_ERROR_FORMAT, "%s: step %lld after %g seconds, %lld left out, scale %g", path,
             (long long)state->step, state->seconds, (long long)state->left_out, state->scale);
     machine->ops->upload(machine, t->weights, w->data, bytes);
-    upload_moment(machine, o, o->m, m);
-    upload_moment(machine, o, o->v, v);
-    if (latent) {
-        machine->ops->upload(machine, o->latent, latent->data, bytes);
-        machine->ops->upload(machine, o->mask, mask->data, (size_t)t->elems / 8);
-    }
+    TRY(s24i_moments_write(o, t, ctx, o->m, m->data));
+    TRY(s24i_moments_write(o, t, ctx, o->v, v->data));
+    if (latent) s24i_learning_write(o, t, latent->data);
+    if (mask) machine->ops->upload(machine, o->mask, mask->data, (size_t)t->elems / 8);
     memcpy(o->memory, method->data, (size_t)o->memory_count * sizeof *o->memory);
     if (extra)
         machine->ops->upload(machine, o->extra, extra->data,
                              (size_t)o->extra_count * 3 * sizeof *o->extra);
     machine->ops->refresh(machine);
-    return machine->status;
+    o->pending = 0; /* what was summed up is of other weights */
+    return s24i_method_lay(o, t, ctx);
 }
 
 s24_status s24i_checkpoint_read(s24i_train_state *state, s24_transformer *t, s24_ctx *ctx,

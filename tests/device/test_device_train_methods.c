@@ -19,6 +19,27 @@ static void choose(gpu *g, uint8_t *keep, const matrix *m, s24_device_train_stay
                                         0));
 }
 
+/* 16 bits alone, then what was masked in its own place. */
+static void check_in_place(gpu *g, const matrix *m, s24_device_train_mask_args args,
+                           const float *runs)
+{
+    double *wide = malloc((size_t)m->count * sizeof *wide);
+    for (int64_t i = 0; i < m->count; i++)
+        wide[i] = (double)runs[i];
+    args.to = NULL;
+    assert_ok(g->ctx, s24_device_clear(g->ctx, g->device, m->to, (size_t)m->count * 4, NULL));
+    assert_ok(g->ctx, s24_device_clear(g->ctx, g->device, m->narrow, (size_t)m->count * 2, NULL));
+    assert_ok(g->ctx, s24_device_train_mask(g->ctx, g->device, &args));
+    expect(g, "narrow alone", m->narrow, 0, wide, m->count, 1e-7);
+    args.to = m->from.there;
+    args.narrow = NULL;
+    assert_ok(g->ctx, s24_device_train_mask(g->ctx, g->device, &args));
+    expect(g, "in place", m->from.there, 1, wide, m->count, 1e-7);
+    memset(wide, 0, (size_t)m->count * sizeof *wide);
+    expect(g, "what was not asked for", m->to, 1, wide, m->count, 0);
+    free(wide);
+}
+
 static void test_masks(void **state)
 {
     gpu g = {0};
@@ -47,6 +68,7 @@ static void test_masks(void **state)
                                               sizeof(double) * 3 * S24_DEVICE_TRAIN_PARTS, NULL));
             assert_ok(g.ctx, s24_device_train_mask(g.ctx, g.device, &args));
             expect_made(&g, &m, keep, runs, 0);
+            check_in_place(&g, &m, args, runs);
             free(keep);
             free(runs);
             matrix_free(&g, &m);
@@ -322,15 +344,15 @@ static void test_other_adams(void **state)
         }
         void *mask = upload(&g, bits, sizeof bits), *stays = upload(&g, frozen, sizeof frozen);
         void *both = upload(&g, sums, sizeof sums), *there = upload(&g, v.host, N * 4);
-        float *left = poisoned(&g, N * 4);
+        void *left = poisoned(&g, N * 2);
         DO(&g, adamw, .dtype = g.dtype, .count = N, .p = p.there, .g = slope.there, .m = m.there,
            .v = there, .mask = mask, .squares = both, .loss = (double *)both + 1,
            .gradient_scale = 1, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .step = 1e-2,
-           .inverse2 = 2, .masked = left, .pull = 0.3, .frozen = signs ? NULL : stays,
+           .inverse2 = 2, .narrow = left, .learns = 1, .pull = 0.3, .frozen = signs ? NULL : stays,
            .frozen_gain = 1.5, .frozen_eps = 1e-3, .fade = 0.25, .signs = signs);
         expect(&g, "p", p.there, 1, expected, N, 2e-6);
         expect(&g, "v", there, 1, variance, N, 1e-6);
-        expect(&g, "masked", left, 1, masked, N, 2e-6);
+        expect(&g, "masked", left, 0, masked, N, 2e-6);
         release(&g, mask);
         release(&g, stays);
         release(&g, both);
@@ -364,8 +386,8 @@ static void test_refusals(void **state)
     assert_refused(g.ctx, S24_ERROR_ARGUMENT, "logits is NULL",
                    s24_device_train_mask(g.ctx, g.device, &args));
     args = mask_args(&g, &m);
-    args.narrow = NULL;
-    assert_refused(g.ctx, S24_ERROR_ARGUMENT, "expected both or none",
+    args.narrow = (char *)m.narrow + 2;
+    assert_refused(g.ctx, S24_ERROR_ARGUMENT, "expected a multiple of 8 bytes",
                    s24_device_train_mask(g.ctx, g.device, &args));
     REFUSED(&g, S24_ERROR_SHAPE, "2 divides", mvue, .dtype = g.dtype, .rows = 4, .cols = 3, .ld = 3,
             .to = m.to, .from = m.from.there);

@@ -32,6 +32,7 @@ static void arena_free(gpu *g, arena *a)
     release(g, a->sums);
 }
 
+/* To the device or from there. */
 static void put(gpu *g, void *there, const void *host, size_t bytes)
 {
     assert_ok(g->ctx, s24_device_copy(g->ctx, g->device, there, host, bytes, NULL));
@@ -148,7 +149,7 @@ static void reference_step(const state_of *s, const arena *a, double factor,
                            const s24_device_train_adamw_args *args)
 {
     for (int64_t i = 0; i < a->count; i++) {
-        const int on = s->bits[i / 16] >> i % 16 & 1, learns = on || args->masked;
+        const int on = s->bits[i / 16] >> i % 16 & 1, learns = on || args->learns;
         const double slope =
             learns ? factor * (double)a->g.host[i] + (on ? 0 : args->pull * s->p[i]) : 0;
         s->m[i] = 0.9 * s->m[i] + 0.1 * slope;
@@ -160,19 +161,17 @@ static void reference_step(const state_of *s, const arena *a, double factor,
 }
 
 /* What the mask leaves of p. */
-static void expect_shown(gpu *g, const arena *a, const s24_device_train_adamw_args *args,
-                         const state_of *s)
+static void expect_shown(gpu *g, const arena *a, const state_of *s)
 {
     double *shown = malloc((size_t)a->count * sizeof *shown);
     for (int64_t i = 0; i < a->count; i++)
         shown[i] = s->bits[i / 16] >> i % 16 & 1 ? s->p[i] : 0;
     expect(g, "narrow", a->narrow, 0, shown, a->count, 2e-6);
-    if (args->masked) expect(g, "masked", args->masked, 1, shown, a->count, 2e-6);
     free(shown);
 }
 
 /* Three steps of every kind of element beside double: masked, with decay, clipped, scaled;
-   behind: what is masked learns on, and what the mask leaves goes elsewhere. */
+   behind: what is masked learns on, and is 0 in 16 bits alone. */
 static void check_steps(int behind)
 {
     enum { N = 50000 / 16 * 16 };
@@ -183,7 +182,6 @@ static void check_steps(int behind)
         g.dtype = d ? S24_F16 : S24_BF16;
         arena a = arena_make(&g, N);
         uint16_t *bits = malloc(N / 8), *matrix = malloc(N / 8);
-        float *left = behind ? poisoned(&g, N * 4) : NULL;
         double *p = malloc(N * sizeof *p), *m = calloc(N, sizeof *m), *v = calloc(N, sizeof *v);
         for (int64_t w = 0; w < N / 16; w++) {
             bits[w] = (uint16_t)(w * 40503 + 9);
@@ -211,7 +209,7 @@ static void check_steps(int behind)
             args.decay = 1e-3;
             args.gradient_scale = 64;
             args.clip = clip;
-            args.masked = left;
+            args.learns = behind;
             args.pull = 0.3;
             assert_ok(g.ctx, s24_device_train_adamw(g.ctx, g.device, &args));
             reference_step(&(state_of){p, m, v, bits}, &a, factor, &args);
@@ -219,9 +217,8 @@ static void check_steps(int behind)
             /* Behind a mask p, which is in f32, is part of the slope. */
             expect(&g, "m", a.m.there, 1, m, N, behind ? 2e-7 : 1e-8);
             expect(&g, "v", a.v.there, 1, v, N, 1e-9);
-            expect_shown(&g, &a, &args, &(state_of){p, m, v, bits});
+            expect_shown(&g, &a, &(state_of){p, m, v, bits});
         }
-        if (left) release(&g, left);
         free(bits);
         free(matrix);
         free(p);
@@ -245,6 +242,58 @@ static void test_steps_behind_a_mask(void **state)
 {
     (void)state;
     check_steps(1);
+}
+
+/* Moments of what stays alone, next to those of all. */
+static void test_halved_moments(void **state)
+{
+    enum { N = 33 * 16, FULL = 3 };
+    gpu g = {0};
+    (void)state;
+    if (!gpu_here(&g)) return;
+    g.dtype = S24_BF16;
+    for (int step = 1; step <= 2; step++) {
+        arena whole = arena_make(&g, N), half = arena_make(&g, N);
+        uint16_t bits[N / 16];
+        uint32_t places[N / 16];
+        float m[2][N], v[2][N], p[2][N];
+        uint16_t narrow[2][N];
+        const double sums[2] = {4, 1};
+        for (uint32_t w = 0; w < N / 16; w++) {
+            bits[w] = (uint16_t)(w < FULL ? 0xffff : w % 3 ? 0x2d5a : 0x0300);
+            places[w] = w < FULL ? 2 * w : (w + FULL) | 1u << 31;
+        }
+        void *mask = upload(&g, bits, sizeof bits), *at = upload(&g, places, sizeof places);
+        put(&g, half.p.there, whole.p.host, N * 4);
+        put(&g, half.g.there, whole.g.host, N * 4);
+        put(&g, whole.sums, sums, sizeof sums);
+        put(&g, half.sums, sums, sizeof sums);
+        s24_device_train_adamw_args args[2] = {step_of(&g, &whole, step, 1e-2, 0.999),
+                                               step_of(&g, &half, step, 1e-2, 0.999)};
+        args[1].moments_at = at;
+        for (int i = 0; i < 2; i++) {
+            args[i].mask = mask;
+            assert_ok(g.ctx, s24_device_train_adamw(g.ctx, g.device, &args[i]));
+            put(&g, m[i], args[i].m, sizeof m[i]);
+            put(&g, v[i], args[i].v, sizeof v[i]);
+            put(&g, p[i], args[i].p, sizeof p[i]);
+            put(&g, narrow[i], args[i].narrow, sizeof narrow[i]);
+        }
+        for (int i = 0; i < N; i++) {
+            const uint32_t before = bits[i / 16] & ((1u << i % 16) - 1);
+            const int first = (int)(places[i / 16] & 0x7fffffff) * 8;
+            const int to = first + (i < 16 * FULL ? i % 16 : __builtin_popcount(before));
+            if (!(bits[i / 16] >> i % 16 & 1)) continue;
+            assert_true(m[0][i] == m[1][to] && v[0][i] == v[1][to]);
+        }
+        assert_memory_equal(p[0], p[1], sizeof p[0]);
+        assert_memory_equal(narrow[0], narrow[1], sizeof narrow[0]);
+        release(&g, mask);
+        release(&g, at);
+        arena_free(&g, &whole);
+        arena_free(&g, &half);
+    }
+    gpu_end(&g);
 }
 
 /* Where the norm or the loss is not finite, nothing but g changes. */
@@ -306,9 +355,10 @@ static void test_refusals(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_squares),  cmocka_unit_test(test_golden),
-        cmocka_unit_test(test_steps),    cmocka_unit_test(test_not_finite),
-        cmocka_unit_test(test_refusals), cmocka_unit_test(test_steps_behind_a_mask),
+        cmocka_unit_test(test_squares),        cmocka_unit_test(test_golden),
+        cmocka_unit_test(test_steps),          cmocka_unit_test(test_not_finite),
+        cmocka_unit_test(test_refusals),       cmocka_unit_test(test_steps_behind_a_mask),
+        cmocka_unit_test(test_halved_moments),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -27,6 +27,7 @@ typedef struct fake_pooling {
 
 struct s24i_device {
     long long memory, waits; /* left */
+    long long all, most;     /* bytes: at the start, and the most that were taken */
     int index, lost, capturing;
     int streams, graphs, passes; /* alive; passes: graphs with results, others are measured */
     int most_streams, most_graphs, captures, launches, waited;
@@ -75,7 +76,7 @@ static s24_status fake_open(s24i_device **out, int index, int vendor, s24i_devic
     *out = calloc(1, sizeof **out);
     if (!*out) return fail(error, S24_ERROR_MEMORY, "opening");
     (*out)->index = index;
-    (*out)->memory = number_of("S24_FAKE_MEMORY", 1ll << 40);
+    (*out)->memory = (*out)->all = number_of("S24_FAKE_MEMORY", 1ll << 40);
     (*out)->waits = number_of("S24_FAKE_WAITS", 1ll << 40);
     return S24_OK;
 }
@@ -87,9 +88,9 @@ static void fake_close(s24i_device *d)
     if (file) {
         fprintf(file,
                 "{\"streams\": %d, \"graphs\": %d, \"captures\": %d, \"launches\": %d, "
-                "\"left\": %d, \"waits\": %d}\n",
+                "\"left\": %d, \"waits\": %d, \"bytes\": %lld}\n",
                 d->most_streams, d->most_graphs, d->captures, d->launches,
-                d->graphs + d->streams + d->marks, d->waited);
+                d->graphs + d->streams + d->marks, d->waited, d->most);
         fclose(file);
     }
     free(d);
@@ -138,6 +139,7 @@ static s24_status fake_alloc(s24i_device *d, void **out, size_t bytes, void *str
     memset(memory, 0, whole); /* what no kernel writes is the same in every pass */
     memcpy(memory, &bytes, sizeof bytes);
     d->memory -= (long long)bytes;
+    if (d->all - d->memory > d->most) d->most = d->all - d->memory;
     *out = memory + HEADER;
     return S24_OK;
 }

@@ -47,7 +47,7 @@ static void check_step(const mini_file *file, int option)
     s24i_machine m = machine(ctx);
     float p[P + Q], g[P + Q], moment[P + Q] = {0}, v[P + Q] = {0};
     uint16_t taken[(P + Q) / 16];
-    const s24i_segment segment = {0, P + Q, 1};
+    const s24i_segment segment = {.count = P + Q, .matrix = 1};
     const s24i_sums sums = {0};
     const s24i_numbers numbers = {.least = 3.0 / STEPS, .most = 12.0 / STEPS};
     const char *phase =
@@ -109,9 +109,9 @@ static void moves_by_sign(void **state)
     s24_ctx *ctx = new_ctx();
     s24i_machine m = machine(ctx);
     const uint16_t mask = 0x5a5a;
-    const s24i_segment segment = {0, 16, 1};
     const s24i_sums sums = {.squares = 4};
     float p[16], g[16], moment[16] = {0}, v[16] = {0}, left[16];
+    const s24i_segment segment = {.count = 16, .matrix = 1, .learns = p};
     double ep[16], em[16] = {0}, ev[16] = {0};
     uint64_t seed = 5;
     (void)state;
@@ -129,11 +129,10 @@ static void moves_by_sign(void **state)
             ep[i] = ep[i] * (1 - 1e-3) -
                     1e-2 / (1 - pow(0.9, step)) * to / (sqrt(ev[i] / (1 - pow(0.99, step))) + 1e-8);
         }
-        const s24i_update job = {.p = p,
+        const s24i_update job = {.p = left,
                                  .g = g,
                                  .m = moment,
                                  .v = v,
-                                 .masked = left,
                                  .mask = &mask,
                                  .segments = &segment,
                                  .segment_count = 1,

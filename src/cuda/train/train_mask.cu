@@ -119,8 +119,8 @@ static __device__ void put(const s24_device_train_mask_args &job, float w[4], un
         if (job.scales) w[i] *= job.scales[2 * row + (col + i >= job.cols / 2)];
     }
     float four[4] = {w[0], w[1], w[2], w[3]};
-    store_wide(job.to + element, four);
-    store_narrow<T>(static_cast<T *>(job.narrow) + element, four);
+    if (job.to) store_wide(job.to + element, four);
+    if (job.narrow) store_narrow<T>(static_cast<T *>(job.narrow) + element, four);
 }
 
 struct mask_sums {
@@ -152,7 +152,7 @@ static __device__ void make_tile(mask_sums &sums, const s24_device_train_mask_ar
         sums.all += (double)whole;
         sums.kept += (double)kept;
         if (job.notes) sums.flips += note(job, (at.row + r) * job.cols + at.col, keep);
-        if (job.to) put<T>(job, w + 4 * r, keep, at.row + r, at.col);
+        if (job.to || job.narrow) put<T>(job, w + 4 * r, keep, at.row + r, at.col);
     }
 }
 

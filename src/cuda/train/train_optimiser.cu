@@ -84,6 +84,33 @@ static __device__ inline float move_as(float &v, float g, float m, bool frozen, 
     return f.step * __fdividef(m, root);
 }
 
+/* Moments of eight elements of which those alone have some that the mask lets be. */
+static __device__ inline void load_halved(float x[8], const float *from, uint32_t on)
+{
+#pragma unroll
+    for (int k = 0; k < 8; k++)
+        x[k] = on >> k & 1 ? from[__popc(on & ((1u << k) - 1))] : 0.0f;
+}
+
+static __device__ inline void store_halved(float *to, const float x[8], uint32_t on)
+{
+#pragma unroll
+    for (int k = 0; k < 8; k++)
+        if (on >> k & 1) to[__popc(on & ((1u << k) - 1))] = x[k];
+}
+
+/* Where the moments of elements i … i + 7 begin; are they halved? */
+static __device__ inline int64_t moments_of(bool &halved, const s24_device_train_adamw_args &job,
+                                            int64_t i)
+{
+    halved = false;
+    if (!job.moments_at) return i;
+    const uint32_t at = job.moments_at[i / 16];
+    halved = at >> 31;
+    const int before = i % 16 ? __popc(bits_8(job.mask, i - 8)) : 0;
+    return (int64_t)(at & 0x7fffffffu) * 8 + (halved ? before : i % 16);
+}
+
 template <class T, bool AS>
 static __device__ void adamw_8(const s24_device_train_adamw_args &job, const adamw_factors &f,
                                float factor, int64_t i)
@@ -92,13 +119,20 @@ static __device__ void adamw_8(const s24_device_train_adamw_args &job, const ada
     const uint32_t matrix = job.matrices ? bits_8(job.matrices, i) : 0;
     const uint32_t frozen = AS && job.frozen ? bits_8(job.frozen, i) : 0;
     float p[8], g[8], m[8], v[8];
+    bool halved;
+    const int64_t at = moments_of(halved, job, i);
     load_wide(p, job.p + i);
     load_wide(g, job.g + i);
-    load_wide(m, job.m + i);
-    load_wide(v, job.v + i);
+    if (halved) {
+        load_halved(m, job.m + at, on);
+        load_halved(v, job.v + at, on);
+    } else {
+        load_wide(m, job.m + at);
+        load_wide(v, job.v + at);
+    }
 #pragma unroll
     for (int k = 0; k < 8; k++) {
-        const bool allowed = on >> k & 1, learns = allowed || job.masked;
+        const bool allowed = on >> k & 1, learns = allowed || job.learns;
         const float pull = allowed || (AS && job.signs) ? 0.0f : f.pull * p[k], was = p[k];
         g[k] = learns ? fmaf(g[k], factor, pull) : g[k] * 0.0f;
         p[k] *= learns ? (matrix >> k & 1 ? f.keep_matrix : 1.0f) : 0.0f;
@@ -111,15 +145,18 @@ static __device__ void adamw_8(const s24_device_train_adamw_args &job, const ada
         p[k] -= f.step * __fdividef(m[k], fmaf(sqrtf(v[k]), f.inverse2, f.eps));
     }
     store_wide(job.p + i, p);
-    store_wide(job.m + i, m);
-    store_wide(job.v + i, v);
-    if (job.masked) {
-#pragma unroll
-        for (int k = 0; k < 8; k++)
-            p[k] = on >> k & 1 ? p[k] : 0.0f;
-        store_wide(job.masked + i, p);
+    if (halved) {
+        store_halved(job.m + at, m, on);
+        store_halved(job.v + at, v, on);
+    } else {
+        store_wide(job.m + at, m);
+        store_wide(job.v + at, v);
     }
-    if (job.narrow) store_narrow<T>(static_cast<T *>(job.narrow) + i, p);
+    if (!job.narrow) return;
+#pragma unroll
+    for (int k = 0; k < 8; k++)
+        p[k] = on >> k & 1 ? p[k] : 0.0f;
+    store_narrow<T>(static_cast<T *>(job.narrow) + i, p);
 }
 
 template <class T, bool AS>
