@@ -248,11 +248,14 @@ TARGET static void multiply(const visit *v, int tiles)
 
 /* ---- row blocks [b0, b1) of a worker's tokens ------------------------------------------------ */
 
-/* A square of 64 tokens writes as many lines. */
-TARGET static void aim_at_y(visit *v, const s24i_linear_job *job, int64_t m, int64_t b)
+/* A square of 64 tokens writes as many lines. They are asked for where sums go there at once, and
+   where L2 does not hold y: in L1 they would push out tokens before they are written. */
+TARGET static void aim_at_y(visit *v, const worker *w, int64_t m, int64_t b)
 {
+    const s24i_linear_job *job = w->job;
+    const int64_t bytes = job->m * job->n * (job->y_dtype == S24_F32 ? 4 : 2);
     v->y = NULL;
-    if (m + GROUP > job->m || !outputs_together(job)) return;
+    if (m + GROUP > job->m || !outputs_together(job) || (!w->plain && bytes < ASKED_FOR)) return;
     v->y = element_to(job->y, job->y_dtype, m * job->y_stride_m + b * ROWS);
     v->y_step = job->y_stride_m * (job->y_dtype == S24_F32 ? 4 : 2);
     v->asked = (GROUP + v->count - 1) / v->count;
@@ -314,7 +317,7 @@ TARGET static void run_slice(worker *w, int64_t g, int64_t b0, int64_t b1, slice
     float *partial = w->partial;
     for (int64_t b = b0; b < b1; b += blocks, partial += SQUARE) {
         aim_at_weights(&v, weights, row_block_bytes(k), b, b1);
-        if (final && tiles == TILES) aim_at_y(&v, w->job, m, b);
+        if (final && tiles == TILES) aim_at_y(&v, w, m, b);
         v.from = s.done ? partial : NULL, v.to = final ? w->squares[0] : partial;
         v.to_step = 64, v.down = blocks * TILE, v.across = TILE;
         aim_from(&v, w, b, blocks);

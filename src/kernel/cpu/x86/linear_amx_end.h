@@ -24,7 +24,8 @@ enum {
     CHUNK = 16,               /* row blocks whose sums pass from slice to slice, at most */
     TOKENS_NEAR = 512 << 10,  /* bytes of a thread's tokens, which stay in L2, too */
     OWN_TOKENS = 96,          /* tokens for each thread from which it has its own */
-    KEPT_BYTES = 3 << 19      /* of a layer's expanded tiles that L2 holds with all else */
+    ASKED_FOR = 1 << 20, /* bytes of y from which its lines are asked for before a square ends */
+    KEPT_BYTES = 3 << 19 /* of a layer's expanded tiles that L2 holds with all else */
 };
 
 /* ---- what a row defines ---------------------------------------------------------------------- */
