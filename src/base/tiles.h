@@ -34,12 +34,13 @@ typedef struct tile_shape {
     uint8_t rows[16];
 } tile_shape;
 
-/* All eight tiles are whole: 16 rows of 64 bytes. */
-static inline void begin_tiles(void)
+/* Rows of 64 bytes: `rows` of them in the tiles 0 to 3 and 7, in the others 16. A product takes as
+   many cycles as its tile X has rows. */
+static inline void begin_tiles(int rows)
 {
     tile_shape shape = {.palette = 1};
     for (int i = 0; i < 8; i++)
-        shape.bytes[i] = 64, shape.rows[i] = 16;
+        shape.bytes[i] = 64, shape.rows[i] = (uint8_t)(i < 4 || i == 7 ? rows : 16);
     TILES_BEGIN(&shape);
 }
 

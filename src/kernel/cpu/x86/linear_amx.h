@@ -142,7 +142,7 @@ TARGET_INLINE void step_even(const visit *v, int64_t t, const int WHAT)
     prepare(other, second, 2, WHAT), prepare(other, second, 3, WHAT);
 }
 
-/* One tile of tokens and four row blocks. */
+/* One tile of tokens, the 7th, and four row blocks. */
 TARGET_INLINE void step_wide(const visit *v, int64_t t, const int WHAT)
 {
     const int64_t at = (t + LEAD) * TILE_BYTES;
@@ -280,8 +280,8 @@ TARGET static int aim_to(visit *v, const worker *w, int64_t m, int64_t b, int64_
 {
     const s24i_linear_job *job = w->job;
     const int blocks = blocks_for(tiles);
-    const int whole =
-        m + tiles * TOKENS <= w->m + w->tokens && b + blocks <= b1 && (b + blocks) * ROWS <= job->n;
+    const int64_t end = m + (tiles - 1) * TOKENS + token_rows(job);
+    const int whole = end <= w->m + w->tokens && b + blocks <= b1 && (b + blocks) * ROWS <= job->n;
     if (!w->plain || !whole) return 0;
     v->to = (float *)job->y + m * job->y_stride_m + b * ROWS;
     v->to_step = job->y_stride_m * 4, v->down = TOKENS * v->to_step, v->across = 64;

@@ -86,6 +86,12 @@ static inline int tiles_of(int64_t tokens)
     return tokens >= GROUP ? TILES : (int)((tokens + TOKENS - 1) / TOKENS);
 }
 
+/* Rows of a tile of tokens, and of sums: a tile of fewer than 16 tokens in all has as many. */
+static inline int token_rows(const s24i_linear_job *job)
+{
+    return job->m < TOKENS ? (int)job->m : TOKENS;
+}
+
 /* Row blocks that so many tiles of tokens meet at once. */
 static inline int blocks_for(int tiles)
 {

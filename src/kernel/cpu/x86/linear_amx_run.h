@@ -86,7 +86,7 @@ static void run_common(void *arg, int64_t begin, int64_t end, int thread)
     const run *r = arg;
     worker w = worker_of(r, thread);
     const int64_t blocks = rows16_blocks(r->job->n);
-    begin_tiles();
+    begin_tiles(token_rows(r->job));
     run_blocks(&w, 2 * begin, 2 * end < blocks ? 2 * end : blocks);
     TILES_END();
 }
@@ -136,7 +136,7 @@ static void run_own(void *arg, int64_t begin, int64_t end, int thread)
     worker w = worker_of(r, thread);
     uint8_t *const x = r->x + thread * own_bytes(job->m, job->n, job->k, threads);
     w.x = x;
-    begin_tiles();
+    begin_tiles(token_rows(job));
     for (int64_t i = begin; i < end; i++) {
         const int64_t stop = job->m * (i + 1) / threads;
         for (w.m = job->m * i / threads; w.m < stop; w.m += w.tokens) {

@@ -146,7 +146,7 @@ TARGET static int pack_tokens(const s24i_linear_job *job, int64_t m, int64_t tok
                                             : pack_token_as(S24_BF16, job, m + t, to, step);
     for (int64_t t = tokens; t < 16; t++, to += 64) {
         scales[t] = 0;
-        for (int64_t i = 0; i < k_tiles(job->k); i++)
+        for (int64_t i = 0; t < token_rows(job) && i < k_tiles(job->k); i++)
             _mm512_store_si512(to + i * step, _mm512_setzero_si512());
     }
     return 1;
