@@ -2,9 +2,11 @@
 /*
  * Products with sparse weights in f32, for an instruction set that the including file names: LANES
  * floats in a vector, VECS vectors of tokens in a tile, TARGET, and OUTS, how many outputs of a
- * block a tile's sums are kept of in registers; with SQUARES also square_in and square_out, which
- * turn x and the sums sixteen by sixteen; with GATHERS gather_sums, which sums a row's entries for
- * one token.
+ * block a tile's sums are kept of in registers; vec, strip and eight, vectors of LANES, four and
+ * eight floats, and add_product, strip_product and eight_product, which add a vector times a number
+ * to one, fused: in ISO C a compiler makes nothing fused of * and +. With SQUARES also square_in
+ * and square_out, which turn x and the sums sixteen by sixteen; with GATHERS gather_sums, which
+ * sums rows' entries for one token.
  *
  * Tokens lie in the lanes: x is turned once into tiles [k][tokens of the tile], so that an entry's
  * column is a few whole vectors and its values are broadcast. A few outputs of a block, four of a
@@ -18,7 +20,6 @@
 #include "kernel/ref/linear_finish.h"
 #include "kernel/sparse_kernel.h"
 
-typedef float vec __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
 enum { ROWS = 16, FEW = LANES / 4 }; /* FEW: so many tokens are not in the lanes */
 
 /* Tokens in tiles of vectors as equal as can be. */
@@ -116,7 +117,8 @@ TARGET static void finish_sums(const s24i_linear_job *job, const float *sums, in
                 UNROLL for (int v = 0; v < V; v++) tokens[v] = ((const vec *)from)[v];             \
                 UNROLL for (int o = 0; o < OUTS; o++)                                              \
                 {                                                                                  \
-                    UNROLL for (int v = 0; v < V; v++) acc[o][v] += tokens[v] * values[o];         \
+                    UNROLL for (int v = 0; v < V; v++) acc[o][v] =                                 \
+                        add_product(acc[o][v], tokens[v], values[o]);                              \
                 }                                                                                  \
             }                                                                                      \
         }                                                                                          \
@@ -139,7 +141,8 @@ TARGET static void finish_sums(const s24i_linear_job *job, const float *sums, in
             UNROLL for (int v = 0; v < V; v++) tokens[v] = from[v];                                \
             UNROLL for (int o = 0; o < S24I_STRIP; o++)                                            \
             {                                                                                      \
-                UNROLL for (int v = 0; v < V; v++) acc[o][v] += tokens[v] * values[o];             \
+                UNROLL for (int v = 0; v < V; v++) acc[o][v] =                                     \
+                    add_product(acc[o][v], tokens[v], values[o]);                                  \
             }                                                                                      \
         }                                                                                          \
         memcpy(sums, acc, sizeof acc);                                                             \
@@ -160,12 +163,14 @@ TARGET static void finish_sums(const s24i_linear_job *job, const float *sums, in
             UNROLL for (int e = 0; e < 2; e++)                                                     \
             {                                                                                      \
                 const vec *from = (const vec *)(x + (int64_t)w->INDEX[i + e] * (V * LANES));       \
-                UNROLL for (int v = 0; v < V; v++) acc[e][v] += from[v] * w->values[i + e];        \
+                UNROLL for (int v = 0; v < V; v++) acc[e][v] =                                     \
+                    add_product(acc[e][v], from[v], w->values[i + e]);                             \
             }                                                                                      \
         }                                                                                          \
         if (i < end) {                                                                             \
             const vec *from = (const vec *)(x + (int64_t)w->INDEX[i] * (V * LANES));               \
-            UNROLL for (int v = 0; v < V; v++) acc[0][v] += from[v] * w->values[i];                \
+            UNROLL for (int v = 0; v < V; v++) acc[0][v] =                                         \
+                add_product(acc[0][v], from[v], w->values[i]);                                     \
         }                                                                                          \
         UNROLL for (int v = 0; v < V; v++)((vec *)sums)[v] = acc[0][v] + acc[1][v];                \
     }
@@ -230,7 +235,6 @@ static void run_lines(void *arg, int64_t begin, int64_t end, int thread)
 
 /* 8·P outputs of a line of blocks, from row `part` on, for one token. */
 enum { EIGHT = 8 };
-typedef float eight __attribute__((vector_size(4 * EIGHT), aligned(4), may_alias));
 #define FEW_BLOCKS(P)                                                                              \
     TARGET static void few_blocks_##P(const s24i_linear_job *job, int64_t m, int64_t line,         \
                                       int64_t part)                                                \
@@ -246,8 +250,8 @@ typedef float eight __attribute__((vector_size(4 * EIGHT), aligned(4), may_alias
             for (int64_t c = 0; c < block; c += 4, values += 4 * block, from += 4 * step)          \
                 UNROLL for (int j = 0; j < 4; j++)                                                 \
                 {                                                                                  \
-                    UNROLL for (int p = 0; p < P; p++) sums[j][p] +=                               \
-                        ((const eight *)(values + j * block))[p] * from[j * step];                 \
+                    UNROLL for (int p = 0; p < P; p++) sums[j][p] = eight_product(                 \
+                        sums[j][p], ((const eight *)(values + j * block))[p], from[j * step]);     \
                 }                                                                                  \
         }                                                                                          \
         UNROLL for (int p = 0; p < P; p++) sums[0][p] =                                            \
@@ -268,10 +272,11 @@ TARGET static void add_entries(float sums[ROWS], const s24i_linear_job *job, int
         int64_t i = w->starts[line + o];
         const int64_t end = w->starts[line + o + 1];
         for (; i + 4 <= end; i += 4)
-            UNROLL for (int j = 0; j < 4; j++) part[j] +=
-                w->values[i + j] * x[s24i_sparse_column(w, i + j) * job->x_stride_k];
+            UNROLL for (int j = 0; j < 4; j++) part[j] = __builtin_fmaf(
+                w->values[i + j], x[s24i_sparse_column(w, i + j) * job->x_stride_k], part[j]);
         for (; i < end; i++)
-            part[0] += w->values[i] * x[s24i_sparse_column(w, i) * job->x_stride_k];
+            part[0] = __builtin_fmaf(w->values[i], x[s24i_sparse_column(w, i) * job->x_stride_k],
+                                     part[0]);
         sums[o] = (part[0] + part[1]) + (part[2] + part[3]);
     }
 }
@@ -294,7 +299,6 @@ static void few_entries(const s24i_linear_job *job, int64_t begin, int64_t end)
 }
 
 enum { STRIPS_AHEAD = 128 }; /* entries that are asked of memory before they are needed */
-typedef float strip __attribute__((vector_size(4 * S24I_STRIP), aligned(4), may_alias));
 TARGET static void few_strips(const s24i_linear_job *job, int64_t m, int64_t line)
 {
     const s24i_sparse_weight *w = job->w;
@@ -305,11 +309,11 @@ TARGET static void few_strips(const s24i_linear_job *job, int64_t m, int64_t lin
     int64_t i = w->starts[line];
     for (; i + 4 <= end; i += 4) {
         __builtin_prefetch(values + i + STRIPS_AHEAD);
-        UNROLL for (int j = 0; j < 4; j++) sums[j] +=
-            values[i + j] * x[s24i_sparse_column(w, i + j) * step];
+        UNROLL for (int j = 0; j < 4; j++) sums[j] =
+            strip_product(sums[j], values[i + j], x[s24i_sparse_column(w, i + j) * step]);
     }
     for (; i < end; i++)
-        sums[0] += values[i] * x[s24i_sparse_column(w, i) * step];
+        sums[0] = strip_product(sums[0], values[i], x[s24i_sparse_column(w, i) * step]);
     sums[0] = (sums[0] + sums[1]) + (sums[2] + sums[3]);
     finish_sums(job, (const float *)sums, line * S24I_STRIP, S24I_STRIP, m, 1);
 }

@@ -12,7 +12,14 @@
 #define TARGET __attribute__((target("avx2,fma")))
 #define GATHERS
 
-#include "kernel/cpu/x86/sparse_gather.h"
+#include "kernel/cpu/x86/sparse_vectors.h"
+
+typedef float vec __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
+
+TARGET static inline vec add_product(vec sum, vec x, float w)
+{
+    return (vec)_mm256_fmadd_ps((__m256)x, _mm256_set1_ps(w), (__m256)sum);
+}
 
 /* The columns of eight entries from i on. */
 TARGET static inline __m256i columns_at(const s24i_sparse_weight *w, int64_t i)

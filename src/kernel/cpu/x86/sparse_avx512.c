@@ -13,8 +13,15 @@
 #define SQUARES
 #define GATHERS
 
-#include "kernel/cpu/x86/sparse_gather.h"
 #include "kernel/cpu/x86/sparse_squares.h"
+#include "kernel/cpu/x86/sparse_vectors.h"
+
+typedef float vec __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
+
+TARGET static inline vec add_product(vec sum, vec x, float w)
+{
+    return (vec)_mm512_fmadd_ps((__m512)x, _mm512_set1_ps(w), (__m512)sum);
+}
 
 /* The columns of those of sixteen entries from i on that the mask has. */
 TARGET static inline __m512i columns_at(const s24i_sparse_weight *w, int64_t i, __mmask16 mask)

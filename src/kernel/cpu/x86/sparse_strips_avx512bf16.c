@@ -18,6 +18,8 @@
 
 #define TARGET __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16,fma")))
 
+#include "kernel/cpu/x86/sparse_vectors.h"
+
 /* PIECE: tokens whose bf16 fill a vector; a tile has one piece of them or two. */
 enum { LANES = 16, PIECE = 32, PIECES = 2, ROWS = 16, FEW = 4, AHEAD = 64 };
 
@@ -176,7 +178,6 @@ TARGET static void run_lines(void *arg, int64_t begin, int64_t end, int thread)
 
 /* ---- few tokens ------------------------------------------------------------------------------ */
 
-typedef float strip __attribute__((vector_size(4 * S24I_STRIP), aligned(4), may_alias));
 typedef uint32_t strip_bits __attribute__((vector_size(4 * S24I_STRIP), aligned(4), may_alias));
 
 /* A pair's products, of two columns. */
@@ -184,8 +185,8 @@ TARGET static inline void add_pair(strip sums[2], const s24i_sparse_weight *w, c
                                    int64_t i)
 {
     const strip_bits both = *(const strip_bits *)(w->pairs + i / 2 * S24I_STRIP);
-    sums[0] += (strip)(both << 16) * x[s24i_sparse_column(w, i)];
-    sums[1] += (strip)(both & 0xffff0000u) * x[s24i_sparse_column(w, i + 1)];
+    sums[0] = strip_product(sums[0], (strip)(both << 16), x[s24i_sparse_column(w, i)]);
+    sums[1] = strip_product(sums[1], (strip)(both & 0xffff0000u), x[s24i_sparse_column(w, i + 1)]);
 }
 
 TARGET static void few_strips(const s24i_linear_job *job, int64_t m, int64_t line)
