@@ -165,8 +165,7 @@ static int64_t rows_given(const s24_writer *writer, int64_t rows)
 }
 
 /* Takes the next bytes of a part into its hash. */
-static s24_status hash_part(const s24_writer *writer, s24i_part *part, const void *data,
-                            size_t bytes)
+static s24_status hash_part(s24i_part *part, const void *data, size_t bytes)
 {
     const int is_last = part->done + bytes == part->bytes;
     if (is_last && !part->done) {
@@ -174,7 +173,7 @@ static s24_status hash_part(const s24_writer *writer, s24i_part *part, const voi
         return S24_OK;
     }
     if (!part->stream) part->stream = s24i_xxh3_begin();
-    REQUIRE(writer->ctx, part->stream, S24_ERROR_MEMORY, "out of memory for a tensor's hash");
+    if (!part->stream) return S24_ERROR_MEMORY;
     s24i_xxh3_add(part->stream, data, bytes);
     if (!is_last) return S24_OK;
     part->hash = s24i_xxh3_end(part->stream);
@@ -182,19 +181,40 @@ static s24_status hash_part(const s24_writer *writer, s24i_part *part, const voi
     return S24_OK;
 }
 
+/* A part's bytes on their way to the file and into its hash, side by side. */
+typedef struct putting {
+    s24_writer *writer;
+    s24i_part *part;
+    const void *data;
+    size_t bytes;
+    s24_status written, hashed;
+} putting;
+
+static void put_bytes(void *user, int64_t begin, int64_t end, int thread)
+{
+    enum { WRITE, HASH };
+    putting *p = user;
+    const s24i_out_file *file = &p->writer->files[p->part->file];
+    (void)thread;
+    if (begin == WRITE)
+        p->written = s24i_write_at(file->fd, p->writer->ctx, p->writer->path, p->data, p->bytes,
+                                   file->begin + p->part->offset + p->part->done);
+    if (end > HASH) p->hashed = hash_part(p->part, p->data, p->bytes);
+}
+
 static s24_status write_part(s24_writer *writer, const char *name, const char *suffix,
                              const void *data)
 {
     s24i_part *part;
     TRY(find_expected(&part, writer, name, suffix));
-    const s24i_out_file *file = &writer->files[part->file];
     const size_t bytes =
         writer->rows ? part->bytes / (size_t)part->shape[0] * (size_t)writer->rows : part->bytes;
     REQUIRE(writer->ctx, bytes <= part->bytes - part->done, S24_ERROR_ARGUMENT,
             "tensor \"%s\" is written with more rows than were declared", s24i_show(name).text);
-    TRY(s24i_write_at(file->fd, writer->ctx, writer->path, data, bytes,
-                      file->begin + part->offset + part->done));
-    TRY(hash_part(writer, part, data, bytes));
+    putting put = {.writer = writer, .part = part, .data = data, .bytes = bytes};
+    s24_ctx_parallel_for(writer->ctx, 2, put_bytes, &put);
+    TRY(put.written);
+    REQUIRE(writer->ctx, put.hashed == S24_OK, put.hashed, "out of memory for a tensor's hash");
     part->done += bytes;
     part->is_written = part->done == part->bytes;
     if (part->is_written) forget_source(writer, name);

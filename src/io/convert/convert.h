@@ -82,6 +82,9 @@ s24_status s24i_numbers_read(s24i_numbers *out, const s24i_foreign *weight);
 void s24i_numbers_free(s24i_numbers *numbers);
 /* Zeroed memory that goes with the numbers, in their slot. MEMORY. */
 s24_status s24i_numbers_own(void *out, s24i_numbers *numbers, int slot, int64_t count, size_t size);
+/* The same, not zeroed. */
+s24_status s24i_numbers_room(void *out, s24i_numbers *numbers, int slot, int64_t count,
+                             size_t size);
 /* Scales of f32 out of a part's floats, checked to be finite and not negative. */
 s24_status s24i_numbers_scales(s24i_numbers *out, const s24i_foreign *weight,
                                const s24_tensor *part);

@@ -4,6 +4,7 @@
  * bits are set, row after row. Of 2:4 weights each group of four has two, which are values and
  * codes of ours.
  */
+#include <stdatomic.h>
 #include <string.h>
 
 #include "io/convert/convert.h"
@@ -50,24 +51,63 @@ static uint8_t code_of(int bits)
     return codes[bits];
 }
 
-static s24_status read_two_four(s24i_numbers *out, const s24i_foreign *w)
+/* A mask and the codes that become of it; is_bad: some group has none. */
+typedef struct coding {
+    const uint8_t *mask;
+    uint8_t *indices, codes[256];
+    int64_t stride, groups;
+    atomic_int is_bad;
+} coding;
+
+static void code_rows(void *arg, int64_t begin, int64_t end, int thread)
 {
-    const int64_t stride = (out->cols + 7) / 8, groups = out->cols / 4;
+    coding *c = arg;
+    int is_bad = 0;
+    (void)thread;
+    for (int64_t r = begin; r < end; r++) {
+        const uint8_t *mask = c->mask + r * c->stride;
+        uint8_t *indices = c->indices + r * c->stride;
+        for (int64_t i = 0; i < c->groups / 2; i++) {
+            indices[i] = c->codes[mask[i]];
+            is_bad |= !(indices[i] & 15) | !(indices[i] >> 4);
+        }
+        if (c->groups % 2 == 0) continue;
+        indices[c->groups / 2] = c->codes[mask[c->groups / 2]];
+        is_bad |= !indices[c->groups / 2] | (mask[c->groups / 2] >> 4 != 0);
+    }
+    if (is_bad) atomic_store(&c->is_bad, 1);
+}
+
+/* The sentence of the first group that has not two bits, or of a bit past the last column. */
+static s24_status fail_at_mask(const s24i_foreign *w)
+{
+    const int64_t stride = (w->cols + 7) / 8, groups = w->cols / 4;
     const uint8_t *mask = w->part[MASK]->data;
-    uint8_t *indices;
-    TRY(s24i_numbers_own(&indices, out, 0, out->rows * stride, 1));
-    for (int64_t r = 0; r < out->rows; r++)
+    for (int64_t r = 0; r < w->rows; r++)
         for (int64_t g = 0; g < 2 * stride; g++) {
             const int bits = mask[r * stride + g / 2] >> 4 * (g % 2) & 15;
-            const uint8_t code = code_of(bits);
-            REQUIRE(w->ctx, g < groups ? code != 0 : bits == 0, S24_ERROR_FORMAT,
+            REQUIRE(w->ctx, g < groups ? code_of(bits) != 0 : bits == 0, S24_ERROR_FORMAT,
                     "%s: tensor \"%s\": row %lld, columns %lld to %lld have %d bits, expected %d",
                     w->path, s24i_show(w->part[MASK]->name).text, (long long)r, (long long)(4 * g),
                     (long long)(4 * g + 3), __builtin_popcount((unsigned)bits), g < groups ? 2 : 0);
-            indices[r * stride + g / 2] |= (uint8_t)(code << 4 * (g % 2));
         }
-    out->values = w->part[VALUES]->data;
+    return S24_OK;
+}
+
+static s24_status read_two_four(s24i_numbers *out, const s24i_foreign *w)
+{
+    coding c = {
+        .mask = w->part[MASK]->data, .stride = (out->cols + 7) / 8, .groups = out->cols / 4};
+    uint8_t *indices;
+    atomic_init(&c.is_bad, 0);
+    for (int bits = 0; bits < 256; bits++)
+        c.codes[bits] = (uint8_t)(code_of(bits & 15) | code_of(bits >> 4) << 4);
+    TRY(s24i_numbers_room(&indices, out, 0, out->rows * c.stride, 1));
+    c.indices = indices;
+    s24_ctx_parallel_for(w->ctx, out->rows, code_rows, &c);
+    if (atomic_load(&c.is_bad)) TRY(fail_at_mask(w));
     out->indices = indices;
+    out->values = w->part[VALUES]->data;
     return w->part[LAST] ? s24i_numbers_scales(out, w, w->part[LAST]) : S24_OK;
 }
 

@@ -78,6 +78,9 @@ static s24_status declare_ours(s24_writer *writer, const s24i_moving *m)
 
 static s24_status write_ours(const writing *x)
 {
+    const s24i_numbers *n = x->numbers;
+    if (!x->matrix)
+        return s24_writer_write_packed(x->writer, x->moving->weight->name, n->values, n->indices);
     return s24_writer_write_packed(x->writer, x->moving->weight->name, s24_matrix_values(x->matrix),
                                    s24_matrix_indices(x->matrix));
 }
@@ -93,6 +96,19 @@ static s24_status declare_integers(s24_writer *writer, const s24i_moving *m)
     return s24_writer_declare(writer, &tensor);
 }
 
+typedef struct pairing {
+    const int8_t *values;
+    uint8_t *pairs;
+} pairing;
+
+static void pair_up(void *arg, int64_t begin, int64_t end, int thread)
+{
+    const pairing *p = arg;
+    (void)thread;
+    for (int64_t i = begin; i < end; i++)
+        p->pairs[i] = (uint8_t)((p->values[2 * i] & 15) | (p->values[2 * i + 1] & 15) << 4);
+}
+
 /* Integers as a file of ours has them: of 4 bits two in a byte, the first low. */
 static s24_status write_integers(const writing *x)
 {
@@ -103,8 +119,8 @@ static s24_status write_integers(const writing *x)
     uint8_t *pairs = NULL;
     if (n->bits == 4) {
         TRY(s24i_alloc_elems(&pairs, n->ctx, count / 2, 1, "a weight's integers"));
-        for (int64_t i = 0; i < count / 2; i++)
-            pairs[i] = (uint8_t)((values[2 * i] & 15) | (values[2 * i + 1] & 15) << 4);
+        pairing p = {values, pairs};
+        s24_ctx_parallel_for(n->ctx, count / 2, pair_up, &p);
     }
     const s24_status status =
         s24_writer_write_quantized(x->writer, x->moving->weight->name,
@@ -242,7 +258,10 @@ s24_status s24i_form_write(s24_writer *writer, const s24i_moving *moving)
     s24_matrix *matrix = NULL;
     s24_status status = S24_OK;
     if (moving->form != FORM_AS_IS) status = s24i_numbers_read(&numbers, w);
-    if (status == S24_OK && forms[moving->form].wants_matrix)
+    /* Values and codes that are as ours are need no matrix made of them. */
+    const int is_ready = moving->form == FORM_OURS && numbers.indices && !numbers.scales &&
+                         numbers.dtype == moving->dtype;
+    if (status == S24_OK && forms[moving->form].wants_matrix && !is_ready)
         status = s24i_name_tensor(
             w->ctx,
             s24i_numbers_matrix(&matrix, &numbers, moving->dtype, forms[moving->form].is_scaled),

@@ -4,16 +4,35 @@
  * counts as scale · (integer − zero), rounded once to f32, whatever it becomes then.
  */
 #include <math.h>
+#include <stdatomic.h>
 #include <string.h>
 
 #include "io/convert/convert.h"
 
-s24_status s24i_numbers_own(void *out, s24i_numbers *numbers, int slot, int64_t count, size_t size)
+static s24_status count_bytes(size_t *out, const s24i_numbers *numbers, int64_t count, size_t size)
 {
     int64_t bytes;
     REQUIRE(numbers->ctx, !__builtin_mul_overflow(count, (int64_t)size, &bytes), S24_ERROR_MEMORY,
             "a weight has more than 2^63 bytes");
-    TRY(s24i_zeroed(&numbers->owned[slot], numbers->ctx, (size_t)(bytes ? bytes : 1)));
+    *out = (size_t)(bytes ? bytes : 1);
+    return S24_OK;
+}
+
+s24_status s24i_numbers_room(void *out, s24i_numbers *numbers, int slot, int64_t count, size_t size)
+{
+    size_t bytes = 0;
+    TRY(count_bytes(&bytes, numbers, count, size));
+    TRY(s24i_alloc_elems(&numbers->owned[slot], numbers->ctx, (int64_t)bytes, 1,
+                         "a weight's numbers"));
+    memcpy(out, &numbers->owned[slot], sizeof(void *));
+    return S24_OK;
+}
+
+s24_status s24i_numbers_own(void *out, s24i_numbers *numbers, int slot, int64_t count, size_t size)
+{
+    size_t bytes = 0;
+    TRY(count_bytes(&bytes, numbers, count, size));
+    TRY(s24i_zeroed(&numbers->owned[slot], numbers->ctx, bytes));
     memcpy(out, &numbers->owned[slot], sizeof(void *));
     return S24_OK;
 }
@@ -82,31 +101,58 @@ static s24_status spread_row(float *row, const s24i_numbers *x, int64_t r, float
 static void scale_row(float *row, const s24i_numbers *x, int64_t r)
 {
     const int64_t groups = x->group ? x->cols / x->group : 0;
-    for (int64_t c = 0; c < x->cols && groups; c++) {
-        const int64_t group = r * groups + (x->groups ? x->groups[c] : c / x->group);
+    for (int64_t g = 0; g < groups && !x->groups; g++)
+        for (int64_t c = g * x->group; c < (g + 1) * x->group; c++)
+            row[c] = (row[c] - (float)(x->zeros ? x->zeros[r * groups + g] : 0)) *
+                     x->scales[r * groups + g];
+    for (int64_t c = 0; c < x->cols && groups && x->groups; c++) {
+        const int64_t group = r * groups + x->groups[c];
         row[c] = (row[c] - (float)(x->zeros ? x->zeros[group] : 0)) * x->scales[group];
+    }
+}
+
+/* A weight's rows on their way to floats: `row` has room for each thread's. */
+typedef struct widening {
+    const s24i_numbers *numbers;
+    float *row;
+    char *dense;
+    s24_dtype dtype;
+    atomic_int status;
+} widening;
+
+static void widen_rows(void *arg, int64_t begin, int64_t end, int thread)
+{
+    widening *w = arg;
+    const s24i_numbers *x = w->numbers;
+    const size_t row_bytes = (size_t)x->cols * s24_dtype_bytes(w->dtype);
+    float *row = w->row + 2 * x->cols * thread;
+    for (int64_t r = begin; r < end; r++) {
+        s24_status status = spread_row(row, x, r, row + x->cols);
+        scale_row(row, x, r);
+        if (status == S24_OK)
+            status = s24_convert(w->dense + (size_t)r * row_bytes, w->dtype, row, S24_F32, x->cols);
+        if (status != S24_OK) atomic_store(&w->status, (int)status);
     }
 }
 
 s24_status s24i_numbers_dense(void **out, const s24i_numbers *x, s24_dtype dtype)
 {
     s24_status status;
-    const size_t size = s24_dtype_bytes(dtype);
-    float *row = NULL;
-    char *dense = NULL;
+    const int threads = s24_ctx_threads(x->ctx);
+    widening w = {.numbers = x, .dtype = dtype};
+    atomic_init(&w.status, S24_OK);
     *out = NULL;
-    TRY_DONE(s24i_alloc_elems(&dense, x->ctx, x->rows * x->cols, size, "a weight's numbers"));
-    TRY_DONE(s24i_alloc_elems(&row, x->ctx, 2 * x->cols, sizeof *row, "a row of a weight"));
-    for (int64_t r = 0; r < x->rows; r++) {
-        TRY_DONE(spread_row(row, x, r, row + x->cols));
-        scale_row(row, x, r);
-        TRY_DONE(s24_convert(dense + (size_t)(r * x->cols) * size, dtype, row, S24_F32, x->cols));
-    }
-    *out = dense;
-    dense = NULL;
+    TRY_DONE(s24i_alloc_elems(&w.dense, x->ctx, x->rows * x->cols, s24_dtype_bytes(dtype),
+                              "a weight's numbers"));
+    TRY_DONE(
+        s24i_alloc_elems(&w.row, x->ctx, 2 * x->cols * threads, sizeof *w.row, "rows of a weight"));
+    s24_ctx_parallel_for(x->ctx, x->rows, widen_rows, &w);
+    TRY_DONE((s24_status)atomic_load(&w.status));
+    *out = w.dense;
+    w.dense = NULL;
 done:
-    s24_ctx_free(x->ctx, row);
-    s24_ctx_free(x->ctx, dense);
+    s24_ctx_free(x->ctx, w.row);
+    s24_ctx_free(x->ctx, w.dense);
     return status;
 }
 

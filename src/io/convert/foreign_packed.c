@@ -91,15 +91,29 @@ static void spread_row(int8_t *values, const uint8_t *bytes, int bits, int64_t c
     if (bits == 4 && cols % 2) values[cols - 1] = (int8_t)((bytes[cols / 2] & 15) - 8);
 }
 
+/* Words and the integers in them. */
+typedef struct spreading {
+    const uint32_t *words;
+    int8_t *values;
+    int64_t stride, cols;
+    int bits;
+} spreading;
+
+static void spread_rows(void *arg, int64_t begin, int64_t end, int thread)
+{
+    const spreading *s = arg;
+    (void)thread;
+    for (int64_t r = begin; r < end; r++)
+        spread_row(s->values + r * s->cols, (const uint8_t *)(s->words + r * s->stride), s->bits,
+                   s->cols);
+}
+
 static s24_status read_words(s24i_numbers *out, const s24i_foreign *w)
 {
-    const uint32_t *words = w->part[VALUES]->data;
-    const int64_t stride = w->part[VALUES]->shape[1];
     int8_t *values;
-    TRY(s24i_numbers_own(&values, out, 0, out->rows * out->cols, 1));
-    for (int64_t r = 0; r < out->rows; r++)
-        spread_row(values + r * out->cols, (const uint8_t *)(words + r * stride), out->bits,
-                   out->cols);
+    TRY(s24i_numbers_room(&values, out, 0, out->rows * out->cols, 1));
+    spreading s = {w->part[VALUES]->data, values, w->part[VALUES]->shape[1], out->cols, out->bits};
+    s24_ctx_parallel_for(w->ctx, out->rows, spread_rows, &s);
     out->dtype = S24_I8;
     out->values = values;
     if (w->part[ZEROS]) TRY(read_zeros(out, w));
