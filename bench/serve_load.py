@@ -7,8 +7,8 @@ that lengths are exact, and compares with `bench --model` of the same model and 
 
 With --peer NAME=HOST:PORT/PATH, any number of times, servers that run already and have OpenAI's
 route at PATH take turns with ours: same clients, same requests, which are texts of words then
-(--words VOCAB.TXT, each word one token), since not all take ids. bench/peers/ort_server.py is such
-a server.
+(--words VOCAB.TXT, each word one token), since not all take ids. bench/peers/http_server.py
+makes such servers.
 
 Every answer is checked to be the vector of its own request: the text's number is in its ids, and
 the first answer of each number is kept. The clients' own time on the CPU is told, since they share
@@ -22,6 +22,7 @@ server's memory and threads are told as they were on the way.
 import argparse
 import base64
 import json
+import multiprocessing
 import pathlib
 import random
 import resource
@@ -201,10 +202,12 @@ def soak(options, address, made, server):
             "texts_checked": len(first), "resident_bytes": memory, "threads": threads}
 
 
-def load(address, made, count, seconds, seed):
-    """(texts, tokens, seconds, latencies, least likeness) of so many clients; what is on its way at
-    the end is answered and not counted, so that nothing of it is left to the next turn."""
-    chance, first, latencies, tokens, least = random.Random(seed), {}, [], 0, 1
+def clients_of(address, made, count, seconds, seed):
+    """(tokens, latencies, seconds, least likeness, seconds of the CPU) of so many clients; what is
+    on its way at the end is answered and not counted, so that nothing of it is left to the next
+    turn."""
+    own, chance, first, latencies, tokens, least = (
+        time.process_time(), random.Random(seed), {}, [], 0, 1)
     poll = select.epoll()
     clients = {}
     for _ in range(count):
@@ -227,7 +230,17 @@ def load(address, made, count, seconds, seed):
         for number, _ in poll.poll(60) or [(None, None)]:
             if clients[number].take() is not None:  # nothing within a minute: no client is found
                 clients.pop(number).socket.close()
-    return len(latencies), tokens, took, sorted(latencies), least
+    return tokens, latencies, took, least, time.process_time() - own
+
+
+def load(options, address, made, seed, seconds=None):
+    """What clients_of gives, of all clients, shared by --processes of them."""
+    each = [(address, made, options.clients * (n + 1) // options.processes -
+             options.clients * n // options.processes, seconds or options.seconds, seed * 64 + n)
+            for n in range(options.processes)]
+    with multiprocessing.Pool(options.processes) as pool:
+        tokens, latencies, took, least, own = zip(*pool.starmap(clients_of, each))
+    return sum(tokens), sorted(sum(latencies, [])), max(took), min(least), sum(own)
 
 
 def first_answer(options):
@@ -283,20 +296,20 @@ def resident(pid):
 def peer_turn(options, peer, number):
     """One turn of load of another server."""
     name, address, made = peer
-    count, _, took, latencies, least = load(address, made, options.clients, options.seconds,
-                                            number)
+    _, latencies, took, least, _ = load(options, address, made, number)
+    count = len(latencies)
     return {"name": name, "texts_per_second": count / took, "p50_ms": 1e3 * latencies[count // 2],
             "p99_ms": 1e3 * latencies[count * 99 // 100], "least_cosine": least}
 
 
 def turn(options, address, made, server, number):
     """One turn of load and of passes as long as batches were."""
-    before, own = server_times(server.pid), time.process_time()
-    count, tokens, took, latencies, least = load(address, made, options.clients,
-                                                 options.seconds, number)
+    before = server_times(server.pid)
+    tokens, latencies, took, least, own = load(options, address, made, number)
+    count = len(latencies)
     if least <= LEAST_COSINE:
         raise SystemExit("a text got another text's answer")
-    after, own = server_times(server.pid), time.process_time() - own
+    after = server_times(server.pid)
     mean = tokens // count
     batch = max(1, options.batch_tokens // mean)
     bench = passes(options, batch, mean)
@@ -314,6 +327,7 @@ def parse():
     parser.add_argument("model", nargs="?", help="an encoder; none: --language alone")
     parser.add_argument("--program", default="build/release/sparse24")
     parser.add_argument("--clients", type=int, default=64)
+    parser.add_argument("--processes", type=int, default=1, help="that the clients share")
     parser.add_argument("--tokens", default="8-256", metavar="LEAST-MOST")
     parser.add_argument("--seconds", type=float, default=10)
     parser.add_argument("--turns", type=int, default=5)
@@ -321,6 +335,9 @@ def parse():
     parser.add_argument("--threads", default=None)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--batch-tokens", type=int, default=4096)
+    parser.add_argument("--http-threads", default="1")
+    parser.add_argument("--warm", type=float, default=0, metavar="SECONDS",
+                        help="of load before the first turn, of each server")
     parser.add_argument("--sparse", action="store_true", help="2:4 layers alone")
     parser.add_argument("--soak", type=int, metavar="REQUESTS")
     parser.add_argument("--language", metavar="MODEL")
@@ -356,6 +373,8 @@ def measure(options, address, server):
         where, _, path = where.partition("/")
         host, _, port = where.partition(":")
         peers.append((name, (host, int(port)), requests(shortest, longest, 1, words, "/" + path)))
+    for where, texts in [(address, made), *(peer[1:] for peer in peers)] if options.warm else []:
+        load(options, where, texts, options.turns, options.warm)
     for number in range(options.turns):
         rows.append(turn(options, address, made, server, number))
         others += [peer_turn(options, peer, number) for peer in peers]
@@ -370,7 +389,7 @@ def main():
     more = ["--texts", options.texts] if options.texts else []
     server = subprocess.Popen([options.program, "serve", *models, "--port", "0", "--json",
                                "--max-batch-tokens", str(options.batch_tokens), "-q",
-                               *options.more, *more],
+                               "--http-threads", options.http_threads, *options.more, *more],
                               stdout=subprocess.PIPE, text=True)
     try:
         text = ""
@@ -381,7 +400,8 @@ def main():
     finally:
         server.terminate()
         server.wait()
-    print(json.dumps({"clients": options.clients, "tokens": options.tokens, "dtype": options.dtype,
+    print(json.dumps({"clients": options.clients, "http_threads": int(options.http_threads),
+                      "tokens": options.tokens, "dtype": options.dtype,
                       "first_answer_ms": [starts[0], starts[4]], **found}, indent=2))
 
 

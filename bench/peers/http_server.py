@@ -1,12 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A server of OpenAI's /v1/embeddings on ONNX Runtime, to compare `sparse24 serve` with: what waits
-runs next, the longest texts first, as many together as fill --batch-tokens with what is padded.
+"""A server of OpenAI's /v1/embeddings on another engine, to compare `sparse24 serve` with: what
+waits runs next, the longest texts first, as many together as fill --batch-tokens padded.
 
-    bench/peers/ort_server.py MODEL.ONNX TOKENIZER.JSON [--port 7998] [--threads 2] [--int8 OUT]
+    bench/peers/http_server.py onnxruntime MODEL.ONNX TOKENIZER.JSON [--threads 2] [--int8 OUT]
+    bench/peers/http_server.py sentence-transformers FOLDER TOKENIZER.JSON [--dtype float16]
 
---int8 first writes the model with dynamic int8 weights to OUT, and serves that. The model is as
-`sparse24 convert --to onnx` makes it. Needs onnxruntime, onnx, tokenizers, numpy and aiohttp.
+ONNX Runtime serves a model as `sparse24 convert --to onnx` makes it, on the CPU; --int8 first
+writes the model with dynamic int8 weights to OUT, and serves that. sentence-transformers serves a
+folder on a GPU, with sdpa attention. Both get ids, so that texts become tokens in one way. Needs
+aiohttp, numpy, tokenizers and the engine (onnxruntime and onnx, or torch and
+sentence-transformers).
 """
 import argparse
 import asyncio
@@ -14,36 +18,57 @@ import base64
 import concurrent.futures
 
 import numpy
-import onnxruntime
 import tokenizers
 from aiohttp import web
 
-OUTPUT = "sentence_embedding"
 
-
-def quantised(source, target):
-    from onnxruntime.quantization import QuantType, quantize_dynamic
-    quantize_dynamic(source, target, weight_type=QuantType.QInt8)
-    return target
-
-
-def session_of(path, threads):
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads
-    return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
-
-
-def run(session, texts):
-    """The vectors of texts of ids, padded to the longest."""
-    longest = max(map(len, texts))
-    ids = numpy.zeros((len(texts), longest), numpy.int64)
+def padded(texts):
+    """Ids and mask of texts, padded to the longest."""
+    ids = numpy.zeros((len(texts), max(map(len, texts))), numpy.int64)
     mask = numpy.zeros_like(ids)
     for row, text in enumerate(texts):
         ids[row, :len(text)] = text
         mask[row, :len(text)] = 1
-    feed = {"input_ids": ids, "attention_mask": mask, "token_type_ids": numpy.zeros_like(ids)}
-    names = {one.name for one in session.get_inputs()}
-    return session.run([OUTPUT], {key: feed[key] for key in names})[0]
+    return ids, mask
+
+
+class OnnxRuntime:
+    def __init__(self, options):
+        import onnxruntime
+        path = options.model
+        if options.int8:
+            from onnxruntime.quantization import QuantType, quantize_dynamic
+            quantize_dynamic(path, options.int8, weight_type=QuantType.QInt8)
+            path = options.int8
+        own = onnxruntime.SessionOptions()
+        own.intra_op_num_threads = options.threads
+        self.session = onnxruntime.InferenceSession(path, own, providers=["CPUExecutionProvider"])
+        self.names = {one.name for one in self.session.get_inputs()}
+
+    def run(self, texts):
+        ids, mask = padded(texts)
+        feed = {"input_ids": ids, "attention_mask": mask, "token_type_ids": numpy.zeros_like(ids)}
+        return self.session.run(["sentence_embedding"], {key: feed[key] for key in self.names})[0]
+
+
+class SentenceTransformers:
+    def __init__(self, options):
+        import sentence_transformers
+        import torch
+        self.torch = torch
+        self.model = sentence_transformers.SentenceTransformer(
+            options.model, device="cuda", model_kwargs={
+                "torch_dtype": getattr(torch, options.dtype), "attn_implementation": "sdpa"})
+        self.model.eval()
+
+    def run(self, texts):
+        with self.torch.inference_mode():
+            ids, mask = (self.torch.from_numpy(a).to("cuda") for a in padded(texts))
+            found = self.model({"input_ids": ids, "attention_mask": mask})
+            return found["sentence_embedding"].float().cpu().numpy()
+
+
+ENGINES = {"onnxruntime": OnnxRuntime, "sentence-transformers": SentenceTransformers}
 
 
 def some(waiting, most):
@@ -58,14 +83,14 @@ def some(waiting, most):
 async def work(app):
     loop = asyncio.get_running_loop()
     pool = concurrent.futures.ThreadPoolExecutor(1)
-    queue, session, most = app["queue"], app["session"], app["most"]
+    queue, engine, most = app["queue"], app["engine"], app["most"]
     while True:
         waiting = [await queue.get()]
         while not queue.empty():
             waiting.append(queue.get_nowait())
         while waiting:
             taken = some(waiting, most)
-            vectors = await loop.run_in_executor(pool, run, session, [ids for ids, _ in taken])
+            vectors = await loop.run_in_executor(pool, engine.run, [ids for ids, _ in taken])
             for (_, answer), vector in zip(taken, vectors):
                 if not answer.cancelled():
                     answer.set_result(vector)
@@ -96,16 +121,17 @@ async def start(app):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("engine", choices=ENGINES)
     parser.add_argument("model")
     parser.add_argument("tokenizer")
     parser.add_argument("--port", type=int, default=7998)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--batch-tokens", type=int, default=4096)
     parser.add_argument("--int8", metavar="OUT")
+    parser.add_argument("--dtype", default="float16")
     options = parser.parse_args()
-    path = quantised(options.model, options.int8) if options.int8 else options.model
     app = web.Application()
-    app["session"], app["most"] = session_of(path, options.threads), options.batch_tokens
+    app["engine"], app["most"] = ENGINES[options.engine](options), options.batch_tokens
     app["tokenizer"] = tokenizers.Tokenizer.from_file(options.tokenizer)
     app["tokenizer"].no_padding()
     app["tokenizer"].enable_truncation(256)
