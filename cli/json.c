@@ -7,6 +7,7 @@
  */
 #include <math.h>
 #include <stdalign.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,19 +18,20 @@
    ask for. */
 enum { RESERVE = 256 << 10, ALIGNMENT = alignof(max_align_t) };
 static alignas(max_align_t) char reserve[RESERVE];
-static size_t reserve_used;
-static int ended;
+static atomic_size_t reserve_used;
+static atomic_int ended;
 
 static void *json_allocate(size_t bytes)
 {
     void *memory = malloc(bytes);
     if (memory) return memory;
-    ended = 1;
+    atomic_store(&ended, 1);
     bytes = (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-    if (bytes > RESERVE - reserve_used) return NULL;
-    memory = reserve + reserve_used;
-    reserve_used += bytes;
-    return memory;
+    size_t at = atomic_load(&reserve_used);
+    do {
+        if (bytes > RESERVE - at) return NULL;
+    } while (!atomic_compare_exchange_weak(&reserve_used, &at, at + bytes));
+    return reserve + at;
 }
 
 void cli_json_free(void *memory)
@@ -45,7 +47,7 @@ void cli_json_begin(void)
 
 int cli_json_is_whole(void)
 {
-    return !ended;
+    return !atomic_load(&ended);
 }
 
 /* ---- reading --------------------------------------------------------------------------------- */

@@ -9,12 +9,7 @@
 
 #include "serve/serve.h"
 
-enum {
-    TOKENIZE_ROOM = 1 << 16,
-    MOST_CONNECTIONS = 1 << 20,
-    MOST_BODY = 1 << 30,
-    MOST_TEXTS = 4096
-};
+enum { MOST_CONNECTIONS = 1 << 20, MOST_BODY = 1 << 30, MOST_TEXTS = 4096, MOST_HTTP_THREADS = 64 };
 
 #define OPTION(name, type, field, argument, fallback, help)                                        \
     {                                                                                              \
@@ -46,6 +41,9 @@ static const cli_option options[] = {
            "Longest body of a request; a longer one is answered 413."),
     OPTION("connections", CLI_COUNT, connections, "N", "1024",
            "Most connections at a time; others wait until one of these ends."),
+    OPTION("http-threads", CLI_COUNT, http_threads, "N", "1",
+           "Threads that read requests, tokenize and write answers. One is enough for a CPU; a GPU "
+           "that runs small models waits for it."),
     OPTION("timeout", CLI_COUNT, timeout, "SECONDS", "60",
            "Close a connection on which nothing moved for so long."),
     ENCODE_PROMPT(struct serve_options, "prompt-name", prompt_name,
@@ -83,6 +81,7 @@ static int check_options(cli_app *cli, const struct serve_options *o)
                 {"queue", o->queue, 1 << 20},
                 {"max-body", o->max_body, MOST_BODY},
                 {"connections", o->connections, MOST_CONNECTIONS},
+                {"http-threads", o->http_threads, MOST_HTTP_THREADS},
                 {"timeout", o->timeout, 1 << 20}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if (rows[i].value > rows[i].most)
@@ -98,7 +97,6 @@ static int prepare(cli_app *cli, serve_server *s)
     int code = serve_read_keys(cli, s);
     if (code == CLI_OK) code = serve_listen(cli, s);
     if (code == CLI_OK) code = serve_set_open(&s->set, cli, s->o);
-    if (code == CLI_OK) code = cli_context_whole(cli, &s->ctx, 1);
     return code;
 }
 
@@ -209,7 +207,6 @@ static int run(cli_app *cli, const void *opaque)
     serve_set_close(s.old);
     serve_set_close(s.set);
     serve_unlisten(&s);
-    s24_ctx_destroy(s.ctx);
     free(s.keys);
     pthread_cond_destroy(&s.change);
     pthread_mutex_destroy(&s.lock);

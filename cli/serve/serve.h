@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Declares what the files of serve share. Threads: the main one loads, waits for a signal and ends;
- * libmicrohttpd's one takes requests, reads their JSON, tokenizes and writes answers; each model
- * has a worker that runs batches on its context's threads. A request belongs to libmicrohttpd's
- * thread but for its job, which is the worker's from the queue until its connection goes on.
+ * Declares what the files of serve share. Threads: the main one loads, waits for a signal and
+ * ends; libmicrohttpd's, one or several, take requests, read their JSON, tokenize and write
+ * answers; each model has a worker that runs batches on its context's threads. A request belongs to
+ * the thread of its connection but for its job, which is the worker's from the queue until its
+ * connection goes on.
  */
 #ifndef SPARSE24_CLI_SERVE_SERVE_H
 #define SPARSE24_CLI_SERVE_SERVE_H
@@ -24,6 +25,7 @@ struct serve_options {
     const char *host, *port, *socket, *key_file, *documents, *dtype;
     const char *prompt_name, *document_prompt;
     int64_t max_batch_tokens, queue, max_body, connections, timeout, max_tokens, texts;
+    int64_t http_threads;
     int64_t prefixes;
     int no_prefixes;
 };
@@ -107,7 +109,8 @@ typedef struct serve_language {
     int64_t slot_count, most_running, running;
     uint64_t clock;
     s24_tokenizer *tokenizer;
-    s24_chat *chat;       /* NULL: there is none */
+    s24_chat *chat; /* NULL: there is none; in chat_lock, since it is for one thread */
+    pthread_mutex_t chat_lock;
     const char *marks[2]; /* of thoughts, NULL: none; and special tokens that are such, −1: none */
     int32_t mark_ids[2];
     const serve_call_way *calls; /* NULL: how it writes them is not known */
@@ -165,13 +168,21 @@ void serve_batch_destroy(struct serve_batch *batch);
 
 typedef struct serve_server serve_server;
 
-/* Holds the models as their folders were once, and what HTTP's thread needs of them. */
+/* What a thread of HTTP needs while it reads a request. */
+typedef struct serve_reader {
+    struct serve_reader *next;
+    s24_ctx *ctx;
+    s24_token *tokens; /* [token_room] of the set */
+} serve_reader;
+
+/* Holds the models as their folders were once, and what HTTP's threads need of them. */
 typedef struct serve_set {
     serve_model *models;
     int64_t model_count;
     serve_model *searched; /* that has the documents; NULL: none */
-    s24_token *tokens;     /* [token_room] */
-    int64_t token_room;
+    serve_reader *readers; /* one for each thread of HTTP */
+    serve_reader *idle;    /* of these, in the server's lock */
+    int64_t reader_count, token_room;
     int64_t users; /* requests that began with it, in the server's lock */
 } serve_set;
 
@@ -181,8 +192,10 @@ int serve_set_open(serve_set **out, cli_app *cli, const struct serve_options *o)
 int serve_set_start(serve_set *set);
 /* Lets the workers end what waits, and releases all. */
 void serve_set_close(serve_set *set);
-/* Takes the server's set for a request, until it is left. */
-serve_set *serve_set_enter(serve_server *server);
+/* Takes the server's set for a request, until it is left, and a reader of it, until that is given
+   back. */
+serve_set *serve_set_enter(serve_server *server, serve_reader **reader);
+void serve_set_give(serve_server *server, serve_set *set, serve_reader *reader);
 void serve_set_leave(serve_server *server, serve_set *set);
 /* Puts another in the place of the server's, which has its counts, and gives that back. */
 serve_set *serve_set_exchange(serve_server *server, serve_set *set);
@@ -211,6 +224,7 @@ struct serve_request {
     json_t *json;                      /* while it is read */
     int keeps_json;                    /* 1: until it is answered */
     serve_set *set;                    /* whose the model is; NULL: the request is not read yet */
+    serve_reader *reader;              /* while it is read */
     serve_model *model;
     serve_job job;
     struct serve_generation *generation; /* with a job of its own; NULL: of vectors */
@@ -244,13 +258,12 @@ struct serve_server {
     char url[512];
     serve_set *set; /* in the lock */
     serve_set *old; /* that was when the program's end came; or NULL */
-    s24_ctx *ctx;   /* of libmicrohttpd's thread */
     char *keys;     /* each ended by a zero, the last by two; NULL: no key is asked for */
     double started;
     int64_t reloads;           /* in the lock */
-    int64_t held;              /* bytes of bodies and answers */
+    _Atomic int64_t held;      /* bytes of bodies and answers */
     const serve_route *routes; /* [SERVE_ROUTES] */
-    serve_tally *tally;        /* [SERVE_ROUTES + 1] */
+    serve_tally *tally;        /* [SERVE_ROUTES + 1], in the lock */
     atomic_int draining;
     pthread_mutex_t lock; /* of set, its users, and running */
     pthread_cond_t change;

@@ -47,10 +47,10 @@ static int check_lengths(serve_request *r, const char *key)
         const s24_text text = p->texts[p->same_text ? 0 : i];
         const s24_text pair = p->pairs ? p->pairs[i] : (s24_text){NULL, 0};
         int64_t count;
-        if (s24_tokenizer_encode(r->set->tokens, &count, m->max_tokens + 1, m->tokenizer,
-                                 r->server->ctx, text.data, text.bytes, pair.data,
+        if (s24_tokenizer_encode(r->reader->tokens, &count, m->max_tokens + 1, m->tokenizer,
+                                 r->reader->ctx, text.data, text.bytes, pair.data,
                                  pair.bytes) != S24_OK) {
-            serve_refuse(r, 422, key, "text %lld: %s", (long long)i, s24_ctx_error(r->server->ctx));
+            serve_refuse(r, 422, key, "text %lld: %s", (long long)i, s24_ctx_error(r->reader->ctx));
             return 0;
         }
         if (count <= m->max_tokens) continue;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Speaks HTTP by libmicrohttpd, on one thread of its own. A body is kept until it is whole, within
+ * Speaks HTTP by libmicrohttpd, on threads of its own. A body is kept until it is whole, within
  * bounds for one and for all; a request that waits for a model sleeps (its connection is
  * suspended), and the worker wakes it. What is refused is said after its body, of which nothing is
  * kept, so that the client reads the answer; one that sends far more is cut off.
@@ -87,15 +87,18 @@ static enum MHD_Result begin(serve_server *s, serve_request **out,
 /* Counts bytes that the request holds now; 0: all requests hold too many. */
 static int hold(serve_request *r, size_t bytes)
 {
-    if (r->server->held + (int64_t)bytes > MOST_HELD) return 0;
-    r->server->held += (int64_t)bytes;
+    const int64_t more = (int64_t)bytes;
+    if (atomic_fetch_add(&r->server->held, more) + more > MOST_HELD) {
+        atomic_fetch_sub(&r->server->held, more);
+        return 0;
+    }
     r->held += bytes;
     return 1;
 }
 
 static void let_go(serve_request *r)
 {
-    r->server->held -= (int64_t)r->held;
+    atomic_fetch_sub(&r->server->held, (int64_t)r->held);
     r->held = 0;
 }
 
@@ -202,8 +205,10 @@ static void queue(serve_request *r)
 static void read_whole(serve_request *r)
 {
     const serve_route *route = &serve_routes[r->route];
-    r->set = serve_set_enter(r->server);
+    r->set = serve_set_enter(r->server, &r->reader);
     route->read(r);
+    serve_set_give(r->server, r->set, r->reader);
+    r->reader = NULL;
     if (!r->keeps_json) {
         json_decref(r->json);
         r->json = NULL;
@@ -307,7 +312,6 @@ static void complete(void *server, struct MHD_Connection *connection, void **sta
     (void)connection;
     (void)why;
     if (!r) return;
-    serve_tally_add(&s->tally[r->route], r->code, cli_seconds() - r->began);
     drop_body(r);
     json_decref(r->json);
     free(r->answer.data);
@@ -324,12 +328,11 @@ static void complete(void *server, struct MHD_Connection *connection, void **sta
     free(r->job.lines);
     free(r->job.scores);
     serve_set_leave(s, r->set);
-    if (r->counted) {
-        pthread_mutex_lock(&s->lock);
-        s->running--;
-        pthread_cond_signal(&s->change);
-        pthread_mutex_unlock(&s->lock);
-    }
+    pthread_mutex_lock(&s->lock);
+    serve_tally_add(&s->tally[r->route], r->code, cli_seconds() - r->began);
+    s->running -= r->counted;
+    if (r->counted) pthread_cond_signal(&s->change);
+    pthread_mutex_unlock(&s->lock);
     free(r);
     *state = NULL;
 }
@@ -361,7 +364,9 @@ int serve_http_start(serve_server *server)
             MHD_OPTION_LISTEN_SOCKET, server->listener, MHD_OPTION_NOTIFY_COMPLETED, complete,
             server, MHD_OPTION_CONNECTION_LIMIT, (unsigned)o->connections,
             MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)o->timeout, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
-            (size_t)CONNECTION_BYTES, MHD_OPTION_END);
+            (size_t)CONNECTION_BYTES,
+            o->http_threads > 1 ? MHD_OPTION_THREAD_POOL_SIZE : MHD_OPTION_END,
+            (unsigned)o->http_threads, MHD_OPTION_END);
     if (server->daemon) return CLI_OK;
     return cli_fail(server->cli, CLI_IO, "%s: no server can be started there", server->url);
 }

@@ -230,7 +230,7 @@ static int too_long(gathered *g, int64_t index)
 /* Tokenizes prompt and text, one token more than the limit to see whether it was cut. */
 static s24_status encode(gathered *g, const json_t *text, int64_t most, int64_t *count)
 {
-    const serve_server *s = g->r->server;
+    const serve_reader *reader = g->r->reader;
     const char *prompt = g->prompt, *words = json_string_value(text);
     const size_t before = strlen(prompt), bytes = json_string_length(text);
     char *both = NULL;
@@ -241,7 +241,7 @@ static s24_status encode(gathered *g, const json_t *text, int64_t most, int64_t 
         memcpy(both + before, words, bytes);
     }
     const s24_status status =
-        s24_tokenizer_encode(g->r->set->tokens, count, most, g->r->model->tokenizer, s->ctx,
+        s24_tokenizer_encode(reader->tokens, count, most, g->r->model->tokenizer, reader->ctx,
                              both ? both : words, before + bytes, NULL, 0);
     free(both);
     return status;
@@ -256,9 +256,9 @@ static int add_text(gathered *g, const json_t *text, int64_t index)
         if (!too_long(g, index)) return 0;
         status = encode(g, text, most, &count);
     }
-    if (status == S24_OK) return add_ids(g, g->r->set->tokens, NULL, count);
+    if (status == S24_OK) return add_ids(g, g->r->reader->tokens, NULL, count);
     serve_refuse(g->r, 503, g->key, "text %lld: %s", (long long)index,
-                 s24_ctx_error(g->r->server->ctx));
+                 s24_ctx_error(g->r->reader->ctx));
     return 0;
 }
 

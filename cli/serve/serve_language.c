@@ -182,17 +182,16 @@ int serve_set_prompt(serve_request *r, serve_generation *g, const char *key, int
 
 static int read_text(serve_request *r, serve_generation *g, const json_t *text)
 {
-    const serve_server *s = r->server;
     int64_t count = 0;
-    const s24_status status =
-        s24_tokenizer_encode(r->set->tokens, &count, g->model->max_tokens + 1, g->model->tokenizer,
-                             s->ctx, json_string_value(text), json_string_length(text), NULL, 0);
+    const s24_status status = s24_tokenizer_encode(
+        r->reader->tokens, &count, g->model->max_tokens + 1, g->model->tokenizer, r->reader->ctx,
+        json_string_value(text), json_string_length(text), NULL, 0);
     if (status != S24_OK) {
-        serve_refuse(r, 503, "prompt", "%s", s24_ctx_error(s->ctx));
+        serve_refuse(r, 503, "prompt", "%s", s24_ctx_error(r->reader->ctx));
         return 0;
     }
     for (int64_t i = 0; i < count; i++)
-        g->job.ids[i] = r->set->tokens[i].id;
+        g->job.ids[i] = r->reader->tokens[i].id;
     return serve_set_prompt(r, g, "prompt", count);
 }
 

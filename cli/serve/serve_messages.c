@@ -166,23 +166,24 @@ static s24_status begin_thoughts(serve_generation *g, s24_ctx *ctx, const s24_te
     return status;
 }
 
-/* Lays messages out. The chat's template was made for one thread, and so is its context here. */
+/* Lays messages out. */
 static int encode(serve_request *r, serve_generation *g, const json_t *input)
 {
-    const serve_server *s = r->server;
-    const s24_chat *chat = g->model->language.chat;
+    serve_language *language = &g->model->language;
+    s24_ctx *ctx = r->reader->ctx;
     int64_t made = g->model->max_tokens + 1;
     char *text = json_dumps(input, JSON_COMPACT);
     if (!text) return no_memory(r);
     const s24_text request = {text, strlen(text)};
-    s24_status status = s24_chat_encode_json(g->job.ids, &made, chat, s->ctx, &request);
-    if (status == S24_OK) status = begin_thoughts(g, s->ctx, &request);
-    g->sought = json_object_get(input, "tools") && g->model->language.calls;
+    pthread_mutex_lock(&language->chat_lock);
+    s24_status status = s24_chat_encode_json(g->job.ids, &made, language->chat, ctx, &request);
+    if (status == S24_OK) status = begin_thoughts(g, ctx, &request);
+    pthread_mutex_unlock(&language->chat_lock);
+    g->sought = json_object_get(input, "tools") && language->calls;
     if (g->sought && g->phase == SERVE_PLAIN) g->phase = SERVE_ANSWERING;
     free(text);
     if (status == S24_OK) return serve_set_prompt(r, g, "messages", made);
-    serve_refuse(r, status == S24_ERROR_MEMORY ? 503 : 422, "messages", "%s",
-                 s24_ctx_error(s->ctx));
+    serve_refuse(r, status == S24_ERROR_MEMORY ? 503 : 422, "messages", "%s", s24_ctx_error(ctx));
     return 0;
 }
 

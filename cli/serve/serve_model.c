@@ -103,6 +103,7 @@ int serve_model_open(cli_app *cli, serve_model *model, char *path, const struct 
     model->last = &model->first;
     model->most_waiting = o->queue;
     pthread_mutex_init(&model->lock, NULL);
+    pthread_mutex_init(&model->language.chat_lock, NULL);
     pthread_cond_init(&model->change, NULL);
     model->cli.json = 0; /* whose one object is the program's */
     model->cli.operands = &model->path;
@@ -147,4 +148,5 @@ void serve_model_close(serve_model *model)
     s24_ctx_destroy(model->cli.ctx);
     pthread_cond_destroy(&model->change);
     pthread_mutex_destroy(&model->lock);
+    pthread_mutex_destroy(&model->language.chat_lock);
 }

@@ -46,6 +46,22 @@ static int open_documents(cli_app *cli, serve_set *s, const struct serve_options
     return serve_model_documents(m, o);
 }
 
+static int make_readers(cli_app *cli, serve_set *s, int64_t count)
+{
+    int code = CLI_OK;
+    s->readers = calloc((size_t)count, sizeof *s->readers);
+    if (!s->readers) return cli_fail(cli, CLI_IO, "out of memory");
+    for (; s->reader_count < count && code == CLI_OK; s->reader_count++) {
+        serve_reader *reader = &s->readers[s->reader_count];
+        reader->tokens = malloc((size_t)s->token_room * sizeof *reader->tokens);
+        code = reader->tokens ? cli_context_whole(cli, &reader->ctx, 1)
+                              : cli_fail(cli, CLI_IO, "out of memory");
+        reader->next = s->idle;
+        s->idle = reader;
+    }
+    return code;
+}
+
 int serve_set_open(serve_set **out, cli_app *cli, const struct serve_options *o)
 {
     serve_set *s = *out = calloc(1, sizeof *s);
@@ -53,8 +69,7 @@ int serve_set_open(serve_set **out, cli_app *cli, const struct serve_options *o)
     s->token_room = TOKENIZE_ROOM;
     int code = open_models(cli, s, o);
     if (code == CLI_OK) code = open_documents(cli, s, o);
-    s->tokens = malloc((size_t)s->token_room * sizeof *s->tokens);
-    if (code == CLI_OK && !s->tokens) code = cli_fail(cli, CLI_IO, "out of memory");
+    if (code == CLI_OK) code = make_readers(cli, s, o->http_threads);
     return code;
 }
 
@@ -71,20 +86,34 @@ void serve_set_close(serve_set *set)
     if (!set) return;
     for (int64_t i = 0; i < set->model_count; i++)
         serve_model_close(&set->models[i]);
+    for (int64_t i = 0; i < set->reader_count; i++) {
+        s24_ctx_destroy(set->readers[i].ctx);
+        free(set->readers[i].tokens);
+    }
     free(set->models);
-    free(set->tokens);
+    free(set->readers);
     free(set);
 }
 
 /* ---- who has it ------------------------------------------------------------------------------ */
 
-serve_set *serve_set_enter(serve_server *server)
+serve_set *serve_set_enter(serve_server *server, serve_reader **reader)
 {
     pthread_mutex_lock(&server->lock);
     serve_set *set = server->set;
     set->users++;
+    *reader = set->idle; /* there is one: a thread reads one request at a time */
+    set->idle = set->idle->next;
     pthread_mutex_unlock(&server->lock);
     return set;
+}
+
+void serve_set_give(serve_server *server, serve_set *set, serve_reader *reader)
+{
+    pthread_mutex_lock(&server->lock);
+    reader->next = set->idle;
+    set->idle = reader;
+    pthread_mutex_unlock(&server->lock);
 }
 
 void serve_set_leave(serve_server *server, serve_set *set)

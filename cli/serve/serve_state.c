@@ -205,13 +205,13 @@ static void put_busy(serve_text *to, const serve_set *set)
 
 void serve_metrics(serve_request *r)
 {
+    pthread_mutex_lock(&r->server->lock);
     put_requests(&r->answer, r->server);
     put_seconds(&r->answer, r->server);
-    put_counts(&r->answer, r->set);
-    put_busy(&r->answer, r->set);
-    pthread_mutex_lock(&r->server->lock);
     const long long reloads = (long long)r->server->reloads;
     pthread_mutex_unlock(&r->server->lock);
+    put_counts(&r->answer, r->set);
+    put_busy(&r->answer, r->set);
     serve_printf(&r->answer, "# TYPE sparse24_reloads_total counter\nsparse24_reloads_total %lld\n",
                  reloads);
     serve_printf(&r->answer,

@@ -184,7 +184,7 @@ static void put_tokens(serve_request *r, const json_t *text, int64_t count)
     int32_t point = 0;
     serve_puts(&r->answer, "[");
     for (int64_t i = 0; i < count; i++) {
-        const s24_token *t = &r->set->tokens[i];
+        const s24_token *t = &r->reader->tokens[i];
         const int special = t->begin == t->end;
         serve_printf(&r->answer, "%s{\"id\":%d,\"special\":%s,\"start\":", i ? "," : "", (int)t->id,
                      special ? "true" : "false");
@@ -211,7 +211,6 @@ void serve_tokenize(serve_request *r)
 {
     if (!serve_read_json(r) || !serve_read_model(r, SERVE_ANY)) return;
     json_t *inputs = json_object_get(r->json, "inputs");
-    const serve_server *s = r->server;
     const int single = json_is_string(inputs);
     const size_t texts = single ? 1 : json_array_size(inputs);
     int64_t all = 0;
@@ -223,10 +222,11 @@ void serve_tokenize(serve_request *r)
         int64_t count = 0;
         if (!json_is_string(text)) {
             serve_refuse(r, 422, "inputs", "inputs: element %zu is no text", i);
-        } else if (s24_tokenizer_encode(r->set->tokens, &count, r->set->token_room,
-                                        r->model->tokenizer, s->ctx, json_string_value(text),
-                                        json_string_length(text), NULL, 0) != S24_OK) {
-            serve_refuse(r, 503, "inputs", "%s", s24_ctx_error(s->ctx));
+        } else if (s24_tokenizer_encode(r->reader->tokens, &count, r->set->token_room,
+                                        r->model->tokenizer, r->reader->ctx,
+                                        json_string_value(text), json_string_length(text), NULL,
+                                        0) != S24_OK) {
+            serve_refuse(r, 503, "inputs", "%s", s24_ctx_error(r->reader->ctx));
         } else if ((all += count) >= r->set->token_room) {
             serve_refuse(r, 413, "inputs", "inputs has more than %lld tokens in all",
                          (long long)r->set->token_room - 1);

@@ -480,9 +480,12 @@ class Serve(Scratch):
             return [f.result() for f in found]
 
     def test_each_answer_belongs_to_its_request(self):
-        server = self.serve("model", "--max-batch-tokens", "200")
-        self.assertEqual(self.load(server, 16, 20), [20] * 16)
-        self.assertGreater(server.good("/info")["models"][0]["texts"], 16 * 20)
+        for threads in ("1", "4"):
+            server = self.serve("model", "--max-batch-tokens", "200", "--http-threads", threads)
+            self.assertEqual(self.load(server, 16, 20), [20] * 16)
+            self.assertGreater(server.good("/info")["models"][0]["texts"], 16 * 20)
+            self.assertIn('route="/embed",code="200"} %d' % (16 * 20), server.good("/metrics"))
+            self.assertEqual(server.end(), 0)
 
     def test_killed_and_started_again(self):
         for number in (signal.SIGKILL, signal.SIGTERM):
@@ -528,7 +531,7 @@ class Serve(Scratch):
         self.assertEqual(server.ask("/embed", {"inputs": "a"})[0], 200)
 
     def test_sigterm_ends_what_was_taken(self):
-        server = self.serve("deep", "--threads", "1")
+        server = self.serve("deep", "--threads", "1", "--http-threads", "2")
         sockets = self.burst(server, 32, 4)
         while not server.good("/info")["models"][0]["texts"]:
             pass

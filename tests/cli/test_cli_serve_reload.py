@@ -99,7 +99,7 @@ class Reload(Scratch):
         self.assertEqual(server.process.stdout.read(), "")  # the one object was the first
 
     def test_nothing_is_lost_meanwhile(self):
-        server = Server(self, "chat", "model")
+        server = Server(self, "chat", "model", "--http-threads", "3")
         body = greedy("Hello", max_tokens=60)
         expected = (self.vectors(server, LINES[0]), server.good("/v1/completions", body)["choices"])
         done = threading.Event()
