@@ -7,7 +7,14 @@
 
 #include "train/run.h"
 
-enum { VERSION = 5, STATE = 10 };
+enum { STATE = 10 };
+
+/* Where what learns behind a mask is the weights themselves, they are not what runs, as they were
+   in files of before. */
+static int64_t version_of(const s24i_optimiser *o)
+{
+    return o->learns && !o->latent ? 5 : 4;
+}
 
 static s24_status write_floats(s24_writer *writer, s24_transformer *t, s24_ctx *ctx,
                                const char *name, const float *from, int64_t count)
@@ -94,7 +101,7 @@ static s24_status write_all(s24_writer *writer, s24_transformer *t, s24_ctx *ctx
     const char *const arenas[] = {"weights", "m", "v", "latent"};
     const int count = o->latent ? 4 : 3;
     s24_tensor tensor = {.name = "state", .dtype = S24_I64, .rank = 1, .shape = {STATE}};
-    int64_t numbers[STATE] = {VERSION, state->step, state->tokens};
+    int64_t numbers[STATE] = {version_of(o), state->step, state->tokens};
     memcpy(numbers + 3, &state->seconds, sizeof state->seconds);
     memcpy(numbers + 4, &state->run, sizeof state->run);
     numbers[5] = t->elems;
@@ -169,9 +176,9 @@ static s24_status read_all(s24i_train_state *state, s24_transformer *t, s24_ctx 
     const uint64_t run = state->run;
     TRY(find(&tensor, ctx, file, path, "state", S24_I64, STATE));
     memcpy(numbers, tensor->data, sizeof numbers);
-    REQUIRE(ctx, numbers[0] == VERSION, S24_ERROR_FORMAT,
-            "%s: a checkpoint of version %lld; %d is expected", path, (long long)numbers[0],
-            VERSION);
+    REQUIRE(ctx, numbers[0] == version_of(o), S24_ERROR_FORMAT,
+            "%s: a checkpoint of version %lld; %lld is expected", path, (long long)numbers[0],
+            (long long)version_of(o));
     TRY(find(&w, ctx, file, path, "weights", S24_F32, t->elems));
     TRY(find(&m, ctx, file, path, "m", S24_F32, t->elems));
     TRY(find(&v, ctx, file, path, "v", S24_F32, t->elems));
