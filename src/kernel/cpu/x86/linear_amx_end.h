@@ -23,7 +23,8 @@ enum {
     SLICE = 24 << 10,         /* bytes of tokens that stay in L1 */
     CHUNK = 16,               /* row blocks whose sums pass from slice to slice, at most */
     TOKENS_NEAR = 512 << 10,  /* bytes of a thread's tokens, which stay in L2, too */
-    OWN_TOKENS = 96,          /* tokens for each thread from which it has its own */
+    EACH_PACKS = 4,      /* tokens up to which each thread packs all for itself, and none waits */
+    OWN_TOKENS = 96,     /* tokens for each thread from which it has its own */
     ASKED_FOR = 1 << 20, /* bytes of y from which its lines are asked for before a square ends */
     KEPT_BYTES = 3 << 19 /* of a layer's expanded tiles that L2 holds with all else */
 };

@@ -43,6 +43,7 @@ typedef struct run {
     const s24i_linear_job *job;
     uint8_t *x, *workers; /* packed tokens; worker_bytes() of each thread */
     int64_t groups;       /* of tokens in x: of all threads, or of each */
+    int each;             /* 1: each thread packs the tokens that all share */
     atomic_int refused;   /* tokens that the other row has to multiply */
 } run;
 
@@ -81,11 +82,25 @@ static void pack_common(void *arg, int64_t begin, int64_t end, int thread)
         atomic_store_explicit(&r->refused, 1, memory_order_relaxed);
 }
 
+static int64_t own_bytes(int64_t m, int64_t n, int64_t k, int64_t threads);
+
+/* A thread's own copy of the tokens that all share; 0: the other row has to multiply them. */
+static int pack_each(worker *w, run *r, int thread)
+{
+    const s24i_linear_job *job = r->job;
+    uint8_t *const x = r->x + thread * own_bytes(job->m, job->n, job->k, job->parallel.threads);
+    w->x = x;
+    const int fine = pack_groups(job, 0, job->m, x);
+    if (!fine) atomic_store_explicit(&r->refused, 1, memory_order_relaxed);
+    return fine;
+}
+
 static void run_common(void *arg, int64_t begin, int64_t end, int thread)
 {
-    const run *r = arg;
+    run *r = arg;
     worker w = worker_of(r, thread);
     const int64_t blocks = rows16_blocks(r->job->n);
+    if (r->each && !pack_each(&w, r, thread)) return;
     begin_tiles(token_rows(r->job));
     run_blocks(&w, 2 * begin, 2 * end < blocks ? 2 * end : blocks);
     TILES_END();
@@ -180,12 +195,13 @@ static void run_tiles(const s24i_linear_job *job)
         parallel->run(parallel->pool, threads, run_own, &r);
         return;
     }
-    r.workers = r.x + groups * group_bytes(job->k);
-    parallel->run(parallel->pool, groups, pack_common, &r);
-    if (atomic_load(&r.refused))
-        other_row()->run(job);
-    else
+    r.each = job->m <= EACH_PACKS;
+    r.workers = r.x + (r.each ? threads * own_bytes(job->m, job->n, job->k, threads)
+                              : groups * group_bytes(job->k));
+    if (!r.each) parallel->run(parallel->pool, groups, pack_common, &r);
+    if (!atomic_load(&r.refused))
         parallel->run(parallel->pool, (rows16_blocks(job->n) + 1) / 2, run_common, &r);
+    if (atomic_load(&r.refused)) other_row()->run(job);
 }
 
 #endif
