@@ -31,9 +31,9 @@ enum {
     TILE_COLUMNS = 32,
     ROW_HEAD = 0,
     SUMS_ARE_FLOATS = 1,
-    NEAR_BYTES =
-        4 << 20, /* packed weights up to here lie near: the row of dots, which stores nothing
-                             on its way, is faster with one token of them */
+    FEW =
+        2, /* tokens that the row of dots is faster with, as it stores nothing on its way, up to */
+    NEAR_BYTES = 4 << 20,                   /* of packed weights */
     TILE_BYTES = S24I_ROWS16_CODES + 8 * 64 /* a k block of rows16_bf16_pairs */
 };
 
@@ -188,7 +188,7 @@ static void weight_pack(void *w, const s24i_weight *from)
 
 static void run_job(const s24i_linear_job *job)
 {
-    if (job->m > 1 || packed_bytes(job->n, job->k) > NEAR_BYTES)
+    if (job->m > FEW || packed_bytes(job->n, job->k) > NEAR_BYTES)
         run_tiles(job);
     else
         other_row()->run(job);
