@@ -9,6 +9,7 @@
  * (model_prune_blocks.c).
  */
 #include "io/checkpoint/checkpoint.h"
+#include "io/file/io.h"
 #include "model/tower.h"
 #include "recipe/kept_blocks.h"
 
@@ -76,13 +77,23 @@ static int is_without_passages(const models *m, const char *name)
             s24i_slot_find(&block, &slot, own->architecture->images, name));
 }
 
+/* The disk may read a tensor while the one before is pruned. */
+static void expect(const s24i_pruner *pruner, int64_t index)
+{
+    if (index >= s24_checkpoint_count(pruner->in)) return;
+    const s24_tensor *tensor = s24_checkpoint_tensor(pruner->in, index);
+    if (tensor->data) s24i_map_expect(tensor->data, tensor->bytes);
+}
+
 /* The tensors that are no layer of the models' blocks (m NULL: all of them). */
 static s24_status write_others(const s24i_pruner *pruner, const models *m)
 {
     const int64_t count = s24_checkpoint_count(pruner->in);
+    if (!m) expect(pruner, 0);
     for (int64_t i = 0; i < count; i++) {
         const s24_tensor *tensor = s24_checkpoint_tensor(pruner->in, i);
         if (!m) TRY(s24_ctx_progress(pruner->ctx, "pruning", i, count));
+        if (!m) expect(pruner, i + 1);
         if (!s24i_pruner_takes(pruner, tensor)) {
             if (pruner->writer && !pruner->opts.masks_only)
                 TRY(s24_writer_copy(pruner->writer, tensor));

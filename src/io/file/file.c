@@ -192,6 +192,17 @@ void s24i_map_touch(const void *from, size_t bytes)
 #endif
 }
 
+void s24i_map_expect(const void *from, size_t bytes)
+{
+    enum { AT_ONCE = 1 << 17 }; /* more than the disk's read-ahead is not heard */
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE), before = (uintptr_t)from % page;
+    const char *data = (const char *)from - before;
+    for (size_t at = 0; at < before + bytes; at += AT_ONCE) {
+        const size_t left = before + bytes - at;
+        (void)madvise((char *)(uintptr_t)data + at, left < AT_ONCE ? left : AT_ONCE, MADV_WILLNEED);
+    }
+}
+
 void s24i_map_forget(const char **from, const char *to)
 {
     enum { WORTH_A_CALL = 1 << 18 };

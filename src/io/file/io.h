@@ -69,6 +69,8 @@ void s24i_map_close(s24i_map *map);
 /* All of these bytes, which may lie in a map, are about to be read: its pages are entered at once,
    which takes less than one fault after the other. */
 void s24i_map_touch(const void *from, size_t bytes);
+/* These bytes, which may lie in a map, will be read soon: the disk may begin. */
+void s24i_map_expect(const void *from, size_t bytes);
 /* What lies in a map from *from to `to` was read: where that is as much as is worth a call, its
    pages are let go (they come again when they are touched) and *from moves on. */
 void s24i_map_forget(const char **from, const char *to);
