@@ -113,6 +113,10 @@ s24_status s24i_pruner_check_forms(const s24i_pruner *pruner);
 s24_status s24i_pruner_try(const s24i_pruner *pruner, const float *w, const s24_tensor *tensor,
                            const s24_stats *stats, int64_t input);
 
+/* Does a tensor become 2:4 by magnitude, in floats of its own dtype? Prunes such a one, and writes
+   and reports it. */
+int s24i_pruner_goes_direct(const s24i_pruner *pruner, const s24_tensor *tensor);
+s24_status s24i_pruner_direct(const s24i_pruner *pruner, const s24_tensor *tensor);
 /* Loads a tensor and prunes it without statistics. */
 s24_status s24i_pruner_alone(const s24i_pruner *pruner, const s24_tensor *tensor);
 /* Prunes w, all of the tensor or the rows at hand, and writes it; errors do not name the tensor. */

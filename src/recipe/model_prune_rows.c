@@ -113,5 +113,6 @@ s24_status s24i_pruner_alone(const s24i_pruner *pruner, const s24_tensor *tensor
 {
     s24i_pruner own = *pruner;
     if (pruner->by_masks) own.two_four = s24i_pruner_packs(pruner, tensor) ? 1 : -1;
+    if (s24i_pruner_goes_direct(pruner, tensor)) return s24i_pruner_direct(pruner, tensor);
     return (goes_by_rows(pruner, tensor) ? prune_by_rows : prune_whole)(&own, tensor);
 }

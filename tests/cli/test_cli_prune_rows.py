@@ -73,6 +73,36 @@ class Rows(cli_case.Scratch):
         (_, _, after), = cli_data.read(self.folder / "out.safetensors")[0].values()
         self.assertAlmostEqual(layer["kept_l1"], size(after) / size(before), 9)
 
+    def test_what_stays_of_each_dtype_is_what_is_larger(self):
+        """Ties, zeros of either sign and rows that no vector's width divides, in their own bits."""
+        draw = random.Random(5)
+        kinds = {"F32": "f", "F16": "e", "BF16": "f"}
+        shapes = [(1, 4), (3, 20), (70, 260), (2, 20000)]
+        tensors, kept = {}, {}
+        for name, letter in kinds.items():
+            for rows, cols in shapes:
+                values = [draw.choice([0.0, -0.0, 0.25, -0.25, 0.5, -0.5, 1.5])
+                          for _ in range(rows * cols)]
+                wide = struct.pack(f"<{len(values)}{letter}", *values)
+                size = len(wide) // len(values)
+                numbers = [wide[size * i + (2 if name == "BF16" else 0):size * (i + 1)]
+                           for i in range(len(values))]
+                for at in range(0, len(values), 4):
+                    order = sorted(range(at, at + 4), key=lambda i: (abs(values[i]), i))
+                    for i in order[:2]:
+                        values[i] = None
+                tensor = f"{name}.{rows}"
+                tensors[tensor] = {"dtype": name, "shape": [rows, cols], "data": b"".join(numbers)}
+                kept[tensor] = b"".join(bytes(len(x)) if value is None else x
+                                        for x, value in zip(numbers, values))
+        cli_data.write(self.folder / "ties.safetensors", tensors)
+        for threads in ("1", "3"):
+            self.good("prune", "ties.safetensors", "out.safetensors", "--include", "*", "--force",
+                      "--threads", threads)
+            found, _ = cli_data.read(self.folder / "out.safetensors")
+            for name, data in kept.items():
+                self.assertEqual(found[name][2], data, name)
+
     def masks(self):
         self.good("prune", "whole.safetensors", "made.safetensors", "--include", "*",
                   "--masks-only", "--force")

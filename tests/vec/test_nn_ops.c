@@ -313,6 +313,33 @@ static void check_dots(const s24i_vec *vec, const float *a, int64_t n)
     }
 }
 
+/* What a mask keeps of n weights of each dtype, in their own bits, and how large it and all are. */
+static void check_keep(const s24i_vec *vec, const float *a, int64_t n)
+{
+    static const s24_dtype dtypes[] = {S24_F32, S24_F16, S24_BF16};
+    uint8_t mask[128];
+    char x[4 * 128], y[4 * 128 + 1];
+    for (int d = 0; d < 3; d++) {
+        const size_t bytes = s24_dtype_bytes(dtypes[d]);
+        double sums[2], whole = 0, kept = 0;
+        float wide[128];
+        assert_int_equal(s24_convert(x, dtypes[d], a, S24_F32, n), S24_OK);
+        assert_int_equal(s24_convert(wide, S24_F32, x, dtypes[d], n), S24_OK);
+        y[(size_t)n * bytes] = 77;
+        for (int64_t i = 0; i < n; i++) {
+            mask[i] = i * 7 % 5 > 2;
+            whole += fabs((double)wide[i]);
+            kept += mask[i] ? fabs((double)wide[i]) : 0.0;
+        }
+        vec->keep(sums, y, x, mask, dtypes[d], n);
+        assert_true(fabs(whole - sums[0]) <= 1e-6 * whole && fabs(kept - sums[1]) <= 1e-6 * kept);
+        assert_int_equal(y[(size_t)n * bytes], 77);
+        for (int64_t i = 0; i < n; i++)
+            assert_memory_equal(y + (size_t)i * bytes, mask[i] ? x + (size_t)i * bytes : "\0\0\0\0",
+                                bytes);
+    }
+}
+
 static void rows_row(const s24i_vec *vec)
 {
     for (int64_t n = 1; n < 80; n++) {
@@ -335,6 +362,7 @@ static void rows_row(const s24i_vec *vec)
         assert_close(of_half, vec->dot_half(a, half, n), 1e-7 * (double)n, "dot_half", n);
         assert_close(of_bytes, vec->dot_bytes(a, bytes, n), 2e-5 * (double)n, "dot_bytes", n);
         check_dots(vec, a, n);
+        check_keep(vec, a, n);
         memcpy(z, y, (size_t)n * sizeof *z);
         vec->axpy(y, 0.5f, a, n);
         for (int64_t i = 0; i < n; i++)
