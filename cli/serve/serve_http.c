@@ -3,7 +3,8 @@
  * Speaks HTTP by libmicrohttpd, on threads of its own. A body is kept until it is whole, within
  * bounds for one and for all; a request that waits for a model sleeps (its connection is
  * suspended), and the worker wakes it. What is refused is said after its body, of which nothing is
- * kept, so that the client reads the answer; one that sends far more is cut off.
+ * kept, so that the client reads the answer; at once where the client waits for leave to send it, or
+ * announces far more than is read. One that sends so much unannounced is cut off.
  */
 #include <signal.h>
 #include <stdarg.h>
@@ -53,12 +54,36 @@ static void refuse_late(serve_request *r)
     serve_refuse(r, 503, NULL, "the server is going away");
 }
 
+static const char *header(const serve_request *r, const char *name)
+{
+    return r->server->mhd->lookup_connection_value(r->connection, MHD_HEADER_KIND, name);
+}
+
+static void refuse_long(serve_request *r)
+{
+    serve_refuse(r, 413, NULL, "the body has more than %lld bytes",
+                 (long long)r->server->o->max_body);
+}
+
+/* The body's bytes that the head announces; 0: it announces none. */
+static unsigned long long announced(const serve_request *r)
+{
+    const char *length = header(r, "Content-Length");
+    return length ? strtoull(length, NULL, 10) : 0;
+}
+
+/* Would no client get to read what is said after the body, or does it ask before it sends that? */
+static int answers_at_once(const serve_request *r)
+{
+    return r->code && (header(r, "Expect") ||
+                       announced(r) / DROPPED_BODIES > (unsigned long long)r->server->o->max_body);
+}
+
 /* Refuses what need not be read. */
 static void look_at_head(serve_request *r, const char *method, const char *path)
 {
     const serve_server *s = r->server;
-    const char *key =
-        r->server->mhd->lookup_connection_value(r->connection, MHD_HEADER_KIND, "Authorization");
+    const char *key = header(r, "Authorization");
     r->route = find_route(method, path, &r->allowed);
     if (atomic_load(&s->draining))
         refuse_late(r);
@@ -70,6 +95,8 @@ static void look_at_head(serve_request *r, const char *method, const char *path)
         serve_refuse(r, 405, NULL, "%s takes %s, not %s", path, r->allowed, method);
     else if (r->route == NONE)
         serve_refuse(r, 404, NULL, "%s %s is no route of this server", method, path);
+    else if (announced(r) > (unsigned long long)s->o->max_body)
+        refuse_long(r);
 }
 
 static enum MHD_Result begin(serve_server *s, serve_request **out,
@@ -134,8 +161,7 @@ static void drop_body(serve_request *r)
 static int receive(serve_request *r, const char *data, size_t bytes)
 {
     const size_t most = (size_t)r->server->o->max_body;
-    if (!r->code && r->bytes + bytes > most)
-        serve_refuse(r, 413, NULL, "the body has more than %zu bytes", most);
+    if (!r->code && r->bytes + bytes > most) refuse_long(r);
     if (!r->code && make_room(r, bytes)) {
         memcpy(r->body + r->bytes, data, bytes);
         r->bytes += bytes;
@@ -284,8 +310,9 @@ static enum MHD_Result handle(void *server, struct MHD_Connection *connection, c
     if (!r) {
         const enum MHD_Result begun = begin(server, &r, connection);
         *state = r;
-        if (begun == MHD_YES) look_at_head(r, method, url);
-        return begun;
+        if (begun != MHD_YES) return begun;
+        look_at_head(r, method, url);
+        return answers_at_once(r) ? send_response(r, make_response(r)) : MHD_YES;
     }
     if (*bytes) {
         const int goes_on = receive(r, data, *bytes);

@@ -405,6 +405,29 @@ class Serve(Scratch):
                 length = int(head.split(b"Content-Length: ")[1].split(b"\r\n")[0])
                 self.close(json.loads(answers.read(length))[0], vector)
 
+    def test_what_the_head_is_refused_for_is_said_at_once(self):
+        """To a client that asks first, and where far more is announced than is read; no body is
+        sent."""
+        server = self.serve("model", "--max-body", "1000")
+        expect = b"Expect: 100-continue\r\n"
+        for path, length, more, code in ((b"/embed", 1001, expect, b"413"),
+                                         (b"/embed", 9000, b"", b"413"),
+                                         (b"/embed", 1 << 40, b"", b"413"),
+                                         (b"/nowhere", 10, expect, b"404"),
+                                         (b"/health", 10, expect, b"405")):
+            with self.subTest(path=path, length=length), server.socket() as plain:
+                plain.settimeout(20)
+                plain.sendall(b"POST " + path + b" HTTP/1.1\r\nHost: x\r\n" + more +
+                              b"Content-Length: %d\r\n\r\n" % length)
+                answer = b""
+                while more := plain.recv(1 << 16):
+                    answer += more
+                self.assertEqual(answer.split(b" ")[1], code, answer)
+        body = json.dumps({"inputs": LINES[0]}).encode()
+        status, _, _ = server.ask("/embed", raw=body, headers={"Expect": "100-continue"})
+        self.assertEqual(status, 200)
+        self.assertEqual(server.ask("/embed", {"inputs": "a" * 3000})[0], 413)
+
     def test_heads_and_bodies_without_end(self):
         server = self.serve("model", "--max-body", "10000")
         for sent in (b"GET / HTTP/1.1\r\nX: " + b"a" * (1 << 20) + b"\r\n\r\n",
