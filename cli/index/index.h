@@ -58,5 +58,7 @@ int index_read(cli_app *cli, stored_index *index, const index_source *source, co
 /* Writes all of it in place of what is there. */
 int index_write(cli_app *cli, const stored_index *index, const index_source *source,
                 const float *probe);
+/* Removes all of it, and the folder if nothing else is there. */
+void index_remove(const stored_index *index);
 
 #endif

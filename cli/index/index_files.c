@@ -228,3 +228,12 @@ int index_write(cli_app *cli, const stored_index *index, const index_source *sou
     }
     return code == CLI_OK ? write_json(cli, index, index_json(index, source, probe)) : code;
 }
+
+void index_remove(const stored_index *index)
+{
+    char path[PATH_BYTES];
+    for (int i = 0; i < INDEX_ARRAYS; i++)
+        (void)unlink(path_of(path, index, arrays[i].name));
+    (void)unlink(path_of(path, index, "index.json"));
+    (void)rmdir(index->folder);
+}

@@ -162,14 +162,30 @@ static void free_arrays(stored_index *index)
     }
 }
 
-/* Makes the folder if it is not there, and waits for whoever else works on it. */
-static int lock_folder(cli_app *cli, stored_index *index)
+/* Is what was opened and locked still what has the name? One that made it may have failed, and
+   taken it away. */
+static int is_there(const stored_index *index)
 {
-    if ((mkdir(index->folder, 0777) != 0 && errno != EEXIST) ||
-        (index->lock = open(index->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC)) < 0 ||
-        flock(index->lock, LOCK_EX) != 0)
-        return cli_fail(cli, CLI_IO, "%s: %s", index->folder, strerror(errno));
-    return CLI_OK;
+    struct stat here, named;
+    return fstat(index->lock, &here) == 0 && stat(index->folder, &named) == 0 &&
+           here.st_ino == named.st_ino && here.st_dev == named.st_dev;
+}
+
+/* Makes the folder if it is not there (*made is 1), and waits for whoever else works on it. */
+static int lock_folder(cli_app *cli, stored_index *index, int *made)
+{
+    enum { TRIES = 8 };
+    for (int i = 0; i < TRIES; i++) {
+        *made = mkdir(index->folder, 0777) == 0;
+        if ((!*made && errno != EEXIST) ||
+            (index->lock = open(index->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC)) < 0 ||
+            flock(index->lock, LOCK_EX) != 0)
+            return cli_fail(cli, CLI_IO, "%s: %s", index->folder, strerror(errno));
+        if (is_there(index)) return CLI_OK;
+        close(index->lock);
+        index->lock = -1;
+    }
+    return cli_fail(cli, CLI_IO, "%s: it goes away again and again", index->folder);
 }
 
 static int is_up_to_date(const update *u)
@@ -203,8 +219,9 @@ int index_open(cli_app *cli, stored_index *index, const char *folder, const inde
     static const s24_text probe_text = {INDEX_PROBE, sizeof INDEX_PROBE - 1};
     *index =
         (stored_index){.folder = folder, .lock = -1, .width = s24_encoder_width(source->encoder)};
+    int made = 0;
     float *probe = malloc((size_t)index->width * sizeof *probe);
-    int code = probe ? lock_folder(cli, index) : no_memory(cli, 1);
+    int code = probe ? lock_folder(cli, index, &made) : no_memory(cli, 1);
     if (code == CLI_OK)
         code = cli_status(
             cli, s24_encoder_embed(probe, NULL, source->encoder, cli->ctx, &probe_text, 1));
@@ -214,6 +231,7 @@ int index_open(cli_app *cli, stored_index *index, const char *folder, const inde
     u.next.count = source->count;
     if (source->dtype) u.next.integers = !strcmp(source->dtype, "i8");
     if (code == CLI_OK) code = run_update(&u, probe);
+    if (code != CLI_OK && made) index_remove(index);
     free_arrays(&u.next);
     free(u.keys);
     free(probe);

@@ -4,11 +4,13 @@ finds without it."""
 import ast
 import json
 import pathlib
+import resource
 import shutil
 import struct
+import subprocess
 import unittest
 
-from cli_case import Scratch, run
+from cli_case import PROGRAM, Scratch, clean_environment, run
 import tiny_bert
 
 LINES = tiny_bert.sentences(60)
@@ -44,6 +46,24 @@ class Index(Scratch):
 
     def write(self, lines):
         (self.folder / "texts").write_text("".join(f"{line}\n" for line in lines))
+
+    def test_a_disk_that_is_full_leaves_no_folder_that_was_not_there(self):
+        def full():
+            resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+
+        words = [PROGRAM, "search", "model", "--documents", "texts", "--query", "a", "--index",
+                 "index"]
+        for limit in (0, 500):
+            done = subprocess.run(words, cwd=self.folder, capture_output=True, text=True,
+                                  preexec_fn=full, restore_signals=False, env=clean_environment())
+            self.assertEqual(done.returncode, 3, done.stderr)
+            self.assertIn("index", done.stderr)
+            self.assertFalse((self.folder / "index").exists())
+        (self.folder / "index").mkdir()
+        subprocess.run(words, cwd=self.folder, capture_output=True, preexec_fn=full,
+                       restore_signals=False, env=clean_environment())
+        self.assertTrue((self.folder / "index").exists())
+        self.assertEqual(self.counts(), (60, 60))
 
     def test_the_same_is_found(self):
         for dtype in ("f16", "i8"):
