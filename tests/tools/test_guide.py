@@ -58,6 +58,11 @@ def shows_an_error(output):
     return re.search(r'^sparse24( \w+)?: error: |^  "error": ', output, re.M) is not None
 
 
+# Of the shell, outside of quotes.
+OPERATOR = r"""\s*(?:\|\||&&|[|;&])\s*(?=(?:[^'"]*(?:'[^']*'|"[^"]*"))*[^'"]*$)"""
+LAUNCHED = r"(?:(?:[A-Z_0-9]+=\S+|taskset|nice|mpirun|srun|torchrun|seq|xargs|time)\s(?:.*\s)?)?"
+
+
 def command_lines(page):
     """Every call of the program that a page asks for, as operators of the shell part them."""
     commands = "".join(blocks(page, "sh")).replace("\\\n", " ").splitlines()
@@ -65,10 +70,27 @@ def command_lines(page):
                  if not shows_an_error(output)]
     for line in commands:
         line = re.sub(r"(^|\s)#.*", "", line)
-        for call in re.split(r"\s*(?:\|\||&&|[|;&])\s*(?=(?:[^']*'[^']*')*[^']*$)", line):
-            found = re.match(r"(?:taskset -c \S+ |nice )?sparse24 (.+)", call)
+        for call in re.split(OPERATOR, line):
+            found = re.match(LAUNCHED + r"sparse24 (.+)", call)
             if found:
                 yield re.sub(r"\s\d?[<>]+ ?\S+", "", found.group(1)).strip()
+
+
+# What stands for a value in a page, and a value.
+STANDS_FOR = {"$S": "1,4,4", "M,K,N;…": "1,4,4", "DTYPE": "f32", "ISA": "baseline",
+              "LEVEL": "baseline", "METHOD": "magnitude", "N": "1"}
+
+
+def with_values(line):
+    return re.sub(r"(?<= )(['\"]?)([^'\" ]+)\1(?= |$)",
+                  lambda word: STANDS_FOR.get(word[2], word[0]), line)
+
+
+def named_calls(page):
+    """Commands in running text, with the options that are named there."""
+    text = BLOCK.sub("", page.read_text())
+    for command, rest in re.findall(r"`sparse24\s+([a-z]+)((?:\s[^`]*)?)`", text):
+        yield command, re.findall(r"(?<!\S)--[a-z][a-z0-9-]*", rest)
 
 
 def plain(line):
@@ -120,14 +142,27 @@ class Commands(unittest.TestCase):
     def test_commands_parse(self):
         """--help next to a command's words reads its options and their values, and runs nothing."""
         count = 0
-        for page in READ_BY_USERS:
-            for line in command_lines(page):
+        for page in PAGES:
+            for line in map(with_values, command_lines(page)):
                 count += 1
                 with self.subTest(page=name(page), line=line):
                     done = subprocess.run(["sh", "-c", f'"{PROGRAM}" {line} --help'],
                                           capture_output=True, text=True, timeout=60)
                     self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertGreater(count, 40)
+        self.assertGreater(count, 100)
+
+    def test_commands_in_running_text_are_there(self):
+        helps = {}
+        for page in PAGES:
+            for command, options in named_calls(page):
+                with self.subTest(page=name(page), command=command, options=options):
+                    if command not in helps:
+                        helps[command] = subprocess.run(
+                            [PROGRAM, command, "--help"], capture_output=True, text=True,
+                            timeout=60, check=True).stdout.split()
+                    for option in options:
+                        self.assertTrue({option, f"{option},"} & set(helps[command]), option)
+        self.assertGreater(len(helps), 10)
 
 
 @unittest.skipUnless(PROGRAM.exists(), "built without the command line")
