@@ -349,19 +349,37 @@ class Calibrated(Scratch):
         self.assertEqual((self.folder / "a/model.safetensors").read_bytes(),
                          (self.folder / "b/model.safetensors").read_bytes())
 
-    def test_a_folder_of_shards_stays_one(self):
-        """The same tensors in two files: the same weights come out, in two files again."""
+    def shard_the_model(self):
+        """Makes the folder sharded, the same tensors in two files, and returns their names."""
         tensors = {n: {"dtype": t[0], "shape": t[1], "data": t[2]}
                    for n, t in read(self.folder / "model/model.safetensors")[0].items()}
         shutil.copytree(self.folder / "model", self.folder / "sharded")
         (self.folder / "sharded/model.safetensors").unlink()
         parts, names = {}, sorted(tensors)
-        for i, half in enumerate((names[::2], names[1::2])):
+        middle = len(names) // 2
+        for i, half in enumerate((names[:middle], names[middle:])):
             part = f"model-{i + 1:05}-of-00002.safetensors"
             write(self.folder / "sharded" / part, {n: tensors[n] for n in half})
             parts.update(dict.fromkeys(half, part))
         (self.folder / "sharded/model.safetensors.index.json").write_text(
             json.dumps({"metadata": {}, "weight_map": parts}))
+        return sorted(set(parts.values()))
+
+    def test_files_of_a_folder_may_be_pruned_each_alone(self):
+        files = self.shard_the_model()
+        self.good("prune", "sharded", "whole")
+        shutil.copytree(self.folder / "sharded", self.folder / "parts",
+                        ignore=shutil.ignore_patterns("*.safetensors"))
+        for file in files:
+            self.good("prune", f"sharded/{file}", f"parts/{file}")
+            self.assertEqual(read(self.folder / "parts" / file)[0],
+                             read(self.folder / "whole" / file)[0])
+        self.good("check", "parts")
+        self.good("embed", "parts", "--input", "texts", "--output", "v.npy")
+
+    def test_a_folder_of_shards_stays_one(self):
+        """The same weights come out, in two files again."""
+        files = self.shard_the_model()
         more = ["--method", "sparsegpt", "--calibration", "texts", "--packed"]
         one = self.json("prune", "model", "a", *more)["layers"]
         self.assertEqual(self.json("prune", "sharded", "b", *more)["layers"], one)
@@ -369,7 +387,7 @@ class Calibrated(Scratch):
         for folder in ("a", "b"):
             self.good("unpack", folder, folder + "u")
         found = {}
-        for part in sorted(set(parts.values())):
+        for part in files:
             found.update(read(self.folder / "bu" / part)[0])
         self.assertEqual(found, read(self.folder / "au/model.safetensors")[0])
 
