@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * A whole folder: files one after the other, each as "NAME BYTES\n" and its bytes. Whatever they
- * are, the folder is refused with a sentence, or texts become vectors, classes or logits.
+ * are, the folder is refused with a sentence, or texts become vectors, weights of words, classes or
+ * logits. A first part "how 1\n" and a letter says how the encoder is opened besides by default.
  */
 #include "fuzz.h"
 
@@ -29,30 +30,76 @@ enum { NAMES = sizeof names / sizeof *names, MOST_WIDTH = 1 << 12 };
 static const s24_model_opts model_opts = {
     .size = sizeof model_opts, .sparse = 1, .all_sparse = 1}; /* nothing is measured */
 
+static const s24_text texts[] = {{"a b", 3}, {"", 0}, {"ab\xc3\xa9 b a", 8}};
+enum { TEXTS = 3, ROOM = 32 };
+
+/* What each kind of encoder is asked for. */
+static s24_status ask(s24_encoder *encoder, float *out)
+{
+    static const int32_t ids[] = {0, 1, 2};
+    static const int64_t offsets[] = {0, 2, 2, 3};
+    static const float pixels[1 << 12];
+    static s24_token tokens[MOST_WIDTH];
+    s24_ctx *ctx = fuzz_ctx();
+    s24_model_info info = {0};
+    const s24_text_pairs alone = {.count = TEXTS, .texts = texts};
+    const s24_batch batch = {.texts = TEXTS, .offsets = offsets, .ids = ids};
+    s24_model_describe(&info, s24_encoder_model(encoder));
+    if (s24_encoder_weighs(encoder)) {
+        int32_t words[TEXTS * ROOM];
+        int64_t counts[TEXTS];
+        const s24_word_weights weights = {words, out, counts, ROOM};
+        return s24_encoder_weigh(&weights, NULL, encoder, ctx, texts, TEXTS);
+    }
+    if (s24_encoder_classifies_tokens(encoder)) {
+        int64_t count;
+        if (s24_encoder_max_tokens(encoder) > MOST_WIDTH / ROOM) return S24_OK;
+        return s24_encoder_tag(tokens, out, &count, encoder, ctx, &texts[2]);
+    }
+    if (s24_encoder_classes(encoder)) {
+        const s24_text_pairs pairs = {.count = TEXTS, .texts = texts, .pairs = texts};
+        (void)s24_encoder_multi_label(encoder);
+        (void)s24_encoder_scores_plainly(encoder);
+        const s24_status status = s24_encoder_classify(out, NULL, encoder, ctx, &alone);
+        return status == S24_OK ? s24_encoder_classify(out, NULL, encoder, ctx, &pairs) : status;
+    }
+    if (info.image)
+        return info.channels * info.image * info.image > (int64_t)(sizeof pixels / sizeof *pixels)
+                   ? S24_OK
+                   : s24_encoder_embed_pixels(out, encoder, ctx, pixels, 1);
+    return s24_encoder_tokenizer(encoder) ? s24_encoder_embed(out, NULL, encoder, ctx, texts, TEXTS)
+                                          : s24_encoder_embed_ids(out, NULL, encoder, ctx, &batch);
+}
+
 static void embed(s24_encoder *encoder)
 {
-    static const s24_text texts[] = {{"a b", 3}, {"", 0}, {"ab\xc3\xa9 b a", 8}};
-    const s24_text_pairs pairs = {.count = 3, .texts = texts};
     s24_ctx *ctx = fuzz_ctx();
     const int64_t classes = s24_encoder_classes(encoder), width = s24_encoder_width(encoder);
     const int64_t room = classes > width ? classes : width;
     if (room > MOST_WIDTH) return;
-    float *out = malloc(3 * (size_t)room * sizeof *out);
+    float *out = malloc((TEXTS * ROOM + (ROOM + MOST_WIDTH / ROOM) * (size_t)room) * sizeof *out);
     CHECK(out);
-    const s24_status status = classes ? s24_encoder_classify(out, NULL, encoder, ctx, &pairs)
-                                      : s24_encoder_embed(out, NULL, encoder, ctx, texts, 3);
-    CHECK(status == S24_OK || *s24_ctx_error(ctx));
+    if (ask(encoder, out) != S24_OK) CHECK(*s24_ctx_error(ctx));
     for (int64_t i = 0; i < classes; i++)
         CHECK(s24_encoder_label(encoder, i));
+    if (s24_encoder_set_prompt(encoder, ctx, "b a") == S24_OK &&
+        s24_encoder_choose_prompt(encoder, ctx, NULL) == S24_OK)
+        CHECK(ask(encoder, out) == S24_OK || *s24_ctx_error(ctx));
     free(out);
 }
 
-static void open_encoder(int head)
+static void open_encoder(char how)
 {
     s24_encoder *encoder;
     s24_ctx *ctx = fuzz_ctx();
-    const s24_encoder_opts opts = {
-        .size = sizeof opts, .model = model_opts, .batch_tokens = 64, .head = head};
+    s24_encoder_opts opts = {.size = sizeof opts, .model = model_opts, .batch_tokens = 64};
+    opts.head = how == 'h';
+    opts.ids = how == 'i';
+    opts.images = how == 'p' ? -1 : 0;
+    opts.dimensions = how == 'd' ? 2 : 0;
+    if (how == 'w') opts.pooling = "splade";
+    if (how == 'm') opts.pooling = "mean";
+    if (how == 'q') opts.prompt = "query";
     if (s24_encoder_open(&encoder, ctx, fuzz_folder(), &opts) == S24_OK) {
         embed(encoder);
         s24_encoder_close(encoder);
@@ -102,9 +149,11 @@ static void load_model(void)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
+    static const char how[] = "how 1\n";
+    const size_t begin = sizeof how - 1;
     (void)fuzz_put_parts(data, bytes, names, NAMES);
     open_encoder(0);
-    if (bytes % 4 == 0) open_encoder(1);
+    if (bytes > begin && !memcmp(data, how, begin)) open_encoder((char)data[begin]);
     load_model();
     return 0;
 }
