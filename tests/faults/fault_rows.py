@@ -47,6 +47,7 @@ def write_head(folder):
 def make(folder, run):
     """The inputs of all rows; run(*words) runs the program there."""
     tiny_bert.write(folder / "dense")
+    tiny_bert.write(folder / "words", words=True)
     tiny_bert.write(folder / "qa", qa=True)
     write_head(folder / "head")
     test_cli_eval.write_gpt2(folder / "gpt2", width=8)
@@ -128,6 +129,8 @@ ROWS = [
     Row("prune-file", "prune single.safetensors out.safetensors --json", ["out.safetensors"]),
     Row("prune-calibrated", "prune dense out --method sparsegpt --calibration texts --packed "
         "--quantize int8 --threads 2", ["out"]),
+    Row("prune-aim", "prune dense out --method sparsegpt --calibration texts --aim states "
+        "--threads 2", ["out"]),
     Row("prune-permute", "prune dense out --permute --calibration texts", ["out"]),
     Row("prune-masks", "prune dense out.safetensors --masks-only", ["out.safetensors"]),
     Row("sensitivity", "sensitivity dense --calibration texts --patterns 2:4 --budget bytes=0.7 "
@@ -155,10 +158,13 @@ ROWS = [
     Row("embed-measured", "embed in --input texts --output out.npy --threads 1", ["out.npy"],
         loose=["out.npy", "cache"], stdout=False),
     Row("embed-stream", "embed in --input texts --stream --sparse --threads 1 --quiet"),
+    Row("embed-words", "embed words --input texts --output out.safetensors --quiet --threads 1",
+        ["out.safetensors"]),
     Row("join", "join out.safetensors vectors-2.safetensors vectors-1.safetensors",
         ["out.safetensors"]),
     Row("join-measured", "join out.json measured-1.json measured-2.json --json", ["out.json"]),
     Row("search", "search in --documents texts --query read --sparse --threads 1"),
+    Row("search-words", "search words --documents texts --query read --threads 1"),
     Row("search-index", "search in --documents texts --query read --sparse --threads 1 --index out "
         "--index-dtype i8 --json", ["out"], between=["out"], force=False,
         before="search in --documents gold --query read --index out"),
@@ -172,6 +178,8 @@ ROWS = [
     Row("eval-image", "eval vit --task image --data images-images-idx3-ubyte --threads 1",
         stdout=False),
     Row("generate", "generate llama --prompt abc --max-new 4 --threads 1 --quiet"),
+    Row("generate-cache", "generate llama --prompt abc --max-new 4 --cache-dtype i8 --threads 1 "
+        "--quiet"),
     Row("serve", "serve in head llama --documents texts --socket listens --sparse --threads 1 "
         "--json", between=["listens"], stdout=False, slow=True, asks=ASKS),
     Row("plan", "plan 4 64 64 --threads 1", stdout=False, slow=True),
