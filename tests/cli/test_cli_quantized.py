@@ -173,6 +173,9 @@ class Known(Scratch):
                  r'proj_scales" has 9 in dimension 1, expected 10'),
                 ("mxfp4", {"scales": data.entry("U8", [3, 10, 2], b"\x7f" * 59 + b"\xff")},
                  r'proj_scales": scale 59 is no number'),
+                ("mxfp4", {"scales": data.entry("U8", [3, 10, 2], b"\xfe" * 60)},
+                 r'proj_blocks.: row 0, column 1, times its scale, is beyond bf16; expected a '
+                 r'smaller scale'),
                 ("mxfp4", {"blocks": data.entry("U8", [3, 10, 4, 8], bytes(960))},
                  r'proj_blocks" has no blocks of 16 bytes')):
             stem = "model.layers.0.mlp.experts.gate_up_proj_" if name == "mxfp4" else f"{LAYER}."

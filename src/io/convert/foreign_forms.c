@@ -63,7 +63,8 @@ static s24_status write_dense(const writing *x)
     if (!x->numbers->scales && !x->numbers->indices && x->numbers->dtype == x->moving->dtype)
         return s24_writer_write(x->writer, w->name, x->numbers->values);
     void *dense;
-    TRY(s24i_numbers_dense(&dense, x->numbers, x->moving->dtype));
+    TRY(s24i_name_tensor(w->ctx, s24i_numbers_dense(&dense, x->numbers, x->moving->dtype),
+                         w->part[0]));
     const s24_status status = s24_writer_write(x->writer, w->name, dense);
     s24_ctx_free(w->ctx, dense);
     return status;

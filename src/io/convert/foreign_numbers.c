@@ -118,7 +118,21 @@ typedef struct widening {
     char *dense;
     s24_dtype dtype;
     atomic_int status;
+    _Atomic int64_t beyond; /* the first element that the dtype does not hold; none: the count */
 } widening;
+
+/* Notes the first number of a row that its dtype made infinite; `row` becomes what it has. */
+static void look_beyond(widening *w, float *row, const char *dense, int64_t r)
+{
+    const int64_t cols = w->numbers->cols;
+    int64_t least = atomic_load(&w->beyond), c = 0;
+    if (w->dtype != S24_F32) (void)s24_convert(row, S24_F32, dense, w->dtype, cols);
+    while (c < cols && isfinite(row[c]))
+        c++;
+    while (c < cols && r * cols + c < least &&
+           !atomic_compare_exchange_weak(&w->beyond, &least, r * cols + c))
+        ;
+}
 
 static void widen_rows(void *arg, int64_t begin, int64_t end, int thread)
 {
@@ -132,7 +146,19 @@ static void widen_rows(void *arg, int64_t begin, int64_t end, int thread)
         if (status == S24_OK)
             status = s24_convert(w->dense + (size_t)r * row_bytes, w->dtype, row, S24_F32, x->cols);
         if (status != S24_OK) atomic_store(&w->status, (int)status);
+        if (x->scales) look_beyond(w, row, w->dense + (size_t)r * row_bytes, r);
     }
+}
+
+static s24_status check_beyond(widening *w)
+{
+    const s24i_numbers *x = w->numbers;
+    const int64_t at = atomic_load(&w->beyond);
+    REQUIRE(x->ctx, at == x->rows * x->cols, S24_ERROR_NOT_FINITE,
+            "row %lld, column %lld, times its scale, is beyond %s; expected %s",
+            (long long)(at / x->cols), (long long)(at % x->cols), s24_dtype_name(w->dtype),
+            w->dtype == S24_F16 ? "a wider dtype" : "a smaller scale");
+    return S24_OK;
 }
 
 s24_status s24i_numbers_dense(void **out, const s24i_numbers *x, s24_dtype dtype)
@@ -141,6 +167,7 @@ s24_status s24i_numbers_dense(void **out, const s24i_numbers *x, s24_dtype dtype
     const int threads = s24_ctx_threads(x->ctx);
     widening w = {.numbers = x, .dtype = dtype};
     atomic_init(&w.status, S24_OK);
+    atomic_init(&w.beyond, x->rows * x->cols);
     *out = NULL;
     TRY_DONE(s24i_alloc_elems(&w.dense, x->ctx, x->rows * x->cols, s24_dtype_bytes(dtype),
                               "a weight's numbers"));
@@ -148,6 +175,7 @@ s24_status s24i_numbers_dense(void **out, const s24i_numbers *x, s24_dtype dtype
         s24i_alloc_elems(&w.row, x->ctx, 2 * x->cols * threads, sizeof *w.row, "rows of a weight"));
     s24_ctx_parallel_for(x->ctx, x->rows, widen_rows, &w);
     TRY_DONE((s24_status)atomic_load(&w.status));
+    TRY_DONE(check_beyond(&w));
     *out = w.dense;
     w.dense = NULL;
 done:
