@@ -3,8 +3,8 @@
  * Speaks HTTP by libmicrohttpd, on threads of its own. A body is kept until it is whole, within
  * bounds for one and for all; a request that waits for a model sleeps (its connection is
  * suspended), and the worker wakes it. What is refused is said after its body, of which nothing is
- * kept, so that the client reads the answer; at once where the client waits for leave to send it, or
- * announces far more than is read. One that sends so much unannounced is cut off.
+ * kept, so that the client reads the answer; at once where the client waits for leave to send it,
+ * or announces far more than is read. One that sends so much unannounced is cut off.
  */
 #include <signal.h>
 #include <stdarg.h>

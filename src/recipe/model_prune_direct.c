@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * A tensor that becomes 2:4 by magnitude and stays in its dtype: of large models nothing is done
- * more often, and it should cost about what a copy does. Weights are compared as they lie, pieces of
- * rows at a time, which threads share and which are still in the caches when they are written.
+ * more often, and it should cost about what a copy does. Weights are compared as they lie, pieces
+ * of rows at a time, which threads share and which are still in the caches when they are written.
  */
 #include "io/checkpoint/checkpoint.h"
 #include "recipe/model_prune.h"
@@ -86,13 +86,14 @@ s24_status s24i_pruner_direct(const s24i_pruner *pruner, const s24_tensor *tenso
     const int64_t n = tensor->shape[0], cols = tensor->shape[1];
     const int64_t step = cols < STEP ? STEP / cols : 1;
     const int64_t most = n < step * STEPS ? n : step * STEPS;
+    const int64_t threads = s24_ctx_threads(ctx), steps = (most + step - 1) / step;
     direct d = {.ctx = ctx, .vec = s24i_vec_find(s24_ctx_cpu(ctx)), .tensor = tensor, .step = step};
     double sums[2] = {0.0, 0.0};
     s24_status status = s24i_alloc_elems(&d.out, ctx, most * cols, s24_dtype_bytes(tensor->dtype),
                                          "rows of a weight");
     if (status == S24_OK)
-        status = s24i_alloc_elems(&d.masks, ctx, s24_ctx_threads(ctx) * step * cols, 1,
-                                  "masks of rows of a weight");
+        status = s24i_alloc_elems(&d.masks, ctx, (threads < steps ? threads : steps) * step * cols,
+                                  1, "masks of rows of a weight");
     if (status == S24_OK) status = prune_pieces(sums, pruner, &d);
     s24_ctx_free(ctx, d.masks);
     s24_ctx_free(ctx, d.out);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * A config.json of any row of models, whose tensors are made as it asks for them: the configuration
- * is refused with a sentence, or the model loads, dense, 2:4 or in integers, and runs. What is before
- * the JSON says how, by letters (read_way), and may spoil one of the tensors.
+ * is refused with a sentence, or the model loads, dense, 2:4 or in integers, and runs. What is
+ * before the JSON says how, by letters (read_way), and may spoil one of the tensors.
  */
 #include "fuzz.h"
 

@@ -88,8 +88,8 @@ s24_status s24i_numbers_room(void *out, s24i_numbers *numbers, int slot, int64_t
 /* Scales of f32 out of a part's floats, checked to be finite and not negative. */
 s24_status s24i_numbers_scales(s24i_numbers *out, const s24i_foreign *weight,
                                const s24_tensor *part);
-/* All of them [rows, cols], scaled, in floats of this dtype, freed by the caller. NOT_FINITE (what is
-   scaled is beyond it), MEMORY. */
+/* All of them [rows, cols], scaled, in floats of this dtype, freed by the caller. NOT_FINITE (what
+   is scaled is beyond it), MEMORY. */
 s24_status s24i_numbers_dense(void **out, const s24i_numbers *numbers, s24_dtype dtype);
 /* Are they 2:4 along the rows? */
 int s24i_numbers_are_two_four(const s24i_numbers *numbers);
