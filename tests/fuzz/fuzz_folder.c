@@ -24,7 +24,8 @@ static const char *const names[] = {"config.json",
                                     "model-2.safetensors",
                                     "1_Pooling/config.json",
                                     "2_Dense/config.json",
-                                    "2_Dense/model.safetensors"};
+                                    "2_Dense/model.safetensors",
+                                    "1_LogitScore/config.json"};
 enum { NAMES = sizeof names / sizeof *names, MOST_WIDTH = 1 << 12 };
 
 static const s24_model_opts model_opts = {
@@ -37,7 +38,7 @@ enum { TEXTS = 3, ROOM = 32 };
 static s24_status ask(s24_encoder *encoder, float *out)
 {
     static const int32_t ids[] = {0, 1, 2};
-    static const int64_t offsets[] = {0, 2, 2, 3};
+    static const int64_t offsets[] = {0, 1, 2, 3};
     static const float pixels[1 << 12];
     static s24_token tokens[MOST_WIDTH];
     s24_ctx *ctx = fuzz_ctx();
@@ -71,6 +72,21 @@ static s24_status ask(s24_encoder *encoder, float *out)
                                           : s24_encoder_embed_ids(out, NULL, encoder, ctx, &batch);
 }
 
+/* What an encoder says of itself, and another one that shares its model. */
+static void look_at(s24_encoder *encoder)
+{
+    s24_ctx *ctx = fuzz_ctx();
+    s24_encoder *other = NULL;
+    const char *name = NULL;
+    CHECK(s24_encoder_prompt(encoder, &name));
+    for (int64_t i = 0; (name = s24_encoder_prompt_name(encoder, i, NULL)) != NULL; i++)
+        CHECK(s24_encoder_prompt_text(encoder, name));
+    (void)s24_encoder_sparse_layers(encoder, 0);
+    if (s24_encoder_normalises(encoder)) (void)s24_encoder_pools_prompt(encoder);
+    CHECK(s24_encoder_share(&other, ctx, encoder) == S24_OK || *s24_ctx_error(ctx));
+    s24_encoder_close(other);
+}
+
 static void embed(s24_encoder *encoder)
 {
     s24_ctx *ctx = fuzz_ctx();
@@ -80,6 +96,7 @@ static void embed(s24_encoder *encoder)
     float *out = malloc((TEXTS * ROOM + (ROOM + MOST_WIDTH / ROOM) * (size_t)room) * sizeof *out);
     CHECK(out);
     if (ask(encoder, out) != S24_OK) CHECK(*s24_ctx_error(ctx));
+    look_at(encoder);
     for (int64_t i = 0; i < classes; i++)
         CHECK(s24_encoder_label(encoder, i));
     if (s24_encoder_set_prompt(encoder, ctx, "b a") == S24_OK &&
