@@ -142,6 +142,26 @@ static void test_products(void **state)
     s24_ctx_destroy(ctx);
 }
 
+/* Layers for which Hopper has two blocks of the weight at a time: 4 bits, 2:4, in both dtypes and
+   every group, by tiles of 8 to 32 tokens that one, two and four blocks share. */
+static void test_pairs(void **state)
+{
+    (void)state;
+    static const struct {
+        int turn;
+        int64_t shape[3];
+    } products[] = {{12, {8, 1252, 8260}}, {5, {6, 1252, 8260}},   {5, {3, 1100, 4100}},
+                    {20, {7, 104, 964}},   {13, {5, 288, 452}},    {12, {16, 8676, 516}},
+                    {5, {30, 8676, 516}},  {12, {32, 1100, 4100}}, {21, {17, 104, 964}}};
+    s24_ctx *ctx;
+    assert_int_equal(s24_ctx_create(&ctx, NULL), S24_OK);
+    s24_device *device = device_here(ctx);
+    for (size_t i = 0; device && i < sizeof products / sizeof *products; i++)
+        check_product(ctx, device, products[i].shape, products[i].turn);
+    s24_device_destroy(device);
+    s24_ctx_destroy(ctx);
+}
+
 /* Products that start before the one ahead of them is done. */
 static void test_in_a_row(void **state)
 {
@@ -283,7 +303,8 @@ static void test_refused_products(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_products), cmocka_unit_test(test_in_a_row),
-        cmocka_unit_test(test_refusals), cmocka_unit_test(test_refused_products)};
+        cmocka_unit_test(test_products), cmocka_unit_test(test_pairs),
+        cmocka_unit_test(test_in_a_row), cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_refused_products)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,6 +8,10 @@
  * A block has PARTS of k, and in each of them WIDE warpgroups side by side that share the part's
  * rings; a cluster's blocks have parts of k again, and each stores a part of the outputs. A group's
  * columns are summed alone; while the next ones are multiplied, their sums are scaled and added.
+ *
+ * A tile of which BLOCKS fit a processor has half of its shared memory, so that the next product's
+ * blocks fill their rings while this one's are still at work. They may start when what is left to
+ * load fits this one's rings: sooner, their loads would come before those that are waited for.
  */
 #ifndef S24_CUDA_LINEAR_LINEAR_STRIPS_CUH
 #define S24_CUDA_LINEAR_LINEAR_STRIPS_CUH
@@ -16,18 +20,22 @@
 #include "cuda/linear/strips_share.cuh"
 #include "cuda/ptx/wgmma_held.cuh"
 
-template <class ORDER, int TOKENS, int WIDE, int PARTS, int TOKEN_SLOTS> struct strips_tile {
+template <class ORDER, int TOKENS, int WIDE, int PARTS, int TOKEN_SLOTS, int BLOCKS = 1,
+          int SPAN = 1>
+struct strips_tile {
     using order = ORDER;
     using type = typename ORDER::type;
-    static constexpr int tokens = TOKENS, wide = WIDE, parts = PARTS, token_slots = TOKEN_SLOTS;
+    static constexpr int tokens = TOKENS, wide = WIDE, parts = PARTS, token_slots = TOKEN_SLOTS,
+                         blocks = BLOCKS, span = SPAN;
     static constexpr bool many = TOKENS > 64;
     static constexpr int warpgroups = WIDE * PARTS, rows = 64 * WIDE, sums = TOKENS / 2,
                          threads = 128 * warpgroups + (many ? 128 : 64);
-    static constexpr int weight_stage = WIDE * ORDER::block, token_stage = TOKENS * 256;
+    static constexpr int weight_stage = SPAN * WIDE * ORDER::block, token_block = TOKENS * 256,
+                         token_stage = SPAN * token_block;
     /* Few sums have a place of their own, many take the rings' when those are done with. */
-    static constexpr int sum_bytes = rows * TOKENS * 4 * PARTS, barrier_bytes = many ? 2048 : 1024;
+    static constexpr int sum_bytes = rows * TOKENS * 4 * PARTS, barrier_bytes = many ? 2048 : 1040;
     static constexpr bool apart = sum_bytes <= 16 * 1024;
-    static constexpr int most_bytes = 226 * 1024;
+    static constexpr int most_bytes = (228 / BLOCKS - 2) * 1024;
     static constexpr int weight_at = PARTS * TOKEN_SLOTS * token_stage;
     static constexpr int left = most_bytes - 1024 - barrier_bytes - weight_at - apart * sum_bytes;
     static constexpr int fit = left / (PARTS * weight_stage), weight_slots = fit < 12 ? fit : 12;
@@ -40,14 +48,15 @@ template <class ORDER, int TOKENS, int WIDE, int PARTS, int TOKEN_SLOTS> struct 
     /* Scales of groups: of few tokens the sums have them; where there are many sums per thread, or
        many threads, the weight as it is widened. */
     static constexpr int crowded =
-        TOKENS * warpgroups * (!ORDER::sparse && ORDER::scales == 2 ? 2 : 1);
+        TOKENS * warpgroups * (!ORDER::sparse && ORDER::scales == 2 ? 2 * BLOCKS : 1);
     static constexpr bool scaled = crowded >= 256 && ORDER::scales > 0;
     static constexpr int scales = scaled ? 0 : ORDER::scales;
     /* What is widened and multiplied at a time, and how often a block of the weight has it. */
-    static constexpr int unit_steps = scaled || many || (ORDER::sparse && scales == 2) ? 2 : 4,
+    static constexpr int unit_steps =
+                             scaled || many || (ORDER::sparse && (scales == 2 || span > 1)) ? 2 : 4,
                          units = ORDER::steps / unit_steps;
     static_assert(shared_bytes <= most_bytes && weight_slots > 1, "shared memory");
-    static_assert(PARTS * (weight_slots + TOKEN_SLOTS) * 16 <= barrier_bytes, "barriers");
+    static_assert(PARTS * (weight_slots + TOKEN_SLOTS) * 16 + 8 <= barrier_bytes, "barriers");
 };
 
 template <class TILE> struct strips_ring {
@@ -70,6 +79,10 @@ template <class TILE> struct strips_ring {
     {
         return weight_full(part, TILE::weight_slots + slot);
     }
+    __device__ uint32_t sums_full() const
+    {
+        return weight_full(TILE::parts, 0);
+    }
     static __device__ uint32_t empty(uint32_t full)
     {
         return full + 8;
@@ -78,25 +91,33 @@ template <class TILE> struct strips_ring {
 
 /* ---- the producers: a thread each ------------------------------------------------------------ */
 
-template <class TILE>
+/* EARLY: the next product may start once the rings have room for what is left. */
+template <class TILE, bool EARLY = false>
 static __device__ void strips_load_weight(const strips_ring<TILE> &ring, const strips_params &p,
                                           const strips_part &part,
                                           ring_place<TILE::weight_slots> &at)
 {
-    const size_t slab = (size_t)p.k_blocks * TILE::order::block;
+    constexpr int block = TILE::order::block, stage = TILE::span * block;
+    const size_t slab = (size_t)p.k_blocks * block;
     const int first = part.tile * TILE::wide, last = p.slabs - 1 - first;
-    const uint8_t *from = p.w + (size_t)first * slab + (size_t)part.begin * TILE::order::block;
+    const uint8_t *from = p.w + (size_t)first * slab + (size_t)part.begin * stage;
+    const int start = max(0, part.count - TILE::parts * TILE::weight_slots);
 #pragma unroll 1
     for (int i = 0; i < part.count; i += TILE::parts, at.next())
         for (int g = 0; g < TILE::parts && i + g < part.count; g++) {
             const uint32_t full = ring.weight_full(g, at.stage);
+            if (EARLY && i + g == start) dependents_may_start();
             barrier_wait(ring.empty(full), at.parity ^ 1);
             barrier_expect(full, TILE::weight_stage);
+            /* Past the last slab or block, that is loaded again; the block's tokens are zeros. */
+            const bool whole = (part.begin + i + g + 1) * TILE::span <= p.k_blocks;
 #pragma unroll
-            for (int j = 0; j < TILE::wide; j++) /* past the last slab, that is loaded again */
-                bulk_load(ring.weight(g, at.stage) + j * TILE::order::block,
-                          from + (size_t)min(j, last) * slab + (size_t)(i + g) * TILE::order::block,
-                          TILE::order::block, full);
+            for (int j = 0; j < TILE::wide; j++) {
+                const uint32_t to = ring.weight(g, at.stage) + j * stage;
+                const uint8_t *w = from + (size_t)min(j, last) * slab + (size_t)(i + g) * stage;
+                bulk_load(to, w, whole ? stage : block, full);
+                if (!whole) bulk_load(to + block, w, block, full);
+            }
         }
 }
 
@@ -114,11 +135,12 @@ static __device__ void strips_load_tokens(const strips_ring<TILE> &ring, const s
     for (int i = 0; i < part.count; i += TILE::parts, at.next())
         for (int g = 0; g < TILE::parts && i + g < part.count; g++) {
             const uint32_t full = ring.tokens_full(g, at.stage), to = ring.tokens(g, at.stage);
-            const int k = (part.begin + i + g) * 128;
+            const int k = (part.begin + i + g) * TILE::span * 128;
             barrier_wait(ring.empty(full), at.parity ^ 1);
-            barrier_expect(full, p.turn * 256);
-            tile_load(to, x, k, token, full);
-            tile_load(to + TILE::token_stage / 2, x, k + 64, token, full);
+            barrier_expect(full, TILE::span * p.turn * 256);
+#pragma unroll
+            for (int j = 0; j < 2 * TILE::span; j++)
+                tile_load(to + j * (TILE::token_block / 2), x, k + j * 64, token, full);
         }
 }
 
@@ -163,12 +185,16 @@ template <class TILE> struct strips_read {
     using order = typename TILE::order;
     uint32_t words[order::words], scales[order::scales ? order::scales : 1][2];
 
-    __device__ __forceinline__ void load(uint32_t (&codes)[2], uint32_t strip, int lane)
+    static __device__ __forceinline__ void load_codes(uint32_t (&codes)[2], uint32_t strip,
+                                                      int lane)
+    {
+        if (order::sparse) shared_words_2(codes, strip + order::codes_at + lane * 8);
+    }
+    __device__ __forceinline__ void load(uint32_t strip, int lane)
     {
 #pragma unroll
         for (int i = 0; i < order::words; i += 4)
             shared_words_4(words + i, strip + i * 128 + lane * 16);
-        if (order::sparse) shared_words_2(codes, strip + order::codes_at + lane * 8);
 #pragma unroll
         for (int i = 0; i < order::scales; i++)
             shared_words_2(scales[i], strip + order::scales_at + i * 64 + lane / 4 * 8);
@@ -209,7 +235,7 @@ strips_multiply(strips_sums<TILE> &s, const strips_read<TILE> &read, uint32_t to
         const int add = TILE::scales ? I > 0 || !begins : STEP > 0 || !start;
         wgmma_held<typename TILE::type, order::sparse, TILE::tokens, STEP % 2>::run(
             s.d[D], s.a[A][I],
-            tokens_place(tokens + at / TOKEN_BYTES * (TILE::token_stage / 2) + at % TOKEN_BYTES),
+            tokens_place(tokens + at / TOKEN_BYTES * (TILE::token_block / 2) + at % TOKEN_BYTES),
             s.codes[TURN][STEP / 2 % 2], add);
     });
     products_commit();
@@ -226,37 +252,109 @@ static __device__ __forceinline__ void strips_give_back(const strips_ring<TILE> 
     barrier_arrive(ring.empty(ring.tokens_full(part, at.tokens.stage)));
 }
 
-/* Multiplies with a block of the weight; what the one before left is added meanwhile, and its
-   places are given back. */
-template <class TILE, int TURN>
-static __device__ __forceinline__ void
-strips_block(strips_sums<TILE> &s, const strips_ring<TILE> &ring, int part, int strip, int lane,
-             strips_place<TILE> &at, strips_place<TILE> &before, bool first)
+/* The compiler does not know how long the tensor cores read what they were given. */
+template <class TILE>
+static __device__ __forceinline__ void strips_keep(strips_sums<TILE> &s, int a, int turn)
 {
-    using order = typename TILE::order;
-    strips_read<TILE> read;
-    barrier_wait(ring.weight_full(part, at.weight.stage), at.weight.parity);
-    read.load(s.codes[TURN], ring.weight(part, at.weight.stage) + strip * order::strip, lane);
+#pragma unroll
+    for (int i = 0; i < TILE::unit_steps * 4; i++)
+        asm volatile("" : "+r"(s.a[a][i / 4][i % 4])::"memory");
+    asm volatile("" : "+r"(s.codes[turn][0]), "+r"(s.codes[turn][1])::"memory");
+}
+
+/* Multiplies with a block of the weight that has been read; what is left of the one before is added
+   meanwhile. `start`: all sums begin here. `done`: what is done once the products before are. */
+template <class TILE, int TURN, class DONE>
+static __device__ __forceinline__ void strips_block(strips_sums<TILE> &s,
+                                                    const strips_read<TILE> &read, uint32_t tokens,
+                                                    bool start, bool left, const DONE &done)
+{
     strips_steps<TILE::units>::run([&](auto index) {
         constexpr int UNIT = decltype(index)::value;
         constexpr bool begins = TILE::scales == 2 || (TILE::scales == 1 && UNIT == 0);
         constexpr int D = TILE::scales == 2 ? UNIT : TURN;
-        if (UNIT == 0) barrier_wait(ring.tokens_full(part, at.tokens.stage), at.tokens.parity);
-        strips_multiply<TILE, TURN, UNIT>(s, read, ring.tokens(part, at.tokens.stage), first);
+        strips_multiply<TILE, TURN, UNIT>(s, read, tokens, start);
         products_wait<1>(); /* the unit before is done */
+        if (TILE::span > 1 && (UNIT > 0 || left))
+            strips_keep(s, TILE::units == 1 ? 1 - TURN : 1 - UNIT % 2, UNIT > 0 ? TURN : 1 - TURN);
         if constexpr (begins) {
-            if (TILE::scales == 2 || !first) s.template add<1 - D>(); /* at first of zeros */
+            if ((TILE::scales == 2 && TILE::span == 1) || UNIT > 0 || left)
+                s.template add<1 - D>(); /* at first of zeros */
             s.scales[D][0] = __uint_as_float(read.scales[TILE::scales == 2 ? UNIT : 0][0]);
             s.scales[D][1] = __uint_as_float(read.scales[TILE::scales == 2 ? UNIT : 0][1]);
         }
-        if (UNIT == 0 && !first) {
-            asm volatile("" : "+r"(s.codes[1 - TURN][0]), "+r"(s.codes[1 - TURN][1])::"memory");
-            strips_give_back(ring, part, before, lane);
-        }
+        if (UNIT > 0) return;
+        asm volatile("" : "+r"(s.codes[1 - TURN][0]), "+r"(s.codes[1 - TURN][1])::"memory");
+        done();
+    });
+}
+
+template <class TILE>
+static __device__ __forceinline__ uint32_t strips_weight(const strips_ring<TILE> &ring, int part,
+                                                         int strip, int slot)
+{
+    using order = typename TILE::order;
+    return ring.weight(part, slot) + strip / 4 * (TILE::span * order::block) +
+           strip % 4 * order::strip;
+}
+
+/* The same with a place of the rings that has one block: products go on while the next one is read,
+   and it is the place before that is given back. */
+template <class TILE, int TURN>
+static __device__ __forceinline__ void
+strips_one(strips_sums<TILE> &s, const strips_ring<TILE> &ring, int part, int strip, int lane,
+           strips_place<TILE> &at, strips_place<TILE> &before, bool first)
+{
+    const uint32_t tokens = ring.tokens(part, at.tokens.stage);
+    const uint32_t weight = strips_weight<TILE>(ring, part, strip, at.weight.stage);
+    strips_read<TILE> read;
+    barrier_wait(ring.weight_full(part, at.weight.stage), at.weight.parity);
+    read.load(weight, lane);
+    strips_read<TILE>::load_codes(s.codes[TURN], weight, lane);
+    barrier_wait(ring.tokens_full(part, at.tokens.stage), at.tokens.parity);
+    strips_block<TILE, TURN>(s, read, tokens, first, !first, [&] {
+        if (!first) strips_give_back(ring, part, before, lane);
     });
     before = at;
     at.weight.next();
     at.tokens.next();
+}
+
+/* Spans of two blocks: the next place's integers and scales are read while the tensor cores are at
+   work with this one's. */
+template <class TILE>
+static __device__ __forceinline__ void
+strips_pairs(strips_sums<TILE> &s, const strips_ring<TILE> &ring, int part, int strip, int lane,
+             int count, strips_place<TILE> &at)
+{
+    constexpr int block = TILE::order::block;
+    strips_read<TILE> next[2];
+    const auto ahead = [&] {
+        const uint32_t weight = strips_weight<TILE>(ring, part, strip, at.weight.stage);
+        barrier_wait(ring.weight_full(part, at.weight.stage), at.weight.parity);
+        next[0].load(weight, lane);
+        next[1].load(weight + block, lane);
+    };
+    if (count > 0) ahead();
+#pragma unroll 1
+    for (int i = 0; i < count; i++) {
+        const strips_read<TILE> read[2] = {next[0], next[1]};
+        const strips_place<TILE> now = at;
+        const uint32_t weight = strips_weight<TILE>(ring, part, strip, at.weight.stage),
+                       tokens = ring.tokens(part, at.tokens.stage);
+        strips_read<TILE>::load_codes(s.codes[0], weight, lane);
+        strips_read<TILE>::load_codes(s.codes[1], weight + block, lane);
+        barrier_wait(ring.tokens_full(part, at.tokens.stage), at.tokens.parity);
+        at.weight.next();
+        at.tokens.next();
+        strips_block<TILE, 0>(s, read[0], tokens, i == 0, false, [] {});
+        strips_block<TILE, 1>(s, read[1], tokens + TILE::token_block, false, true, [] {});
+        if (i + 1 < count) ahead();
+        products_wait<0>();
+        strips_keep(s, TILE::units == 1 ? 1 : (TILE::units - 1) % 2, 1);
+        s.template add<1>();
+        strips_give_back(ring, part, now, lane);
+    }
 }
 
 /* The sums of this warpgroup's part of k, of its 64 rows. Two sets of registers take turns. */
@@ -269,18 +367,22 @@ strips_multiply_all(strips_sums<TILE> &s, const strips_ring<TILE> &ring, int par
 #pragma unroll
     for (int j = 0; j < strips_sums<TILE>::turns * TILE::sums; j++)
         s.d[j / TILE::sums][j % TILE::sums] = 0;
-#pragma unroll 1
-    for (; i + 2 <= count; i += 2) {
-        strips_block<TILE, 0>(s, ring, part, strip, lane, at, before, i == 0);
-        strips_block<TILE, 1>(s, ring, part, strip, lane, at, before, false);
-    }
-    if (i < count) {
-        strips_block<TILE, 0>(s, ring, part, strip, lane, at, before, i == 0);
-        products_wait<0>();
-        s.template add<TILE::scales == 2 ? 1 : 0>();
+    if constexpr (TILE::span > 1) { /* nothing is left of a place */
+        strips_pairs<TILE>(s, ring, part, strip, lane, count, at);
     } else {
-        products_wait<0>();
-        if (count > 0) s.template add<TILE::scales ? 1 : 0>();
+#pragma unroll 1
+        for (; i + 2 <= count; i += 2) {
+            strips_one<TILE, 0>(s, ring, part, strip, lane, at, before, i == 0);
+            strips_one<TILE, 1>(s, ring, part, strip, lane, at, before, false);
+        }
+        if (i < count) {
+            strips_one<TILE, 0>(s, ring, part, strip, lane, at, before, i == 0);
+            products_wait<0>();
+            s.template add<TILE::scales == 2 ? 1 : 0>();
+        } else {
+            products_wait<0>();
+            if (count > 0) s.template add<TILE::scales ? 1 : 0>();
+        }
     }
     products_pin(s.d[0]);
 }
@@ -297,16 +399,20 @@ static __device__ __forceinline__ void strips_begin(const strips_ring<TILE> &rin
             barrier_init(ring.weight_full(g, i), 1);
             barrier_init(ring.empty(ring.weight_full(g, i)), 4 * TILE::wide);
         }
+    if (!TILE::many) {
+        barrier_init(ring.sums_full(), 1);
+        barrier_expect(ring.sums_full(), TILE::sum_bytes);
+    }
     barrier_init_done();
 }
 
 template <class TILE>
-__global__ void __launch_bounds__(TILE::threads, 1)
+__global__ void __launch_bounds__(TILE::threads, TILE::blocks)
     strips_kernel(const __grid_constant__ CUtensorMap x, const __grid_constant__ strips_params p)
 {
     extern __shared__ uint8_t memory[];
     const strips_ring<TILE> ring = {(shared_address(memory) + 1023) / 1024 * 1024};
-    const strips_part part(p);
+    const strips_part part(p, TILE::span);
     const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0), lane = threadIdx.x % 32;
     const int producer = warp - 4 * TILE::warpgroups, slice = warp / 4 / TILE::wide;
     const int strip = warp / 4 % TILE::wide * 4 + warp % 4;
@@ -315,12 +421,12 @@ __global__ void __launch_bounds__(TILE::threads, 1)
     if (producer == 0 && one_lane()) strips_begin<TILE>(ring, &x);
     __syncthreads();
     if (p.share > 1) cluster_arrive();
-    dependents_may_start();
+    if (TILE::blocks == 1) dependents_may_start();
     if (producer < 0)
         strips_multiply_all<TILE>(s, ring, slice, strip, lane,
                                   (part.count - slice + TILE::parts - 1) / TILE::parts, at, before);
     else if (producer == 0 && one_lane())
-        strips_load_weight<TILE>(ring, p, part, at.weight);
+        strips_load_weight<TILE, (TILE::blocks > 1)>(ring, p, part, at.weight);
     else if (producer == 1 && one_lane())
         strips_load_tokens<TILE>(ring, p, &x, part, blockIdx.y * p.turn, at.tokens);
     __syncwarp();
@@ -328,9 +434,12 @@ __global__ void __launch_bounds__(TILE::threads, 1)
     if (!TILE::apart) strips_meet(p.share); /* and are done with their rings */
     if (producer < 0)
         strips_send<TILE::tokens>([&](int i) { return s.sum(i); }, ring.base + TILE::sums_at,
-                                  TILE::rows / p.share, part.rank * TILE::parts + slice,
-                                  strip * 16);
-    strips_meet(p.share);
+                                  ring.sums_full(), TILE::rows / p.share,
+                                  part.rank * TILE::parts + slice, strip * 16, p.share == 1);
+    if (p.share > 1)
+        barrier_wait(ring.sums_full(), 0);
+    else
+        __syncthreads();
     const int rows = TILE::rows / p.share;
     strips_store<TILE::tokens>(p,
                                reinterpret_cast<const float *>(
@@ -340,14 +449,15 @@ __global__ void __launch_bounds__(TILE::threads, 1)
                                TILE::threads);
 }
 
-template <class T, int TOKENS, int WIDE, int PARTS, int TOKEN_SLOTS>
+/* Two blocks in a place (SPAN) are for 4 bits, 2:4, alone: dense ones are no faster by them. */
+template <class T, int TOKENS, int WIDE, int PARTS, int TOKEN_SLOTS, int BLOCKS = 1, int SPAN = 1>
 constexpr strips_row strips_row_of()
 {
-    strips_row row = {TOKENS, 64 * WIDE, PARTS, 128 * WIDE * PARTS + 64, {}};
+    strips_row row = {TOKENS, 64 * WIDE, PARTS * SPAN, 128 * WIDE * PARTS + 64, BLOCKS, {}};
 #define STRIPS(bits, sparse, group, at)                                                            \
-    {                                                                                              \
-        using TILE =                                                                               \
-            strips_tile<strips_order<T, bits, sparse, group>, TOKENS, WIDE, PARTS, TOKEN_SLOTS>;   \
+    if constexpr (SPAN == 1 || (bits == 4 && sparse)) {                                            \
+        using TILE = strips_tile<strips_order<T, bits, sparse, group>, TOKENS, WIDE, PARTS,        \
+                                 TOKEN_SLOTS, BLOCKS, SPAN>;                                       \
         row.kernels[at] = {(const void *)strips_kernel<TILE>, TILE::shared_bytes};                 \
     }
 #include "cuda/linear/strips_orders.def"

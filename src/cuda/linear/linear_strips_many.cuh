@@ -187,7 +187,7 @@ __global__ void __launch_bounds__(TILE::threads, 1)
 template <class T, int TOKENS, int TOKEN_SLOTS> constexpr strips_row strips_many_row_of()
 {
     constexpr int WIDE = 2;
-    strips_row row = {TOKENS, 64 * WIDE, 1, 128 * WIDE + 128, {}};
+    strips_row row = {TOKENS, 64 * WIDE, 1, 128 * WIDE + 128, 1, {}};
 #define STRIPS(bits, sparse, group, at)                                                            \
     {                                                                                              \
         using TILE = strips_tile<strips_order<T, bits, sparse, group>, TOKENS, WIDE, 1,            \

@@ -12,9 +12,10 @@ struct strips_kernel_of {
     int shared_bytes;
 };
 
-/* Tokens by outputs of a tile, parts of k in a block; kernels by strips_orders.def. */
+/* Tokens by outputs of a tile, blocks of the weight along k that a block of threads has at a time,
+   blocks that a processor has room for; kernels by strips_orders.def. */
 struct strips_row {
-    int tokens, rows, parts, threads;
+    int tokens, rows, parts, threads, blocks;
     strips_kernel_of kernels[STRIPS_ORDERS];
 };
 

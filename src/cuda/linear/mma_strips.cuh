@@ -55,7 +55,7 @@ __global__ void __launch_bounds__(32 * STRIPS_MMA_WARPS)
 template <class T> constexpr strips_row strips_mma_row_of()
 {
     strips_row row = {
-        STRIPS_MMA_TOKENS, STRIPS_MMA_ROWS, STRIPS_MMA_WARPS, 32 * STRIPS_MMA_WARPS, {}};
+        STRIPS_MMA_TOKENS, STRIPS_MMA_ROWS, STRIPS_MMA_WARPS, 32 * STRIPS_MMA_WARPS, 1, {}};
 #define STRIPS(bits, sparse, group, at)                                                            \
     row.kernels[at] = {(const void *)strips_mma_kernel<strips_order<T, bits, sparse, group>>, 0};
 #include "cuda/linear/strips_orders.def"

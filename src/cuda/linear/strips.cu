@@ -3,7 +3,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "cuda/linear/linear_strips_row.cuh"
+#include "cuda/linear/linear_strips_pairs.cuh"
 #include "cuda/plugin/device.cuh"
 
 namespace
@@ -90,16 +90,78 @@ many_way many_way_of(const s24i_device *device, const s24i_device_integers *job)
     return best;
 }
 
-const strips_row *row_of(const s24i_device *device, const s24i_device_integers *job)
+/* What a product of few tokens takes in a tile, in us. */
+struct few_cost {
+    double begin, busy, step, crowd;
+};
+const few_cost few_costs[] = {
+#define STRIPS_COST(...) {__VA_ARGS__},
+#include "cuda/linear/strips_costs.def"
+};
+static_assert(sizeof few_costs / sizeof *few_costs == STRIPS_TILES + STRIPS_PAIRS, "a cost a tile");
+
+/* That of every GPU, where it is the one; else NULL. */
+const strips_row *mma_row_of(const s24i_device *device, const s24i_device_integers *job)
 {
-    const bool wide = job->args->x->dtype == S24_BF16;
-    if (device->capability != HOPPER || job->args->tile)
-        return wide ? &strips_mma_bf16 : &strips_mma_f16;
-    const strips_row *row = wide ? strips_rows_bf16 : strips_rows_f16;
+    if (device->capability == HOPPER && !job->args->tile) return NULL;
+    return job->args->x->dtype == S24_BF16 ? &strips_mma_bf16 : &strips_mma_f16;
+}
+
+/* A tile of few tokens, and how many blocks share its k. */
+struct few_way {
+    const strips_row *row;
+    int share;
+};
+
+double few_time(const s24i_device *device, const few_way &way, const few_cost &cost,
+                const s24_device_integers *w)
+{
+    const strips_row *row = way.row;
+    const int places = device->cluster_blocks[way.share < MOST_CLUSTER ? way.share : MOST_CLUSTER];
+    const double k_blocks = ceil((double)w->k / 128);
+    const double blocks = ceil((double)w->n / row->rows) * way.share;
+    const double steps = ceil(k_blocks / (way.share * row->parts));
+    const double further = fmax(0, ceil(blocks / ((double)places * row->blocks)) - 1);
+    const double full = blocks / device->processors;
+    const double crowd = row->blocks == 1
+                             ? 1 + cost.crowd * further
+                             : (1 + cost.crowd * fmax(0, full - 1)) * (1 + 0.3 * further);
+    return cost.begin + cost.busy * fmin(full, 1) + cost.step * steps * crowd;
+}
+
+/* One of the two tiles for a number of tokens. */
+few_way plain_way_of(const s24i_device *device, const s24i_device_integers *job)
+{
+    const strips_row *row = job->args->x->dtype == S24_BF16 ? strips_rows_bf16 : strips_rows_f16;
     while (job->args->x->rows > row->tokens)
         row += 2;
+    row += (job->weight->n + row->rows - 1) / row->rows > device->processors;
     const int64_t tiles = (job->weight->n + row->rows - 1) / row->rows;
-    return row + (tiles > device->processors);
+    return {row, share_of(device, row, (int)((job->weight->k + 127) / 128), tiles)};
+}
+
+/* That, or where it is thought to take less one with two blocks of the weight in a place. */
+few_way few_way_of(const s24i_device *device, const s24i_device_integers *job)
+{
+    constexpr double convincing = 0.97;
+    const bool wide = job->args->x->dtype == S24_BF16;
+    const strips_row *pairs = wide ? strips_pairs_bf16 : strips_pairs_f16;
+    const s24_device_integers *w = job->weight;
+    few_way best = plain_way_of(device, job);
+    const few_cost *plain = few_costs + (best.row - (wide ? strips_rows_bf16 : strips_rows_f16));
+    double least = convincing * few_time(device, best, *plain, w);
+    for (int i = 0; i < STRIPS_PAIRS; i++)
+        for (int share = 1; share <= MOST_CLUSTER; share *= 2) {
+            const few_way way = {pairs + i, share};
+            if (!way.row->kernels[order_of(w)].kernel || job->args->x->rows > way.row->tokens ||
+                w->k <= (int64_t)128 * (share * way.row->parts - 1))
+                break;
+            const double time = few_time(device, way, few_costs[STRIPS_TILES + i], w);
+            if (!(time < least)) continue;
+            least = time;
+            best = way;
+        }
+    return best;
 }
 
 /* More tokens than there are rows for, or than they have for a layer with many tiles? */
@@ -139,9 +201,10 @@ strips_params params_of(const s24i_device_integers *job)
 s24_status give_memory(const strips_row *row, s24i_device_error *error)
 {
     for (const strips_kernel_of &of : row->kernels)
-        CUDA_TRY(error, "giving a kernel its shared memory",
-                 cudaFuncSetAttribute(of.kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                      of.shared_bytes));
+        if (of.kernel)
+            CUDA_TRY(error, "giving a kernel its shared memory",
+                     cudaFuncSetAttribute(of.kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                          of.shared_bytes));
     return S24_OK;
 }
 
@@ -152,6 +215,9 @@ s24_status prepare(s24i_device *device, s24i_device_error *error)
     s24_status status = S24_OK;
     for (const strips_row *rows : {strips_rows_bf16, strips_rows_f16})
         for (int i = 0; i < STRIPS_TILES && status == S24_OK; i++)
+            status = give_memory(&rows[i], error);
+    for (const strips_row *rows : {strips_pairs_bf16, strips_pairs_f16})
+        for (int i = 0; i < STRIPS_PAIRS && status == S24_OK; i++)
             status = give_memory(&rows[i], error);
     for (const strips_row *rows : {strips_many_bf16, strips_many_f16})
         for (int i = 0; i < STRIPS_MANY && status == S24_OK; i++)
@@ -176,13 +242,12 @@ static void deal_many(const s24i_device *device, const many_way &way, strips_par
     launch->grid = dim3(stay ? (unsigned)device->processors : blocks);
 }
 
-static void deal_few(const s24i_device *device, const strips_row *row, strips_params *p,
-                     device_launch *launch)
+static void deal_few(const few_way &way, strips_params *p, device_launch *launch)
 {
-    const unsigned tiles = (unsigned)(p->n + row->rows - 1) / (unsigned)row->rows;
+    const unsigned tiles = (unsigned)(p->n + way.row->rows - 1) / (unsigned)way.row->rows;
     launch->grid = dim3(tiles, (unsigned)(p->m + p->turn - 1) / (unsigned)p->turn);
     if (!launch->shared_bytes) return;
-    launch->cluster = p->share = share_of(device, row, p->k_blocks, tiles * launch->grid.y);
+    launch->cluster = p->share = way.share;
     launch->grid.x *= (unsigned)p->share;
 }
 
@@ -190,7 +255,9 @@ s24_status integers_enqueue(s24i_device *device, const s24i_device_integers *job
                             s24i_device_error *error)
 {
     const bool many = are_many(device, job);
-    const many_way way = many ? many_way_of(device, job) : many_way{row_of(device, job), 1};
+    const strips_row *mma = mma_row_of(device, job);
+    const few_way few = many ? few_way{} : mma ? few_way{mma, 1} : few_way_of(device, job);
+    const many_way way = many ? many_way_of(device, job) : many_way{few.row, 1};
     const strips_kernel_of *kernel = &way.row->kernels[order_of(job->weight)];
     strips_params p = params_of(job);
     p.turn = turn_of(way.row, p.m);
@@ -206,7 +273,7 @@ s24_status integers_enqueue(s24i_device *device, const s24i_device_integers *job
     if (many)
         deal_many(device, way, &p, job->args->x->dtype, &launch);
     else
-        deal_few(device, way.row, &p, &launch);
+        deal_few(few, &p, &launch);
     if (!kernel->shared_bytes) return device_launch_kernel(error, &launch, args + 1, stream);
     s24_status status = prepare(device, error);
     if (status == S24_OK)

@@ -74,15 +74,16 @@ static __device__ __forceinline__ void strips_finish(const strips_params &p, flo
         static_cast<uint16_t *>(p.y)[at] = (uint16_t)bits_of(v[0], p.y_dtype);
 }
 
-/* `parts` lie in shared memory one after the other, each of `rows` by TOKENS, and are added in that
-   order; `row` and `token` are the first. */
+/* `parts` lie in shared memory one after the other, each of `rows` (a power of two) by TOKENS, and
+   are added in that order; `row` and `token` are the first. */
 template <int TOKENS>
 static __device__ void strips_store(const strips_params &p, const float *sums, int parts, int rows,
                                     int row, int token, int threads)
 {
+    const int shift = __ffs(rows) - 1;
 #pragma unroll 1
     for (int i = threadIdx.x; i < rows * TOKENS; i += threads) {
-        const int r = i % rows, t = i / rows, at = strips_sum_at(r, t, TOKENS / 8);
+        const int r = i & (rows - 1), t = i >> shift, at = strips_sum_at(r, t, TOKENS / 8);
         float sum = 0;
         if (t >= p.turn || token + t >= p.m) break;
         for (int part = 0; part < parts; part++)

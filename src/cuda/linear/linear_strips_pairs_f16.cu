@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Products of tokens in f16 with integers of 4 bits, two blocks of the weight in a place. */
+#include "cuda/linear/linear_strips.cuh"
+#include "cuda/linear/linear_strips_pairs.cuh"
+
+const strips_row strips_pairs_f16[STRIPS_PAIRS] = {
+#define STRIPS_PAIRS_TILE(tokens, parts, token_slots, blocks)                                      \
+    strips_row_of<__half, tokens, 1, parts, token_slots, blocks, 2>(),
+#include "cuda/linear/strips_pairs.def"
+};
