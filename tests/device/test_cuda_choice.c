@@ -58,8 +58,26 @@ static void more_tokens_are_not_faster(void **state)
     }
 }
 
+/* More products than a GPU remembers, each twice, and between them one whose rows lie otherwise. */
+static void what_is_remembered_is_what_was_chosen(void **state)
+{
+    unsigned random = 2;
+    (void)state;
+    for (int i = 0; i < 600; i++) {
+        const s24_dtype dtype = dtypes[i % 5];
+        const int64_t m = random_size(&random, 0, 13), k = random_size(&random, 4, 13),
+                      n = random_size(&random, 4, 13);
+        const char *chosen = choice_of(&h200, dtype, m, k, n, NULL);
+        for (int again = 0; again < 2; again++) {
+            (void)choice_remembered(&h200, dtype, m, k, n, n + 24);
+            assert_string_equal(choice_remembered(&h200, dtype, m, k, n, 0), chosen);
+        }
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(more_tokens_are_not_faster)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(more_tokens_are_not_faster),
+                                       cmocka_unit_test(what_is_remembered_is_what_was_chosen)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

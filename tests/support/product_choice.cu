@@ -26,33 +26,59 @@ MMA_ROWS(mma_rows_e4m3)
 MMA_ROWS(mma_rows_e5m2)
 static_assert(sizeof mma_rows == 5 * sizeof *mma_rows, "a row for each tile");
 
+/* A product of m tokens on a GPU. */
+struct choice_job {
+    s24i_device_linear job = {};
+    s24_device_weight weight = {};
+    s24_device_linear_args args = {};
+    s24_dense x, y;
+    char work;
+
+    choice_job(s24_dtype dtype, int64_t m, int64_t k, int64_t n)
+    {
+        const s24_dtype y_dtype = bytes_of(dtype) == 1 ? S24_BF16 : dtype;
+        x = {nullptr, dtype, m, k, 0};
+        y = {nullptr, y_dtype, m, n, 0};
+        weight.dtype = dtype;
+        weight.n = n;
+        weight.k = k;
+        args.size = sizeof args;
+        args.x = &x;
+        args.y = &y;
+        args.work = &work;
+        job.weight = &weight;
+        job.args = &args;
+        job.m = m;
+        job.tile = -1;
+    }
+};
+
+static void describe(s24i_device *device, const choice_gpu *gpu)
+{
+    device->processors = gpu->processors;
+    device->capability = HOPPER;
+    device->memory_speed = gpu->memory_speed;
+    for (int i = 1; i <= MOST_CLUSTER; i++)
+        device->cluster_blocks[i] = gpu->cluster_blocks[i - 1];
+}
+
 extern "C" const char *choice_of(const choice_gpu *gpu, s24_dtype dtype, int64_t m, int64_t k,
                                  int64_t n, double *ns)
 {
     s24i_device device = {};
-    s24_device_weight weight = {};
-    const s24_dtype y_dtype = bytes_of(dtype) == 1 ? S24_BF16 : dtype;
-    s24_dense x = {nullptr, dtype, m, k, 0}, y = {nullptr, y_dtype, m, n, 0};
-    s24_device_linear_args args = {};
-    s24i_device_linear job = {};
-    static char work;
-    device.processors = gpu->processors;
-    device.capability = HOPPER;
-    device.memory_speed = gpu->memory_speed;
-    for (int i = 1; i <= MOST_CLUSTER; i++)
-        device.cluster_blocks[i] = gpu->cluster_blocks[i - 1];
-    weight.dtype = dtype;
-    weight.n = n;
-    weight.k = k;
-    args.size = sizeof args;
-    args.x = &x;
-    args.y = &y;
-    args.work = &work;
-    job.weight = &weight;
-    job.args = &args;
-    job.m = m;
-    job.tile = -1;
-    const int chosen = device_linear_choose(&device, &job);
-    if (ns) *ns = chosen < 0 ? 0 : linear_time(&device, &job, linear_option_of(chosen), 0);
+    choice_job of(dtype, m, k, n);
+    describe(&device, gpu);
+    const int chosen = device_linear_choose(&device, &of.job);
+    if (ns) *ns = chosen < 0 ? 0 : linear_time(&device, &of.job, linear_option_of(chosen), 0);
     return device_tile_name(chosen);
+}
+
+extern "C" const char *choice_remembered(const choice_gpu *gpu, s24_dtype dtype, int64_t m,
+                                         int64_t k, int64_t n, int64_t y_ld)
+{
+    static s24i_device device;
+    choice_job of(dtype, m, k, n);
+    if (!device.processors) describe(&device, gpu);
+    of.y.ld = y_ld;
+    return device_tile_name(linear_choice(&device, &of.job));
 }

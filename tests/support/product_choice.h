@@ -17,6 +17,9 @@ typedef struct choice_gpu {
 /* The tile's name, or NULL. `ns`: what it is thought to take; may be NULL. */
 const char *choice_of(const choice_gpu *gpu, s24_dtype dtype, int64_t m, int64_t k, int64_t n,
                       double *ns);
+/* As a GPU that remembers its choices has it: there is one in a process. `y_ld` as in s24_dense. */
+const char *choice_remembered(const choice_gpu *gpu, s24_dtype dtype, int64_t m, int64_t k,
+                              int64_t n, int64_t y_ld);
 
 #ifdef __cplusplus
 }

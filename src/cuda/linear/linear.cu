@@ -183,7 +183,7 @@ s24_status linear_own_enqueue(s24i_device *device, const s24i_device_linear *job
 {
     const linear_kind *kind = linear_kind_of(job->weight->dtype);
     linear_maps maps = {};
-    int grid, chosen = device_linear_choose(device, job);
+    int grid, chosen = linear_choice(device, job);
     if (chosen < 0)
         return device_failed(
             error, S24_ERROR_UNSUPPORTED,

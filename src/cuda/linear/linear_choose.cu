@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Products, the host's side: which tile a shape gets, and how the tiles are dealt out. */
 #include <cmath>
+#include <initializer_list>
 
 #include "cuda/linear/linear_choose.cuh"
 
@@ -339,4 +340,48 @@ int device_linear_choose(const s24i_device *device, const s24i_device_linear *jo
         chosen = i;
     }
     return chosen;
+}
+
+/* ---- choices that were made ------------------------------------------------------------------ */
+
+/* Choosing takes as long as a launch, or twice: the same product is chosen for once. A later one
+   in the same place takes it. */
+static linear_key key_of(const s24i_device_linear *job)
+{
+    const s24_dense *x = job->args->x, *y = job->args->y;
+    return {job->m,
+            job->weight->n,
+            job->weight->k,
+            (int)job->weight->dtype,
+            (int)y->dtype,
+            (int)linear_epilogue_of(job),
+            job->columns,
+            job->args->work != nullptr,
+            (int)(ld_of(x) * bytes_of(x->dtype) % TOKEN_BYTES),
+            (int)(ld_of(y) * bytes_of(y->dtype) % TOKEN_BYTES)};
+}
+
+static bool operator==(const linear_key &a, const linear_key &b)
+{
+    return a.m == b.m && a.n == b.n && a.k == b.k && a.dtype == b.dtype && a.y_dtype == b.y_dtype &&
+           a.epilogue == b.epilogue && a.columns == b.columns && a.work == b.work &&
+           a.x_askew == b.x_askew && a.y_askew == b.y_askew;
+}
+
+static unsigned place_of(const linear_key &key)
+{
+    uint64_t hash = 0;
+    for (int64_t part : {key.m, key.n, key.k, (int64_t)key.epilogue})
+        hash = (hash ^ (uint64_t)part) * 0x9e3779b97f4a7c15u;
+    return (unsigned)(hash >> 32) % LINEAR_KNOWN;
+}
+
+int linear_choice(s24i_device *device, const s24i_device_linear *job)
+{
+    if (job->tile >= 0) return device_linear_choose(device, job);
+    const linear_key key = key_of(job);
+    linear_known *known = &device->known[place_of(key)];
+    if (known->is_set && known->key == key) return known->chosen;
+    *known = {key, true, device_linear_choose(device, job)};
+    return known->chosen;
 }

@@ -79,5 +79,7 @@ double linear_time(const s24i_device *device, const s24i_device_linear *job,
                    const linear_option *option, double best);
 int linear_cluster_of(const s24i_device *device, const linear_shape *s, const linear_row *row,
                       const linear_option *option, int grid);
+/* device_linear_choose, which the device remembers. */
+int linear_choice(s24i_device *device, const s24i_device_linear *job);
 
 #endif

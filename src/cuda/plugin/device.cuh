@@ -17,6 +17,19 @@ enum { HOPPER = 90 }; /* compute capability 9.0 */
 
 enum { MOST_CLUSTER = 4 }; /* of a product */
 
+/* All of a product that its tile depends on, and the tile that was chosen. */
+struct linear_key {
+    int64_t m, n, k;
+    int dtype, y_dtype, epilogue, columns, work;
+    int x_askew, y_askew; /* bytes by which rows miss a line of the memory */
+};
+struct linear_known {
+    linear_key key;
+    bool is_set;
+    int chosen;
+};
+enum { LINEAR_KNOWN = 128 };
+
 struct s24i_device {
     int index;
     int processors;
@@ -30,6 +43,7 @@ struct s24i_device {
     struct vendor_engine *vendor; /* cuSPARSELt where it is the backend, else NULL */
     cudaEvent_t timer[2];         /* made when they are first used */
     char text[384];
+    linear_known known[LINEAR_KNOWN];
     bool integers; /* their kernels have their shared memory: by the first product */
 };
 
@@ -64,14 +78,17 @@ struct device_launch {
 s24_status device_launch_kernel(s24i_device_error *error, const device_launch *launch, void **args,
                                 void *stream);
 
-/* Makes the device the thread's current one, and gives back the one before. */
+/* Makes the device the thread's current one, and gives back the one before, if it was another. */
 struct device_scope {
     int before = -1;
     cudaError_t code;
     explicit device_scope(const s24i_device *device)
     {
-        code = cudaGetDevice(&before);
-        if (code == cudaSuccess && before != device->index) code = cudaSetDevice(device->index);
+        int current = device->index;
+        code = cudaGetDevice(&current);
+        if (code != cudaSuccess || current == device->index) return;
+        before = current;
+        code = cudaSetDevice(device->index);
     }
     ~device_scope()
     {
