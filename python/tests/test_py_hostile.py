@@ -112,6 +112,7 @@ def tokens_of(*args, **options):
 
 class World:
     """What is called, with what it was meant to be called with, and what comes in its place."""
+    refusals: tuple = REFUSALS
 
     def __init__(self, folder, draw):
         self.draw, self.folder = draw, folder
@@ -300,40 +301,58 @@ def told(call, args, options):
     return f"{name}({', '.join(parts)})"
 
 
-def make_calls(seed, count, folder):
-    """Fails by a text on what is neither carried out nor refused with a sentence."""
+def patiently(call, args, options):
+    """The call, which Ctrl-C ends if it takes long."""
+    signal.setitimer(signal.ITIMER_REAL, PATIENCE)
+    try:
+        call(*args, **options)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+def failures(world_of, seed, count, folder):
+    """What is neither carried out nor refused with a sentence, and the call."""
     resource.setrlimit(resource.RLIMIT_AS, (6 << 30, resource.RLIM_INFINITY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     os.chdir(folder)
     faulthandler.enable()
     warnings.simplefilter("ignore")
-    signal.signal(signal.SIGALRM, signal.default_int_handler)  # what would take long ends by Ctrl-C
+    signal.signal(signal.SIGALRM, signal.default_int_handler)
     draw = random.Random(seed)
-    world, wrong = World(folder, draw), {}
+    world, wrong = world_of(folder, draw), {}
     with open(folder / "last", "wb", buffering=0) as last:
         for _ in range(count):
             call, args, options = world.one()
             text = told(call, args, options)
             os.pwrite(last.fileno(), text.encode() + b"\n" + b" " * 4096, 0)
-            signal.setitimer(signal.ITIMER_REAL, PATIENCE)
             try:
-                call(*args, **options)
+                patiently(call, args, options)
             except (ZeroDivisionError, KeyboardInterrupt):
                 pass  # a callback's own, and what it asked for
             except BaseException as error:  # pylint: disable=broad-exception-caught
                 place = traceback.extract_tb(error.__traceback__)[-1]
                 known = isinstance(error, KeyError) and place.filename.endswith("checkpoint.py")
-                if not known and (not isinstance(error, REFUSALS) or " " not in str(error)):
+                if not known and (not isinstance(error, world.refusals) or " " not in str(error)):
                     wrong[f"{place.filename}:{place.lineno}: {type(error).__name__}"] = \
                         f"{error}\n    {text}"
     return wrong
 
 
+def main(world_of):
+    """The command: 1 if there is such a call."""
+    found = failures(world_of, int(sys.argv[1]), int(sys.argv[2]), pathlib.Path(sys.argv[3]))
+    for sentence, made in found.items():
+        print(f"{sentence}\n    {made}")
+    return int(bool(found))
+
+
 class Hostile(unittest.TestCase):
+    FILE = __file__
+
     def test_every_function(self):
         with tempfile.TemporaryDirectory() as place:
             tiny_bert.write(pathlib.Path(place) / "dense")
-            ran = subprocess.run([sys.executable, "-B", __file__, "1", str(CALLS), place],
+            ran = subprocess.run([sys.executable, "-B", self.FILE, "1", str(CALLS), place],
                                  capture_output=True, text=True, check=False)
             last = pathlib.Path(place) / "last"
             at = last.read_text().splitlines()[0] if last.exists() else "before the first call"
@@ -341,7 +360,4 @@ class Hostile(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    found = make_calls(int(sys.argv[1]), int(sys.argv[2]), pathlib.Path(sys.argv[3]))
-    for sentence, made in found.items():
-        print(f"{sentence}\n    {made}")
-    sys.exit(bool(found))
+    sys.exit(main(World))

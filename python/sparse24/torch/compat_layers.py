@@ -44,7 +44,7 @@ class SemiSparseActivationLinear(SemiSparseLinear):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """[..., in_features] to [..., out_features]."""
-        rows = semi_sparse_sparsify(x.reshape(-1, x.shape[-1]))
+        rows = semi_sparse_sparsify(x.reshape(-1, self.in_features))
         return torch.nn.functional.linear(rows, self.weight, self.bias).reshape(*x.shape[:-1], -1)
 
 

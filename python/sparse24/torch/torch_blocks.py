@@ -37,7 +37,7 @@ def _matrix_and_plan(values, starts, index, k) -> tuple[SparseMatrix, Plan]:
 
 
 def _block_linear(x, values, starts, index, bias, k):
-    if x.shape[-1] != k:
+    if not x.dim() or x.shape[-1] != k:
         raise ValueError(f"x is {list(x.shape)}; expected [..., {k}]")
     _, plan = _matrix_and_plan(values, starts, index, k)
     out = x.new_empty(*x.shape[:-1], plan.shape[0], dtype=torch.float32)

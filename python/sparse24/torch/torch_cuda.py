@@ -39,7 +39,7 @@ def result_of(dtype: torch.dtype) -> torch.dtype:
 @functools.cache
 def bytes_of(layout: str, n: int, k: int) -> int:
     """Bytes of [n, k] in a layout of a GPU, its report included; 0 if there is none."""
-    size = _core.order_bytes("hopper", layout.split("-")[1], n, k)
+    size = _core.order_bytes("hopper", layout.partition("-")[2], n, k)
     return size + REPORT if size else 0
 
 
@@ -143,6 +143,9 @@ def prune_pack_pair(w, select):
 @there
 def to_dense(packed, n, k, layout, dtype):
     """The weight with its zeros."""
+    if packed.numel() != bytes_of(layout, n, k):
+        raise ValueError(f"packed has {packed.numel()} bytes; expected {bytes_of(layout, n, k)} of "
+                         f"[{n}, {k}] in {layout}")
     packed, out = _aligned(packed), packed.new_empty(n, k, dtype=dtype)
     _core.device_to_dense(_place(packed, n, k, layout), _operand(out, n, k, k))
     return out
@@ -156,14 +159,23 @@ def _check(x, packed, k, size, expected):
         raise ValueError(f"x is on {x.device} and the weight on {packed.device}")
 
 
+def check_vectors(device: torch.device, **vectors) -> None:
+    """Of each (tensor or None, elements): as many, and on the device? Raises ValueError."""
+    for name, (vector, count) in vectors.items():
+        if vector is not None and (vector.numel() != count or vector.device != device):
+            raise ValueError(f"{name} is {list(vector.shape)} on {vector.device}; expected {count} "
+                             f"elements on {device}")
+
+
 def _multiply(x, packed, bias, shape, scales=(None, None), y_dtype=None):
     """y of its dtype (x's by default, of integers their exact sums); x has the weight's dtype and
     (n, k, layout) is shape."""
     n, k, layout = shape
-    _check(x, packed, k, x.shape[-1], bytes_of(layout, n, k))
+    _check(x, packed, k, x.shape[-1] if x.dim() else 0, bytes_of(layout, n, k))
     y_dtype = y_dtype or result_of(x.dtype)
     piece = 16 // (2 if y_dtype in (torch.float16, torch.bfloat16) else 4)
     wide, m = n + -n % piece, x.numel() // k
+    check_vectors(x.device, bias=(bias, n), x_scale=(scales[0], m), scale=(scales[1], n))
     out = x.new_empty((*x.shape[:-1], n) if wide == n else (m, wide), dtype=y_dtype)
     if m:
         x, ld = _rows(x, k)
@@ -189,10 +201,11 @@ def linear(x, packed, bias, n, k, layout, dtype):
     """x times the packed weight of `dtype`, of x's dtype. What lies as it must goes straight
     on."""
     plain, at, index = _plain_size(layout, x.dtype, n, k), x.data_ptr(), x.get_device()
-    if (plain is None or x.shape[-1] != k or not x.is_contiguous() or at % 16 or not x.numel()
-            or packed.numel() != plain[1] or packed.get_device() != index
+    if (plain is None or not x.dim() or x.shape[-1] != k or not x.is_contiguous() or at % 16
+            or not x.numel() or packed.numel() != plain[1] or packed.get_device() != index
             or index != current_device()
-            or bias is not None and (bias.dtype is not x.dtype or not bias.is_contiguous())):
+            or bias is not None and (bias.dtype is not x.dtype or not bias.is_contiguous()
+                                     or bias.numel() != n or bias.get_device() != index)):
         return _linear(x, packed, bias, n, k, layout, dtype)
     weight = packed.data_ptr()
     if weight % 256:
@@ -215,7 +228,8 @@ def _linear(x, packed, bias, n, k, layout, dtype):
 @there
 def columns(packed, x, n, k, layout, dtype):
     """The packed weight times x [k, m], of x's dtype."""
-    if x.dtype is not dtype or dtype.itemsize != 2 or x.shape[1] % 8 or x.shape[1] == 0:
+    if (x.dtype is not dtype or dtype.itemsize != 2 or x.dim() != 2 or x.shape[1] % 8
+            or x.shape[1] == 0):
         return linear(x.t(), packed, None, n, k, layout, dtype).t().contiguous()
     _check(x, packed, k, x.shape[0], bytes_of(layout, n, k))
     m = x.shape[1]

@@ -16,6 +16,7 @@ from sparse24 import _core
 from . import torch_cuda
 
 DTYPES = {torch.float32: "f32", torch.bfloat16: "bf16", torch.float16: "f16"}
+_BYTES = {torch.uint8: "u8", torch.bool: "bool"}
 # A layout's name holds its dtype: "rows16-bf16-pairs", "hopper-e4m3".
 _DTYPE_OF = {name: dtype for dtype, name in {**DTYPES, **torch_cuda.NAMES}.items()}
 
@@ -57,8 +58,11 @@ def layout_of(dtype: torch.dtype, device: str = "cpu") -> str:
 
 @functools.cache
 def dtype_of(layout: str) -> torch.dtype:
-    """The dtype of a layout's weights."""
-    return _DTYPE_OF[layout.split("-")[1]]
+    """The dtype of a layout's weights. Raises ValueError."""
+    name = (layout.split("-") + [""])[1]
+    if name not in _DTYPE_OF:
+        raise ValueError(f"layout {layout!r}: expected one as rows16-f32 or hopper-f16")
+    return _DTYPE_OF[name]
 
 
 @functools.cache
@@ -82,7 +86,9 @@ def takes_bf16(layout: str) -> bool:
 def operand(x: torch.Tensor) -> tuple:
     """A tensor whose last dimension has no gaps, as the extension reads it; it must live on."""
     *lead, cols = x.shape
-    name = DTYPES.get(x.dtype) or {torch.uint8: "u8", torch.bool: "bool"}[x.dtype]
+    name = DTYPES.get(x.dtype) or _BYTES.get(x.dtype)
+    if name is None:
+        raise TypeError(f"{x.dtype} on cpu: expected {', '.join(map(str, (*DTYPES, *_BYTES)))}")
     rows = x.numel() // cols if cols else 0
     ld = x.stride(-2) if len(lead) == 1 and rows > 1 else cols
     return (x.data_ptr(), name, rows, cols, ld)
@@ -132,7 +138,9 @@ def _to_dense(packed, n, k, layout):
 
 
 def _linear(x, packed, bias, n, k, layout):
-    if x.shape[-1] != k or packed.numel() != bytes_of(layout, n, k):
+    if bias is not None and bias.numel() != n:
+        torch_cuda.check_vectors(x.device, bias=(bias, n))
+    if not x.dim() or x.shape[-1] != k or packed.numel() != bytes_of(layout, n, k):
         raise ValueError(f"x is {list(x.shape)}, packed has {packed.numel()} bytes; expected "
                          f"[..., {k}] and {bytes_of(layout, n, k)} bytes")
     dtype = x.dtype
@@ -242,7 +250,7 @@ def _(x, packed, bias, n, k, layout):
 
 @torch.library.register_fake("sparse24::columns", lib=_library)
 def _(packed, x, n, k, layout):
-    return x.new_empty(n, x.shape[1], dtype=torch_cuda.result_of(x.dtype))
+    return x.new_empty(n, x.t().shape[0], dtype=torch_cuda.result_of(x.dtype))
 
 
 @torch.library.register_fake("sparse24::scaled_linear", lib=_library)

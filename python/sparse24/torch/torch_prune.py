@@ -160,7 +160,7 @@ def _collect(model, group, batches, once) -> dict[tuple, Stats]:
     left: set[tuple] = set()
 
     def see(weight, x):
-        if x.numel():
+        if x.dim() and x.numel():
             if _key(weight) not in stats:
                 stats[_key(weight)] = Stats(x.shape[-1])
             stats[_key(weight)].add(_host(x.reshape(-1, x.shape[-1])).numpy())

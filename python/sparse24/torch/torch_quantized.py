@@ -23,7 +23,9 @@ _library.define("quantized_linear(Tensor x, Tensor values, Tensor indices, Tenso
 
 def _flat(x):
     """A tensor's memory by its address, as a row."""
-    name = {torch.int8: "i8", torch.uint8: "u8", torch.float32: "f32"}[x.dtype]
+    name = {torch.int8: "i8", torch.uint8: "u8", torch.float32: "f32"}.get(x.dtype)
+    if name is None:
+        raise TypeError(f"{x.dtype} of a quantised weight; expected 8-bit integers and f32 scales")
     return (x.data_ptr(), name, 1, x.numel(), x.numel())
 
 
@@ -44,7 +46,7 @@ def _plan(values, indices, scales, k, bits, integers):
 
 
 def _quantized_linear(x, values, indices, scales, bias, k, bits, integers):
-    if x.shape[-1] != k:
+    if not x.dim() or x.shape[-1] != k:
         raise ValueError(f"x is {list(x.shape)}; expected [..., {k}]")
     plan = _plan(values, indices, scales, k, bits, integers)
     source = x.float().contiguous()
@@ -78,7 +80,7 @@ def _cuda_weight(values, indices, scales, k, bits, dtype):
 
 def _cuda_quantized_linear(x, values, indices, scales, bias, k, bits, integers):
     """Integers with integers where a row has one scale of 8 bits; anything else in 16 bits."""
-    if x.shape[-1] != k:
+    if not x.dim() or x.shape[-1] != k:
         raise ValueError(f"x is {list(x.shape)}; expected [..., {k}]")
     n, narrow = values.shape[0], integers and bits == 8 and scales.shape[1] == 1 and k % 16 == 0
     dtype = torch.int8 if narrow else torch.float16 if x.dtype is torch.float16 else torch.bfloat16

@@ -107,13 +107,20 @@ def _to_copy(w, *, dtype=None, device=None, **_):
     return _transpose(copy) if w.is_transposed else copy
 
 
+def _dense(w):
+    if w.dtype is torch.int8 and w.is_cuda:  # which PyTorch does not multiply there
+        raise NotImplementedError(f"`{type(w).__name__}` matmul: operation is not supported of int8 "
+                                  "on cuda from this side")
+    return w.to_dense()
+
+
 def _mm(a, b):
     if isinstance(a, SparseTensor) and isinstance(b, SparseTensor):
         raise ValueError("a product of two 2:4 tensors; one of them must be dense")
     if isinstance(b, SparseTensor):
-        return b._product(a) if b.is_transposed else a @ b.to_dense()
+        return b._product(a) if b.is_transposed else a @ _dense(b)
     if a.is_transposed:
-        return a.to_dense() @ b
+        return _dense(a) @ b
     return a._result(torch.ops.sparse24.columns(a.packed, b, *a.stored, a.layout_name))
 
 
