@@ -113,6 +113,7 @@ def tokens_of(*args, **options):
 class World:
     """What is called, with what it was meant to be called with, and what comes in its place."""
     refusals: tuple = REFUSALS
+    memory = 6 << 30  # bytes of addresses
 
     def __init__(self, folder, draw):
         self.draw, self.folder = draw, folder
@@ -312,7 +313,8 @@ def patiently(call, args, options):
 
 def failures(world_of, seed, count, folder):
     """What is neither carried out nor refused with a sentence, and the call."""
-    resource.setrlimit(resource.RLIMIT_AS, (6 << 30, resource.RLIM_INFINITY))
+    if world_of.memory:
+        resource.setrlimit(resource.RLIMIT_AS, (world_of.memory, resource.RLIM_INFINITY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     os.chdir(folder)
     faulthandler.enable()
