@@ -24,7 +24,7 @@ import numpy as np
 import sparse24
 from py_support import tiny_bert
 
-CALLS, PATIENCE = 1200, 1.0  # seconds
+PATIENCE = 1.0  # seconds
 REFUSALS = (TypeError, ValueError, OSError, MemoryError, OverflowError, NotImplementedError,
             sparse24.Error)
 
@@ -349,12 +349,12 @@ def main(world_of):
 
 
 class Hostile(unittest.TestCase):
-    FILE = __file__
+    FILE, CALLS = __file__, 1200
 
     def test_every_function(self):
         with tempfile.TemporaryDirectory() as place:
             tiny_bert.write(pathlib.Path(place) / "dense")
-            ran = subprocess.run([sys.executable, "-B", self.FILE, "1", str(CALLS), place],
+            ran = subprocess.run([sys.executable, "-B", self.FILE, "1", str(self.CALLS), place],
                                  capture_output=True, text=True, check=False)
             last = pathlib.Path(place) / "last"
             at = last.read_text().splitlines()[0] if last.exists() else "before the first call"

@@ -4,9 +4,7 @@ CPU, or on a GPU where the command says so. Skips where there is no PyTorch.
 
     python3 test_py_hostile_torch.py SEED CALLS FOLDER [cuda]
 """
-import pathlib
 import sys
-import tempfile
 import unittest
 
 try:
@@ -130,7 +128,7 @@ class TorchWorld(World):
 
 
 class Hostile(test_py_hostile.Hostile):
-    FILE = __file__
+    FILE, CALLS = __file__, 500
 
 
 if __name__ == "__main__":

@@ -109,8 +109,8 @@ def _to_copy(w, *, dtype=None, device=None, **_):
 
 def _dense(w):
     if w.dtype is torch.int8 and w.is_cuda:  # which PyTorch does not multiply there
-        raise NotImplementedError(f"`{type(w).__name__}` matmul: operation is not supported of int8 "
-                                  "on cuda from this side")
+        raise NotImplementedError(f"`{type(w).__name__}` matmul: operation is not supported of "
+                                  "int8 on cuda from this side")
     return w.to_dense()
 
 
