@@ -259,7 +259,17 @@ KEYS = {
                                 "expert_weights_norm": True},
     "ernie4_5-moe": HEADS | EXPERTS | {"expert_feed_forward_length": 32,
                                        "leading_dense_block_count": 0, "expert_shared_count": 2,
-                                       "interleave_moe_layer_step": 1}}
+                                       "interleave_moe_layer_step": 1},
+    "glm4moe": HEADS | EXPERTS | {"rope.dimension_count": 8, "expert_feed_forward_length": 32,
+                                  "leading_dense_block_count": 0, "expert_shared_count": 2,
+                                  "expert_weights_scale": 2.5, "expert_weights_norm": True,
+                                  "expert_gating_func": 2, "nextn_predict_layers": 0},
+    "granitemoe": EXPERTS | {"attention.scale": 0.125, "embedding_scale": 12.0,
+                             "residual_scale": 0.25, "logit_scale": 8.0,
+                             "expert_shared_feed_forward_length": 64},
+    "gpt-oss": HEADS | WINDOW | EXPERTS | {
+        "expert_feed_forward_length": 96, "rope.scaling.type": "yarn",
+        "rope.scaling.factor": 32.0, "rope.scaling.original_context_length": 16}}
 NAMED = {"mixtral": "llama"}  # architectures of GGUF that are several models
 
 
@@ -282,7 +292,7 @@ SIDES = {"attn_qkv": [128, 64], "attn_q": [64, 64], "attn_k": [32, 64], "attn_v"
          "post_attention_norm": [64], "post_ffw_norm": [64], "ffn_gate_inp": [3, 64],
          "ffn_gate_exps": [3, 96, 64], "ffn_up_exps": [3, 96, 64], "ffn_down_exps": [3, 64, 96],
          "ffn_gate_inp_shexp": [64], "ffn_gate_shexp": [64, 64], "ffn_up_shexp": [64, 64],
-         "ffn_down_shexp": [64, 64], "exp_probs_b": [3]}
+         "ffn_down_shexp": [64, 64], "exp_probs_b": [3], "attn_sinks": [4]}
 MIXED = ["ffn_gate_inp", "ffn_gate_exps", "ffn_up_exps", "ffn_down_exps"]
 SHARED = ["ffn_gate_shexp", "ffn_up_shexp", "ffn_down_shexp"]
 SUMS = ["post_attention_norm", "post_ffw_norm"]
@@ -314,7 +324,12 @@ BLOCKS = {
     "qwen3moe": ([*QUERY, *MIXED, "attn_norm", "ffn_norm", "attn_q_norm", "attn_k_norm"], (), 1),
     "dots1": ([*QUERY, *MIXED, *SHARED, "attn_norm", "ffn_norm", "attn_q_norm", "attn_k_norm"],
               (), 1),
-    "ernie4_5-moe": ([*QUERY, *MIXED, *SHARED, "attn_norm", "ffn_norm"], (), 1)}
+    "ernie4_5-moe": ([*QUERY, *MIXED, *SHARED, "attn_norm", "ffn_norm"], (), 1),
+    "glm4moe": ([*QUERY, *MIXED, *SHARED, "attn_norm", "post_attention_norm", "attn_q_norm",
+                 "attn_k_norm"], QUERY, 1),
+    "granitemoe": ([*QUERY, *MIXED, *SHARED, "attn_norm", "ffn_norm"], (), 0),
+    "gpt-oss": ([*QUERY, *MIXED, "attn_norm", "post_attention_norm", "attn_sinks"],
+                [*QUERY, *MIXED, "attn_output"], 1)}
 AS = {"mistral3": "llama", "smollm3": "llama", "granite": "llama", "gemma": "llama",
       "cohere2": "command-r", "ernie4_5": "llama"}
 
@@ -329,13 +344,13 @@ def shapes(architecture, words=12):
         sides["attn_k"] = sides["attn_v"] = [64, 64]
     if architecture in ("phi3", "chatglm", "glm4"):
         sides["ffn_up"] = [192, 64]
-    if architecture in ("qwen2moe", "qwen3moe", "dots1", "ernie4_5-moe"):
+    if architecture in ("qwen2moe", "qwen3moe", "dots1", "ernie4_5-moe", "glm4moe"):
         sides |= {"ffn_gate_exps": [3, 32, 64], "ffn_up_exps": [3, 32, 64],
                   "ffn_down_exps": [3, 64, 32]}
     if architecture in ("olmo2", "olmoe"):
         sides |= {"attn_q_norm": [64], "attn_k_norm": [32]}
     out = {"token_embd.weight": [words, 64], "output_norm.weight": [64]}
-    if architecture in ("dots1", "ernie4_5-moe"):
+    if architecture in ("dots1", "ernie4_5-moe", "glm4moe"):
         out["blk.0.exp_probs_b.bias"] = sides["exp_probs_b"]
     outside = ["output_norm"]
     if head:
@@ -350,7 +365,7 @@ def shapes(architecture, words=12):
     for name in first + [n for n in [*QUERY, *layers] if n in layers and n not in first]:
         out[f"blk.0.{name}.weight"] = sides[name]
         if biased == "all" or name in biased:
-            out[f"blk.0.{name}.bias"] = sides[name][:1]
+            out[f"blk.0.{name}.bias"] = sides[name][:-1] or sides[name]
     if biased == "all" or architecture in ("stablelm", "nemotron"):
         out |= {f"{name}.bias": [64] for name in outside}
     return out
@@ -360,6 +375,6 @@ def model(architecture, kind="F32", seed=1, words=12):
     """Tensors of a model, matrices of that type and the rest F32; and name to values."""
     tensors, values = {}, {}
     for number, (name, shape) in enumerate(shapes(architecture, words).items()):
-        of = kind if len(shape) > 1 and "gate_inp" not in name else "F32"
+        of = kind if len(shape) > 1 and "gate_inp" not in name and "bias" not in name else "F32"
         tensors[name], values[name] = tensor(of, shape, 100 * seed + number)
     return tensors, values

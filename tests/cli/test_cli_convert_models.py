@@ -96,7 +96,12 @@ MODELS = {
     "ernie4_5-moe": ("ernie4_5_moe", NORMS | ATTENTION | MIXED | SHARED | {
         "exp_probs_b": "mlp.moe_statics.e_score_correction_bias"},
         ROPE | {"moe_num_experts": 3, "moe_k": 2, "moe_num_shared_experts": 2,
-                "moe_layer_start_index": 0, "moe_layer_interval": 1, "use_bias": False})}
+                "moe_layer_start_index": 0, "moe_layer_interval": 1, "use_bias": False}),
+    "glm4moe": ("glm4_moe", FIRST | ATTENTION | MIXED | HEADS | SHARED | {
+        "post_attention_norm": "post_attention_layernorm",
+        "exp_probs_b": "mlp.gate.e_score_correction_bias"},
+        ROPE | HALF | {"n_routed_experts": 3, "use_qk_norm": True, "attention_bias": True,
+                       "n_group": 1, "topk_group": 1, "routed_scaling_factor": 2.5})}
 EXPERTS = 3
 
 
@@ -170,6 +175,86 @@ class Models(Scratch):
                 self.assertEqual(config["tie_word_embeddings"], "output.weight" not in values)
                 self.assertEqual({k: config[k] for k in says}, says)
                 self.good("generate", "out", "--prompt", "ab c", "--max-new", "3")
+
+    def join(self, values, name, e, count, in_turns):
+        """An expert's gate and what it multiplies, [count, 64] each, as one matrix or bias."""
+        gate, up = (values[name.replace("gate", part)][e * count:(e + 1) * count]
+                    for part in ("gate", "up"))
+        if not in_turns:
+            return gate + up
+        cols = 64 if name.endswith(".weight") else 1
+        return [v for i in range(0, count, cols) for part in (gate, up)
+                for v in part[i:i + cols]]
+
+    def test_gates_are_joined_with_what_they_multiply(self):
+        for architecture, kind in (("granitemoe", "F32"), ("gpt-oss", "F32"), ("gpt-oss", "MXFP4")):
+            with self.subTest(architecture + kind):
+                tensors, values = gguf_data.model(architecture, kind)
+                (self.folder / "m.gguf").write_bytes(gguf_data.file(
+                    gguf_data.keys(architecture), tensors))
+                self.good("convert", "m.gguf", "out", "--force")
+                found, _ = cli_data.read(self.folder / "out" / "model.safetensors")
+                config = json.loads((self.folder / "out" / "config.json").read_text())
+                got = {name[len("model.layers.0."):]: cli_data.floats(raw)
+                       for name, (_, _, raw) in found.items()}
+                is_oss = architecture == "gpt-oss"
+                up, down = (("mlp.experts.%d.gate_up_proj", "mlp.experts.%d.down_proj") if is_oss
+                            else ("block_sparse_moe.input_linear.%d",
+                                  "block_sparse_moe.output_linear.%d"))
+                for e in range(EXPERTS):
+                    self.assertEqual(got[up % e + ".weight"], self.join(
+                        values, "blk.0.ffn_gate_exps.weight", e, 96 * 64, is_oss))
+                    self.assertEqual(got[down % e + ".weight"],
+                                     values["blk.0.ffn_down_exps.weight"][e * 6144:][:6144])
+                if is_oss:
+                    name = "blk.0.ffn_gate_exps.bias"
+                    self.assertEqual(got["mlp.experts.gate_up_proj_bias"], sum(
+                        (self.join(values, name, e, 96, True) for e in range(EXPERTS)), []))
+                    self.assertEqual(got["mlp.experts.down_proj_bias"],
+                                     values["blk.0.ffn_down_exps.bias"])
+                    self.assertEqual(got["mlp.router.bias"], values["blk.0.ffn_gate_inp.bias"])
+                    self.assertEqual(got["self_attn.sinks"], values["blk.0.attn_sinks.weight"])
+                    self.assertEqual(config["rope_scaling"], {
+                        "rope_type": "yarn", "factor": 32, "truncate": False,
+                        "original_max_position_embeddings": 16})
+                    self.assertEqual((config["model_type"], config["sliding_window"],
+                                      config["swiglu_limit"]), ("gpt_oss", 8, 7))
+                else:
+                    self.assertEqual(got["shared_mlp.input_linear.weight"],
+                                     self.join(values, "blk.0.ffn_gate_shexp.weight", 0, 4096, 0))
+                    self.assertEqual((config["model_type"], config["shared_intermediate_size"],
+                                      config["residual_multiplier"]), ("granitemoeshared", 64, 0.25))
+                self.good("generate", "out", "--prompt", "ab c", "--max-new", "3")
+
+    def test_a_granite_without_a_shared_expert_runs(self):
+        tensors, _ = gguf_data.model("granitemoe")
+        few = {k: v for k, v in tensors.items() if "shexp" not in k}
+        (self.folder / "m.gguf").write_bytes(gguf_data.file(gguf_data.keys(
+            "granitemoe", **{"expert_shared_feed_forward_length": None}), few))
+        self.good("convert", "m.gguf", "out")
+        self.good("generate", "out", "--prompt", "ab c", "--max-new", "3")
+        del few["blk.0.ffn_up_exps.weight"]
+        (self.folder / "m.gguf").write_bytes(gguf_data.file(gguf_data.keys(
+            "granitemoe", **{"expert_shared_feed_forward_length": None}), few))
+        done = run("convert", "m.gguf", "no", cwd=self.folder)
+        self.assertEqual(done.returncode, 4)
+        self.assertIn('tensor "blk.0.ffn_up_exps.weight" is missing, or of another', done.stderr)
+
+    def test_blocks_that_draft_are_left_out(self):
+        tensors, _ = gguf_data.model("glm4moe")
+        more = {"blk.1.nextn.eh_proj.weight": ("F32", [2], gguf_data.floats([1, 2])),
+                "blk.1.attn_norm.weight": ("F32", [64], gguf_data.floats([1] * 64))}
+        keys = gguf_data.keys("glm4moe", block_count=2, nextn_predict_layers=1)
+        (self.folder / "m.gguf").write_bytes(gguf_data.file(keys, tensors | more))
+        self.good("convert", "m.gguf", "out")
+        config = json.loads((self.folder / "out" / "config.json").read_text())
+        self.assertEqual(config["num_hidden_layers"], 1)
+        self.good("generate", "out", "--prompt", "ab c", "--max-new", "3")
+        keys["glm4moe.expert_gating_func"] = 1
+        (self.folder / "m.gguf").write_bytes(gguf_data.file(keys, tensors | more))
+        done = run("convert", "m.gguf", "no", cwd=self.folder)
+        self.assertEqual(done.returncode, 5)
+        self.assertIn('"glm4moe.expert_gating_func" is 1; only 2 is supported', done.stderr)
 
     def test_large_gemmas_divide_scores_by_a_narrower_width(self):
         # That of 46 and of 62 blocks; the file has the tensors of one, which suffices here.

@@ -128,7 +128,12 @@ enum {
     S24I_GGUF_BY_HEADS,
     S24I_GGUF_EXPERTS,
     S24I_GGUF_ONE_ROW,
-    S24I_GGUF_NAMED
+    S24I_GGUF_NAMED,
+    /* Bits: of a gate, with the outputs of what it multiplies, whose name has "up" for its "gate":
+       after its own, or in turns. */
+    S24I_GGUF_WITH_UP = 16,
+    S24I_GGUF_IN_TURNS = 32,
+    S24I_GGUF_ORDERS = 15
 };
 
 enum { S24I_GGUF_WHOLE, S24I_GGUF_REAL, S24I_GGUF_SWITCH /* true or false */ };
@@ -140,7 +145,8 @@ typedef struct s24i_gguf_field {
     double fallback; /* below 0: it is left out */
 } s24i_gguf_field;
 
-/* Names of a tensor without ".weight" and ".bias"; `folder` "": it is no tensor there. */
+/* Names of a tensor without ".weight" and ".bias", or GGUF's with it, where the two go apart;
+   `folder` "": it is no tensor there. */
 typedef struct s24i_gguf_spelling {
     const char *gguf, *folder;
     int how; /* S24I_GGUF_TURNED … */
@@ -159,6 +165,9 @@ typedef struct s24i_gguf_arch {
     int grown;                             /* 1 was added to the weights of norms */
     int lists_windows;                     /* a key says which blocks have one */
     int experts;                           /* of models that have experts, or of those without */
+    int scores;                            /* how experts' are made: GGUF's number of it */
+    const char *key_head_norms;            /* whether queries and keys have norms; NULL */
+    const char *scaling;                   /* what is said of yarn, too; or NULL */
     /* query_pre_attn_scalar is the width of a head, in a model of so many blocks width / heads; 0:
        there is none. */
     int blocks_of_narrow_scores;
@@ -170,22 +179,26 @@ extern const s24i_gguf_arch s24i_gguf_archs[]; /* the last has no architecture *
 typedef struct s24i_gguf_place {
     char name[96]; /* "": it is no tensor there */
     int how;
-    int64_t experts; /* of EXPERTS: so many matrices, each of a name of its own */
-    int64_t heads;   /* of its rows, where `how` is by heads */
-    float less;      /* what is taken from every element */
+    int64_t experts;              /* of EXPERTS: so many matrices, each of a name of its own */
+    int64_t heads;                /* of its rows, where `how` is by heads */
+    const s24i_gguf_tensor *with; /* whose outputs join its own; NULL: none */
+    int in_turns, along;          /* along: outputs are columns, of biases */
+    float less;                   /* what is taken from every element */
 } s24i_gguf_place;
 
-enum { S24I_GGUF_FIELDS = 16, S24I_GGUF_PAIRS = 128 };
+enum { S24I_GGUF_FIELDS = 24, S24I_GGUF_PAIRS = 128 };
 
 /* A model that is converted: what config.json says. */
 typedef struct s24i_gguf_model {
     const s24i_gguf_arch *row;
     double numbers[S24I_GGUF_FIELDS]; /* of the row's fields; below 0: not there */
     int64_t layers, heads, kv_heads, vocabulary;
+    int64_t drafting;       /* blocks after those, which are left out */
     int64_t head, turned;   /* elements of a head, and those of them that turn */
     int64_t first, last[3]; /* ids before texts and at their ends, −1: none */
     int has_head;           /* one that is not the words' table */
     int has_bias, has_outer_bias, has_context_bias; /* of queries, ffn_down, attn_output */
+    int has_head_norms;
     const s24i_gguf_value *windows; /* which blocks have one; NULL: nothing says it */
     int64_t window;                 /* tokens that a token attends to; 0: all before it */
     s24_text scaling;               /* kind of rope scaling; bytes 0: none */

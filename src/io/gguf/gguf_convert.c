@@ -17,6 +17,7 @@ typedef struct job {
     const s24i_gguf_tensor *tensor;
     s24i_gguf_place place;
     s24i_gguf_tensor part; /* of experts: one's matrix, which tensor is then */
+    const uint8_t *with;   /* data of the tensor whose outputs join its own; or NULL */
     char name[128];        /* in the folder */
     int64_t rows, cols;
     s24_dtype dtype;
@@ -33,6 +34,7 @@ static s24_tensor stored(const job *j)
     s24_tensor out = {.name = j->name, .dtype = j->dtype, .rank = t->rank};
     for (int i = 0; i < t->rank; i++)
         out.shape[i] = t->shape[is_turned(j) ? 1 - i : i];
+    if (j->with) out.shape[j->place.along ? t->rank - 1 : 0] *= 2;
     if (j->place.how != S24I_GGUF_ONE_ROW || t->rank != 1) return out;
     out.rank = 2;
     out.shape[1] = out.shape[0];
@@ -71,6 +73,32 @@ static s24_status put_row(const job *j, uint8_t *out, const float *row, uint8_t 
     return S24_OK;
 }
 
+/* Two tensors' outputs as one's. A row of either is decoded after the other; of biases, whose
+   outputs are columns, two rows make one. */
+static s24_status fill_joined(const job *j, uint8_t *out, float *row)
+{
+    const s24i_gguf_tensor *t = j->tensor;
+    const size_t bytes = s24i_gguf_row_bytes(t->type, j->cols), size = s24_dtype_bytes(j->dtype);
+    const int along = j->place.along, turns = j->place.in_turns;
+    float *joined = row + 2 * j->cols;
+    for (int64_t i = 0; i < j->rows; i++) {
+        for (int part = 0; part < 2; part++) {
+            const uint8_t *from = (part ? j->with : t->data) + (size_t)i * bytes;
+            const int64_t to = turns ? 2 * i + part : part * j->rows + i;
+            TRY(s24i_gguf_row(row + part * j->cols, t->type, from, j->cols));
+            if (!along)
+                TRY(s24_convert(out + (size_t)(to * j->cols) * size, j->dtype, row + part * j->cols,
+                                S24_F32, j->cols));
+        }
+        for (int64_t c = 0; c < 2 * j->cols && along; c++)
+            joined[turns ? c % j->cols * 2 + c / j->cols : c] = row[c];
+        if (along)
+            TRY(s24_convert(out + (size_t)(2 * i * j->cols) * size, j->dtype, joined, S24_F32,
+                            2 * j->cols));
+    }
+    return S24_OK;
+}
+
 static s24_status fill(const job *j, uint8_t *out, float *row)
 {
     const s24i_gguf_tensor *t = j->tensor;
@@ -96,13 +124,15 @@ static s24_status write_tensor(job *j)
         j->rows *= t->shape[i];
     const int is_moved = j->place.heads || is_turned(j);
     const int is_same =
-        s24i_gguf_type_dtype(t->type) == j->dtype && !is_moved && j->place.less == 0.0f;
+        s24i_gguf_type_dtype(t->type) == j->dtype && !is_moved && !j->with && j->place.less == 0.0f;
+    const int64_t parts = j->with ? 2 : 1;
     if (is_same) return s24_writer_write(j->writer, j->name, t->data);
     s24_status status;
-    TRY_DONE(s24i_alloc_elems(&out, ctx, j->rows * j->cols, s24_dtype_bytes(j->dtype),
+    TRY_DONE(s24i_alloc_elems(&out, ctx, parts * j->rows * j->cols, s24_dtype_bytes(j->dtype),
                               "a tensor that is converted"));
-    TRY_DONE(s24i_alloc_elems(&row, ctx, 2 * j->cols, sizeof *row, "a row that is converted"));
-    TRY_DONE(fill(j, out, row));
+    TRY_DONE(
+        s24i_alloc_elems(&row, ctx, 2 * parts * j->cols, sizeof *row, "a row that is converted"));
+    TRY_DONE((j->with ? fill_joined : fill)(j, out, row));
     TRY_DONE(s24_writer_write(j->writer, j->name, out));
 done:
     s24_ctx_free(ctx, row);
@@ -131,6 +161,7 @@ static s24_status put_experts(job *j, int is_declaring)
         snprintf(j->name, sizeof j->name, "%.*s%lld%s", (int)(number - j->place.name),
                  j->place.name, (long long)e, number + 2);
         j->part.data = all->data + (size_t)e * bytes;
+        if (j->place.with) j->with = j->place.with->data + (size_t)e * bytes;
         TRY(put_tensor(j, is_declaring));
     }
     return S24_OK;
@@ -146,6 +177,7 @@ static s24_status each_tensor(job *j, int is_declaring)
         if (!*j->place.name) continue;
         if (!is_declaring) TRY(s24_ctx_progress(j->g->ctx, "converting", i, count));
         snprintf(j->name, sizeof j->name, "%s", j->place.name);
+        j->with = j->place.with ? j->place.with->data : NULL;
         TRY(j->place.experts ? put_experts(j, is_declaring) : put_tensor(j, is_declaring));
     }
     return S24_OK;

@@ -30,6 +30,9 @@ static int is_known(const s24i_gguf_arch *r, const char *key)
                                          ".tensor_data_layout",
                                          ".expert_count",
                                          ".expert_used_count",
+                                         ".expert_gating_func",
+                                         ".expert_feed_forward_length",
+                                         ".nextn_predict_layers",
                                          NULL};
     for (const s24i_gguf_field *f = r->fields; f->json; f++)
         if (!strcmp(f->key, key)) return 1;
@@ -83,6 +86,28 @@ static s24_status read_fields(s24i_gguf_model *m, const s24i_gguf *g)
     return S24_OK;
 }
 
+/* How experts are scored, where a file says it. */
+static s24_status check_scores(const s24i_gguf_model *m, const s24i_gguf *g)
+{
+    int64_t way = m->row->scores;
+    TRY(s24i_gguf_int(&way, g, ".expert_gating_func", S24I_OPTIONAL, 1 << 8));
+    REQUIRE(g->ctx, way == m->row->scores, S24_ERROR_UNSUPPORTED,
+            "%s: key \"%s.expert_gating_func\" is %lld; only %d is supported of such models",
+            g->path, g->architecture, (long long)way, m->row->scores);
+    return S24_OK;
+}
+
+/* Blocks that draft tokens to come are counted with the others, and stand after them. */
+static s24_status read_layers(s24i_gguf_model *m, const s24i_gguf *g)
+{
+    m->layers = (int64_t)s24i_gguf_number(m, ".block_count");
+    TRY(s24i_gguf_int(&m->drafting, g, ".nextn_predict_layers", S24I_OPTIONAL, m->layers));
+    m->layers -= m->drafting;
+    for (int i = 0; m->row->fields[i].json; i++)
+        if (!strcmp(m->row->fields[i].key, ".block_count")) m->numbers[i] = (double)m->layers;
+    return S24_OK;
+}
+
 double s24i_gguf_number(const s24i_gguf_model *m, const char *key)
 {
     for (int i = 0; m->row->fields[i].json; i++)
@@ -95,7 +120,6 @@ static s24_status read_heads(s24i_gguf_model *m, const s24i_gguf *g)
     const int64_t width = (int64_t)s24i_gguf_number(m, ".embedding_length");
     const int64_t kv = (int64_t)s24i_gguf_number(m, ".attention.head_count_kv");
     const int64_t said = (int64_t)s24i_gguf_number(m, ".attention.key_length");
-    m->layers = (int64_t)s24i_gguf_number(m, ".block_count");
     m->heads = (int64_t)s24i_gguf_number(m, ".attention.head_count");
     m->kv_heads = kv < 0 ? m->heads : kv;
     REQUIRE(g->ctx, m->heads > 0 && m->kv_heads > 0, S24_ERROR_FORMAT,
@@ -275,6 +299,8 @@ s24_status s24i_gguf_model_read(s24i_gguf_model *out, const s24i_gguf *g)
     TRY(find_row(out, g));
     TRY(check_keys(g, out->row));
     TRY(read_fields(out, g));
+    TRY(check_scores(out, g));
+    TRY(read_layers(out, g));
     TRY(read_heads(out, g));
     TRY(read_scaling(out, g));
     TRY(read_frequencies(out, g));
@@ -286,6 +312,7 @@ s24_status s24i_gguf_model_read(s24i_gguf_model *out, const s24i_gguf *g)
     out->has_bias = s24i_gguf_tensor_of(g, "blk.0.attn_q.bias") != NULL;
     out->has_outer_bias = s24i_gguf_tensor_of(g, "blk.0.ffn_down.bias") != NULL;
     out->has_context_bias = s24i_gguf_tensor_of(g, "blk.0.attn_output.bias") != NULL;
+    out->has_head_norms = s24i_gguf_tensor_of(g, "blk.0.attn_q_norm.weight") != NULL;
     const double window = s24i_gguf_number(out, ".attention.sliding_window");
     out->window = window > 0 ? (int64_t)window : 0;
     TRY(read_windows(out, g));
@@ -365,6 +392,7 @@ static void put_scaling(s24i_json_text *text, const s24i_gguf_model *m)
     }
     if (s24i_text_is(&m->scaling, "llama3"))
         s24i_json_put(text, ", \"low_freq_factor\": 1.0, \"high_freq_factor\": 4.0");
+    if (m->row->scaling && s24i_text_is(&m->scaling, "yarn")) s24i_json_put(text, m->row->scaling);
     s24i_json_put(text, "}");
 }
 
@@ -410,6 +438,7 @@ static void put_rest(s24i_json_text *text, const s24i_gguf_model *m)
                  (double)(m->layers == narrow ? width / m->heads : m->head));
     if (row->key_turned) put_pointed(text, row->key_turned, (double)m->turned / (double)m->head);
     if (row->key_biases) put_switch(text, row->key_biases, m->has_bias);
+    if (row->key_head_norms) put_switch(text, row->key_head_norms, m->has_head_norms);
     if (m->has_outer_bias) put_switch(text, "mlp_bias", 1);
     if (m->has_context_bias) put_switch(text, "attention_out_bias", 1);
     put_switch(text, "tie_word_embeddings", !m->has_head);

@@ -44,6 +44,33 @@ static s24_status read_order(s24i_gguf_place *out, const s24i_gguf *g, const s24
     return S24_OK;
 }
 
+/* The tensor whose outputs join those of a gate. */
+static s24_status find_up(s24i_gguf_place *out, const s24i_gguf *g, int how,
+                          const s24i_gguf_tensor *tensor)
+{
+    const char *gate = strstr(tensor->name, "gate");
+    char name[96];
+    if (!(how & S24I_GGUF_WITH_UP) || !gate) return S24_OK;
+    snprintf(name, sizeof name, "%.*sup%s", (int)(gate - tensor->name), tensor->name, gate + 4);
+    out->with = s24i_gguf_tensor_of(g, name);
+    out->in_turns = (how & S24I_GGUF_IN_TURNS) != 0;
+    out->along = s24i_ends_with(name, ".bias");
+    int is_alike = out->with && out->with->rank == tensor->rank && out->with->type == tensor->type;
+    for (int i = 0; i < tensor->rank && is_alike; i++)
+        is_alike = out->with->shape[i] == tensor->shape[i];
+    REQUIRE(g->ctx, is_alike, S24_ERROR_FORMAT,
+            "%s: tensor \"%s\" is missing, or of another type or shape than \"%s\"", g->path,
+            s24i_show(name).text, s24i_show(tensor->name).text);
+    return S24_OK;
+}
+
+/* Is it the spelling of a tensor, by its name without what stands after the last point, or with
+   it? */
+static int is_spelled(const s24i_gguf_spelling *s, const char *name, size_t bytes)
+{
+    return !strcmp(s->gguf, name) || (strlen(s->gguf) == bytes && !strncmp(s->gguf, name, bytes));
+}
+
 s24_status s24i_gguf_place_of(s24i_gguf_place *out, const s24i_gguf *g, const s24i_gguf_model *m,
                               const s24i_gguf_tensor *tensor)
 {
@@ -52,16 +79,19 @@ s24_status s24i_gguf_place_of(s24i_gguf_place *out, const s24i_gguf *g, const s2
     const char *end = strrchr(name, '.');
     const size_t bytes = end ? (size_t)(end - name) : 0;
     const s24i_gguf_spelling *s = block < 0 ? m->row->outside : m->row->inside;
-    while (s->gguf && (strlen(s->gguf) != bytes || strncmp(s->gguf, name, bytes) != 0))
+    *out = (s24i_gguf_place){.how = 0};
+    if (block >= m->layers && block < m->layers + m->drafting) return S24_OK;
+    while (s->gguf && !is_spelled(s, name, bytes))
         s++;
     REQUIRE(g->ctx,
             end && s->gguf && block < m->layers &&
                 (!strcmp(end, ".weight") || !strcmp(end, ".bias")),
             S24_ERROR_UNSUPPORTED, "%s: tensor \"%s\" is none that a %s model of %lld blocks has",
             g->path, s24i_show(tensor->name).text, g->architecture, (long long)m->layers);
-    TRY(read_order(out, g, m, tensor, s->how));
     if (!*s->folder) return S24_OK;
-    if (s->how == S24I_GGUF_NAMED) end = "";
+    TRY(read_order(out, g, m, tensor, s->how & S24I_GGUF_ORDERS));
+    TRY(find_up(out, g, s->how, tensor));
+    if (out->how == S24I_GGUF_NAMED) end = "";
     if (block < 0)
         snprintf(out->name, sizeof out->name, "%s%s", s->folder, end);
     else
