@@ -891,7 +891,10 @@ def sighted(texts):
 def qwen_sighted(kind):
     """Qwen's models of images and texts, whose positions have three parts."""
     def draw_qwen(draw):
-        sizes = decoder(draw) if kind == "Qwen3VL" else headed_by_width(draw)
+        sizes = decoder(draw) if kind.startswith("Qwen3VL") else headed_by_width(draw)
+        if kind == "Qwen3VLMoe":
+            sizes = experts(draw, sizes, "num_experts", "num_experts_per_tok")
+            sizes["moe_intermediate_size"] = 4 * draw.integer(1, 30)
         head = sizes.get("head_dim", sizes["hidden_size"] // sizes["num_attention_heads"])
         thirds = [head // 2 - 2 * (head // 6), head // 6, head // 6]
         sizes["rope_parameters"] = {"rope_type": "default", "rope_theta": 10000.0,
@@ -934,7 +937,7 @@ ROWS = [bert, roberta, xlm_roberta, camembert, electra, distilbert, mpnet, moder
         deepseek_v3, glm4_moe_lite, youtu, gpt_oss, minicpm3, hyperclovax, solar_open,
         hunyuan_v1_moe,
         *(sighted(row) for row in (gemma3, mistral, llama, qwen2, cohere2)),
-        *(qwen_sighted(kind) for kind in ("Qwen2VL", "Qwen2_5_VL", "Qwen3VL")),
+        *(qwen_sighted(kind) for kind in ("Qwen2VL", "Qwen2_5_VL", "Qwen3VL", "Qwen3VLMoe")),
         *(classes(row, head) for row, head in (
             (llama, "LlamaForSequenceClassification"), (qwen2, "Qwen2ForSequenceClassification"),
             (qwen3, "Qwen3ForTokenClassification"), (gpt2, "GPT2ForSequenceClassification"),

@@ -67,10 +67,11 @@ typedef struct s24i_mixture_row {
     const char *shared_gate;                      /* of its weight: sigmoid(gate · x) */
     const char *stacked[S24I_ALL_SLOTS];          /* whole: all experts' as one tensor; of
                                                       INTERMEDIATE the gate's rows come first */
-    /* Of all experts, [experts, n], whole. Such a row's stacked tensors of rank 3 are [experts, k,
-       n]; of rank 2 they are [experts · n, k]. */
+    /* Of all experts, [experts, n], whole. Such a row's stacked tensors may be of rank 2: they are
+       [experts · n, k]. */
     const char *biases[S24I_ALL_SLOTS];
-    int sigmoid;            /* scores, not a softmax */
+    int turned;  /* stacked tensors of rank 3 may be [experts, k, n], else [experts, n, k] */
+    int sigmoid; /* scores, not a softmax */
     const char *key_jitter; /* of a mixture of two that weighs each among those near it: how near */
     float usual_jitter;
 } s24i_mixture_row;

@@ -122,13 +122,21 @@ static const s24_tensor *experts_biases(const s24_checkpoint *c, const s24i_arch
     s24i_slot slot;
     for (const char *part = of->name; part; part = behind_dot(part))
         if (s24i_slot_find(&block, &slot, arch, part)) break;
-    const s24_tensor *biases =
-        s24i_tensor_find(name, c, arch, arch->mixture->biases[S24I_INTERMEDIATE], block, "");
+    const char *pattern = arch->mixture->biases[S24I_INTERMEDIATE];
+    const s24_tensor *biases = pattern ? s24i_tensor_find(name, c, arch, pattern, block, "") : NULL;
     return biases && biases->rank == 2 ? biases : NULL;
 }
 
+/* Do an expert's two layers fit each other as [k, n] alone? The first one has the gate, too. */
+static int are_turned(const s24_tensor *first, const s24_tensor *last)
+{
+    return first && last && first->rank == 2 && last->rank == 2 && !first->packed &&
+           !last->packed && first->shape[1] == 2 * last->shape[0] &&
+           first->shape[0] == last->shape[1];
+}
+
 /* An expert's own tensor that was written out of one [experts, k, n], of a row that has such: its
-   biases tell which side n is, where k is another number. */
+   biases tell which side n is, where k is another number, or the layer that goes with it. */
 static void mark_experts(s24_checkpoint *c, const s24i_architecture *arch)
 {
     for (size_t i = 0; i < c->count; i++) {
@@ -139,8 +147,11 @@ static void mark_experts(s24_checkpoint *c, const s24i_architecture *arch)
         const int is_output = s24i_slot_kind(slot) == S24I_OUTPUT;
         const s24_tensor *first =
             is_output ? find_next_to(c, t, "down_proj.weight", "gate_up_proj.weight") : t;
+        const s24_tensor *last =
+            is_output ? t : find_next_to(c, t, "gate_up_proj.weight", "down_proj.weight");
         const s24_tensor *biases = first ? experts_biases(c, arch, first) : NULL;
         if (biases && first->rank == 2 && first->shape[0] != biases->shape[1]) t->transposed = 1;
+        if (!biases && are_turned(first, last)) t->transposed = 1;
     }
 }
 
@@ -148,8 +159,7 @@ static void find_sides(s24_checkpoint *checkpoint, const s24i_architecture *arch
 {
     if (arch && arch->transposed) mark_blocks(checkpoint, arch);
     if (arch && !arch->transposed) mark_linear(checkpoint, arch);
-    if (arch && arch->mixture && arch->mixture->biases[S24I_INTERMEDIATE])
-        mark_experts(checkpoint, arch);
+    if (arch && arch->mixture && arch->mixture->turned) mark_experts(checkpoint, arch);
     for (int i = 0; !arch && s24i_architecture_at(i); i++)
         if (s24i_architecture_at(i)->transposed) guess(checkpoint, s24i_architecture_at(i));
 }

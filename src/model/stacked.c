@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Experts that a file has as one tensor of three dimensions, [experts, n, k], which the row of its
- * model type names. Each becomes the tensors of its experts, [n, k] and of the names that the row
- * has for them, in the same bytes: whoever reads, prunes or packs a checkpoint sees layers alone.
+ * Experts that a file has as one tensor of three dimensions, [experts, n, k] or turned, which the
+ * row of its model type names. Each becomes the tensors of its experts, [n, k] and of the names
+ * that the row has for them, in the same bytes: whoever reads, prunes or packs a checkpoint sees
+ * layers alone.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,6 +36,28 @@ static int64_t count_experts(const s24_checkpoint *c, const s24i_architecture *a
     return fits ? biases->shape[0] : 0;
 }
 
+/* A stacked tensor of the same block. */
+static const s24_tensor *beside(const stack *s, const s24_checkpoint *c,
+                                const s24i_architecture *arch, const s24_tensor *tensor, int slot)
+{
+    char bare[S24I_NAME_BYTES], name[S24I_STACKED_NAME];
+    s24i_tensor_name(bare, arch->mixture->stacked[slot], s->block, "");
+    snprintf(name, sizeof name, "%.*s%s", s->before, tensor->name, bare);
+    return s24_checkpoint_find(c, name);
+}
+
+/* Are a tensor's matrices [k, n]? Folders of a row whose are may have them as [n, k] too, as
+   transformers writes what it has read: a block's two tensors then fit each other as such alone. */
+static int is_turned(const stack *s, const s24_checkpoint *c, const s24i_architecture *arch,
+                     const s24_tensor *tensor)
+{
+    if (tensor->rank != 3 || !arch->mixture->turned) return 0;
+    const s24_tensor *up = beside(s, c, arch, tensor, S24I_INTERMEDIATE),
+                     *down = beside(s, c, arch, tensor, S24I_OUTPUT);
+    return !up || !down || up->rank != 3 || down->rank != 3 || up->shape[2] != down->shape[1] ||
+           up->shape[1] != 2 * down->shape[2];
+}
+
 static int find_stack(stack *s, const s24_checkpoint *c, const s24i_architecture *arch,
                       const s24_tensor *tensor)
 {
@@ -52,7 +75,7 @@ static int find_stack(stack *s, const s24_checkpoint *c, const s24i_architecture
         const int gated = slot == S24I_INTERMEDIATE && row->slots[S24I_GATE];
         s->block = numbers[0];
         s->experts = count_experts(c, arch, slot, tensor);
-        s->turned = tensor->rank == 3 && row->biases[slot];
+        s->turned = is_turned(s, c, arch, tensor);
         s->sides[0] =
             tensor->rank == 3 ? tensor->shape[1] : tensor->shape[0] / s24i_max(s->experts, 1);
         s->sides[1] = tensor->shape[tensor->rank - 1];

@@ -222,8 +222,9 @@ class Models(Scratch):
                 else:
                     self.assertEqual(got["shared_mlp.input_linear.weight"],
                                      self.join(values, "blk.0.ffn_gate_shexp.weight", 0, 4096, 0))
-                    self.assertEqual((config["model_type"], config["shared_intermediate_size"],
-                                      config["residual_multiplier"]), ("granitemoeshared", 64, 0.25))
+                    self.assertEqual(
+                        (config["model_type"], config["shared_intermediate_size"],
+                         config["residual_multiplier"]), ("granitemoeshared", 64, 0.25))
                 self.good("generate", "out", "--prompt", "ab c", "--max-new", "3")
 
     def test_a_granite_without_a_shared_expert_runs(self):

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-/* gpt-oss's experts as a file may have them: each one's [n, k], all together [experts, k, n]
-   or [experts · n, k]. The same model comes of each, pruned and packed too. */
+/* Experts of gpt-oss and Qwen 3 VL as a file may have them: each one's [n, k], all together
+   [experts, k, n], [experts, n, k] or, of gpt-oss, [experts · n, k]. The same model comes of each,
+   pruned and packed too. */
 #include "support.h"
 
 #include "nn_row_folder.h"
 
 enum { EXPERTS = 5, TOKENS = 19, WIDTH = 64 };
 
-typedef enum form { EACH, TURNED, IN_ROWS, FORMS } form;
+typedef enum form { EACH, TURNED, STRAIGHT, IN_ROWS, FORMS } form;
 
 /* What an expert's matrix [n, k] becomes at a place of all of them. */
 static void put(float *to, const float *from, int64_t n, int64_t k, form f)
@@ -25,6 +26,7 @@ static void stack(lm_writer *w, const s24_checkpoint *c, int block, const char *
     for (int e = 0; e < EXPERTS; e++) {
         snprintf(name, sizeof name, "model.layers.%d.mlp.experts.%d.%s.weight", block, e, layer);
         const s24_tensor *t = s24_checkpoint_find(c, name);
+        if (!t && !e) return; /* a block without experts */
         assert_non_null(t);
         n = t->shape[0], k = t->shape[1];
         if (!all) all = malloc((size_t)(EXPERTS * n * k) * sizeof *all);
@@ -37,10 +39,10 @@ static void stack(lm_writer *w, const s24_checkpoint *c, int block, const char *
                         .dtype = S24_F32,
                         .data = all,
                         .bytes = (size_t)(EXPERTS * n * k) * sizeof *all};
-    to->rank = f == TURNED ? 3 : 2;
-    to->shape[0] = f == TURNED ? EXPERTS : EXPERTS * n;
-    to->shape[1] = k;
-    to->shape[2] = f == TURNED ? n : 0;
+    to->rank = f == IN_ROWS ? 2 : 3;
+    to->shape[0] = f == IN_ROWS ? EXPERTS * n : EXPERTS;
+    to->shape[1] = f == STRAIGHT ? n : k;
+    to->shape[2] = f == STRAIGHT ? k : f == TURNED ? n : 0;
 }
 
 /* The folder's tensors anew, in place of those of each expert all of them together. */
@@ -97,15 +99,13 @@ static void forward(float *states, const char *folder, s24_dtype dtype)
     s24_ctx_destroy(ctx);
 }
 
-static void forms(void **state)
+static void forms_of(const char *type, int count)
 {
     static float want[3][TOKENS * WIDTH], got[TOKENS * WIDTH];
-    (void)state;
-    for (int f = EACH; f < FORMS; f++) {
+    for (int f = EACH; f < count; f++) {
         char folder[600];
         s24_ctx *ctx = new_ctx(NULL, 1);
-        snprintf(folder, sizeof folder, "%s",
-                 row_folder(s24i_architecture_find("gpt_oss"), &sizes[0]));
+        snprintf(folder, sizeof folder, "%s", row_folder(s24i_architecture_find(type), &sizes[0]));
         if (f != EACH) rewrite(folder, 3, (form)f);
         for (int way = 0; way < 3; way++) { /* as it is, pruned, packed */
             const char *of = way ? prune(ctx, folder, way == 2, NULL) : folder;
@@ -114,6 +114,13 @@ static void forms(void **state)
         }
         s24_ctx_destroy(ctx);
     }
+}
+
+static void forms(void **state)
+{
+    (void)state;
+    forms_of("gpt_oss", FORMS);
+    forms_of("qwen3_vl_moe_text", IN_ROWS);
 }
 
 /* Rows of all experts that their biases do not divide are no layer's. */

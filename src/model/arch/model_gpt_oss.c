@@ -9,6 +9,7 @@ static const s24i_mixture_row experts = {
     .usual_normalised = 1,
     .router = "layers.%d.mlp.router",
     .router_biased = 1,
+    .turned = 1,
     .slots = {[S24I_INTERMEDIATE] = "layers.%d.mlp.experts.%d.gate_up_proj",
               [S24I_OUTPUT] = "layers.%d.mlp.experts.%d.down_proj"},
     .stacked = {[S24I_INTERMEDIATE] = "layers.%d.mlp.experts.gate_up_proj",

@@ -31,6 +31,26 @@ static const s24i_mixture_row qwen3 = {CHOSEN, SOME_BLOCKS};
 const s24i_architecture s24i_qwen3_moe = {
     .model_type = "qwen3_moe", LLAMA_SHAPED, QWEN_WINDOW, HEAD_NORMS, .mixture = &qwen3};
 
+static const s24i_mixture_row qwen3_vl = {
+    SOME_BLOCKS,
+    .key_experts = "num_experts|num_local_experts",
+    .key_used = "num_experts_per_tok",
+    .usual_normalised = 1,
+    .router = "layers.%d.mlp.gate",
+    .slots = {[S24I_INTERMEDIATE] = "layers.%d.mlp.experts.%d.gate_up_proj",
+              [S24I_OUTPUT] = "layers.%d.mlp.experts.%d.down_proj"},
+    .stacked = {[S24I_INTERMEDIATE] = "layers.%d.mlp.experts.gate_up_proj",
+                [S24I_OUTPUT] = "layers.%d.mlp.experts.down_proj"},
+    .turned = 1};
+
+const s24i_architecture s24i_qwen3_vl_moe_text = {.model_type = "qwen3_vl_moe_text",
+                                                  LLAMA_NAMED_BY(1e-6f),
+                                                  CONTINUES_TEXT,
+                                                  JOINED_GATE,
+                                                  HEAD_NORMS,
+                                                  .usual_theta = 500000.0f,
+                                                  .mixture = &qwen3_vl};
+
 static const s24i_mixture_row olmo = {CHOSEN};
 
 static const char *const olmoe_off[] = {"clip_qkv", NULL};
