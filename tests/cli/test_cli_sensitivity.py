@@ -94,6 +94,19 @@ class Sensitivity(Scratch):
             sum(size[kind] * cells[name] for kind in names for name in names[kind]),
             proposal["bytes"] * sum(cells.values()), delta=1)
 
+    def test_a_budget_takes_dense_columns_beside_2_to_4(self):
+        found = self.measured("--patterns", "2:4,dense:16", "--budget", "bytes=0.7", "--recipe",
+                              "cut.yaml")
+        proposal = found["proposal"]
+        self.assertTrue(proposal["lifted"])
+        for layer in found["layers"]:
+            half, cut = (p["output_error"] for p in layer["patterns"])
+            self.assertLess(cut, half, layer)
+        self.good("run", "cut.yaml", "model", "cut")
+        tensors = self.json("info", "cut/model")["tensors"]
+        self.assertEqual({t["name"] for t in tensors if t.get("format") == "dense:16"},
+                         set(proposal["lifted"]))
+
     def test_integers_stand_next_to_patterns(self):
         found = self.measured("--patterns", "2:4,2:4+int8,int8,int4-g64,6:8+int4")
         for layer in found["layers"]:
