@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "image_files.h"
@@ -73,6 +74,66 @@ static int read_ids(cli_app *cli, passages *given, const passages_options *o,
     return read;
 }
 
+/* Encodes the lines as pairs, of at most so many tokens each, into given->tokens: ids, then as many
+   types. */
+static int encode_pairs(cli_app *cli, passages *given, const passages_options *o,
+                        const s24_tokenizer *tokenizer, int64_t most)
+{
+    const int64_t room = given->count * most;
+    s24_token *tokens = calloc((size_t)most, sizeof *tokens);
+    given->tokens = calloc(2 * (size_t)room, sizeof *given->tokens);
+    given->ends = calloc((size_t)given->count + 1, sizeof *given->ends);
+    int code = CLI_OK;
+    if (!tokens || !given->tokens || !given->ends)
+        code = cli_fail(cli, CLI_IO, "out of memory for %lld pairs", (long long)given->count);
+    for (int64_t t = 0; t < given->count && code == CLI_OK; t++) {
+        const s24_text *line = &given->texts[t];
+        const char *tab = memchr(line->data, '\t', line->bytes);
+        const int64_t at = given->ends[t];
+        int64_t count = 0;
+        if (!tab) {
+            code = cli_fail(cli, CLI_FORMAT,
+                            "--calibration %s: passage %lld has no tab; with --pairs one stands "
+                            "between two texts",
+                            o->path, (long long)t + 1);
+            break;
+        }
+        const size_t first = (size_t)(tab - line->data);
+        code = cli_status(cli, s24_tokenizer_encode(tokens, &count, most, tokenizer, cli->ctx,
+                                                    line->data, first, tab + 1,
+                                                    line->bytes - first - 1));
+        for (int64_t i = 0; i < count && code == CLI_OK; i++) {
+            given->tokens[at + i] = tokens[i].id;
+            given->tokens[room + at + i] = tokens[i].type;
+        }
+        given->ends[t + 1] = at + count;
+    }
+    free(tokens);
+    given->batch = (s24_batch){.texts = given->count,
+                               .offsets = given->ends,
+                               .ids = given->tokens,
+                               .types = given->tokens ? given->tokens + room : NULL};
+    return code;
+}
+
+/* Makes pairs of the lines: to the model's own length, if no other is said. */
+static int read_pairs(cli_app *cli, passages *given, const passages_options *o,
+                      const s24_checkpoint *in)
+{
+    s24_transformer_info info;
+    s24_tokenizer *tokenizer = NULL;
+    int code = read_texts(cli, given, o);
+    if (code == CLI_OK) code = cli_status(cli, s24_transformer_peek(&info, cli->ctx, in));
+    if (code == CLI_OK)
+        code = cli_status(cli, s24_tokenizer_load(&tokenizer, cli->ctx, cli->operands[0]));
+    if (code == CLI_OK)
+        code =
+            encode_pairs(cli, given, o, tokenizer, o->max_tokens ? o->max_tokens : info.positions);
+    s24_tokenizer_destroy(tokenizer);
+    given->count = 0; /* what is read of them are ids */
+    return code;
+}
+
 /* The images at equal distances through the set, so that they are of all its classes. */
 static int write_images(cli_app *cli, passages *given, const s24_images *images,
                         const s24_normalisation *normalisation, int64_t samples)
@@ -132,6 +193,7 @@ int passages_read(cli_app *cli, passages *given, const passages_options *o,
 {
     int code = o->images ? read_images(cli, given, o, in) : CLI_OK;
     if (!o->path || code != CLI_OK) return code;
+    if (o->pairs) return read_pairs(cli, given, o, in);
     code = o->ids ? read_ids(cli, given, o, in) : read_texts(cli, given, o);
     given->batch = s24_id_lines_batch(given->ids);
     return code;
@@ -140,6 +202,8 @@ int passages_read(cli_app *cli, passages *given, const passages_options *o,
 void passages_free(passages *given)
 {
     free(given->pixels);
+    free(given->tokens);
+    free(given->ends);
     free(given->texts);
     s24_id_lines_destroy(given->ids);
     s24_lines_destroy(given->lines);

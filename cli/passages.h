@@ -10,7 +10,7 @@ typedef struct passages_options {
     const char *path;   /* NULL: none */
     const char *images; /* in place of passages, or next to them; NULL: none */
     int64_t samples, max_tokens;
-    int ids;
+    int ids, pairs;
 } passages_options;
 
 /* Holds what was read: texts or token ids, and images. */
@@ -19,7 +19,9 @@ typedef struct passages {
     s24_text *texts; /* [count] */
     int64_t count;
     s24_id_lines *ids;
-    s24_batch batch;  /* of ids */
+    int32_t *tokens; /* of pairs, and their types; NULL: no pairs */
+    int64_t *ends;
+    s24_batch batch;  /* of ids or pairs */
     float *pixels;    /* NULL: no images */
     int64_t values;   /* of all of them */
     s24_batch images; /* of pixels */

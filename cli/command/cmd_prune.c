@@ -109,6 +109,10 @@ static const cli_option options[] = {
                      "Texts the model is run on to learn what its layers see: UTF-8, one passage a "
                      "line. Some methods need it, and a whole model; with the others it only adds "
                      "the output error to the report."),
+    {"pairs", 0, CLI_FLAG, offsetof(struct prune_options, passages.pairs), NULL, NULL,
+     "--calibration: a line holds two texts with a tab between them, which the model reads "
+     "together, as a reader does a question and its context.",
+     NULL},
     PRUNE_EXAMPLES_OPTIONS(struct prune_options),
     CLI_INCLUDE(struct prune_options, NULL),
     CLI_EXCLUDE(struct prune_options),
@@ -128,7 +132,8 @@ static const cli_rule rules[] = {
     {CLI_ONLY_WITH, "text qa",
      "method=movement method=snip method=taylor-first method=taylor-second", NULL},
     {CLI_ONLY_WITH, "normalize=layer", "scope=global", NULL},
-    {CLI_ONLY_WITH, "ids", "calibration", NULL},
+    {CLI_ONLY_WITH, "ids pairs", "calibration", NULL},
+    {CLI_NOT_WITH, "pairs", "ids", "makes ids of texts"},
     {CLI_ONLY_WITH, "refine reconstruct aim=outputs aim=states", "calibration images", NULL},
     {CLI_ONLY_WITH, "resume", "calibration images", NULL},
     {CLI_NOT_WITH, "resume", "permute masks masks-only low-rank text qa", "is of blocks"},
@@ -285,7 +290,7 @@ static int prune_with(cli_app *cli, const struct prune_options *o, s24_device *d
                                  .force = cli->common->force,
                                  .report = on_layer,
                                  .user = &j,
-                                 .ids = given.ids ? &given.batch : NULL,
+                                 .ids = given.batch.texts ? &given.batch : NULL,
                                  .quantize = o->quantize,
                                  .reconstruct = o->reconstruct,
                                  .masks = masks,
@@ -319,7 +324,7 @@ static int permute(cli_app *cli, const struct prune_options *o, s24_temporary **
                                          .texts = given.texts,
                                          .text_count = given.count,
                                          .max_tokens = o->passages.max_tokens,
-                                         .ids = given.ids ? &given.batch : NULL,
+                                         .ids = given.batch.texts ? &given.batch : NULL,
                                          .images = given.pixels && !o->passages.path ? &given.images
                                                                                      : NULL,
                                          .include = o->include,

@@ -470,7 +470,8 @@ typedef struct s24_model_prune_opts {
     /* Called for each layer as it is done; may be NULL. */
     void (*report)(void *user, const s24_layer_report *layer);
     void *user;
-    /* Passages as `texts`, `offsets` and `ids` in place of texts, which need no tokenizer. */
+    /* Passages as `texts`, `offsets`, `ids` and `types` (NULL: 0) in place of texts, which need no
+       tokenizer. */
     const s24_batch *ids;
     /* A scheme of s24_scheme_name: packed tensors are rounded to its integers, with calibration by
        s24_matrix_round, whose target is the weight before pruning. NULL: they stay floats. */

@@ -35,6 +35,7 @@ typedef struct s24i_calibration {
     int64_t texts;      /* or images, each a text of all positions */
     int64_t *ends;      /* [texts + 1]: text t is tokens ends[t] … ends[t + 1] */
     int32_t *ids;       /* of the tokens; NULL: images */
+    int32_t *types;     /* likewise; NULL: 0 */
     int64_t ids_capacity;
     int64_t most_tokens;                 /* of a batch */
     int64_t *offsets;                    /* [texts + 1]: of the batch at hand */

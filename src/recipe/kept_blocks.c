@@ -67,6 +67,7 @@ static void add_model(s24i_xxh3_stream *hash, const s24_checkpoint *in)
 static void add_passages(s24i_xxh3_stream *hash, const s24i_kept_passages *p)
 {
     s24i_xxh3_add(hash, p->ends, (size_t)(p->texts + 1) * sizeof *p->ends);
+    if (p->types) s24i_xxh3_add(hash, p->types, (size_t)p->ends[p->texts] * sizeof *p->types);
     if (p->ids)
         s24i_xxh3_add(hash, p->ids, (size_t)p->ends[p->texts] * sizeof *p->ids);
     else

@@ -26,7 +26,8 @@ typedef struct s24i_kept_blocks {
 typedef struct s24i_kept_passages {
     const int64_t *ends; /* [texts + 1] */
     int64_t texts;
-    const int32_t *ids; /* NULL: images */
+    const int32_t *ids;   /* NULL: images */
+    const int32_t *types; /* NULL: 0 */
     const float *pixels;
     int64_t image_elems;
 } s24i_kept_passages;

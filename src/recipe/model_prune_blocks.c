@@ -83,7 +83,10 @@ static s24_status take_ids(calibration *c)
 {
     const s24_batch *given = c->pruner->opts.ids;
     const int64_t vocabulary = c->model->shape.vocabulary;
-    TRY(reserve_ids(c, given->offsets[c->texts] - given->offsets[0]));
+    const int64_t all = given->offsets[c->texts] - given->offsets[0];
+    TRY(reserve_ids(c, all));
+    if (given->types)
+        TRY(s24i_alloc_elems(&c->types, c->ctx, all, sizeof *c->types, "types of tokens"));
     c->ends[0] = 0;
     for (int64_t t = 0; t < c->texts; t++) {
         const int32_t *ids = given->ids + given->offsets[t];
@@ -95,6 +98,7 @@ static s24_status take_ids(calibration *c)
                     "calibration passage %lld: token %lld has id %d, 0 to %lld is expected",
                     (long long)t, (long long)i, (int)ids[i], (long long)vocabulary - 1);
             c->ids[c->ends[t] + i] = ids[i];
+            if (c->types) c->types[c->ends[t] + i] = given->types[given->offsets[t] + i];
         }
         c->ends[t + 1] = c->ends[t] + count;
     }
@@ -147,7 +151,10 @@ static s24_batch batch_of(calibration *c, int64_t first, int64_t end)
         return (s24_batch){.texts = end - first,
                            .offsets = c->offsets,
                            .pixels = images->pixels + first * s24i_image_elems(&c->model->shape)};
-    return (s24_batch){.texts = end - first, .offsets = c->offsets, .ids = c->ids + c->ends[first]};
+    return (s24_batch){.texts = end - first,
+                       .offsets = c->offsets,
+                       .ids = c->ids + c->ends[first],
+                       .types = c->types ? c->types + c->ends[first] : NULL};
 }
 
 static float *hidden_of(const calibration *c, int64_t text)
@@ -378,6 +385,7 @@ s24_status s24i_pruner_blocks(const s24i_pruner *pruner, s24_model *model)
             .ends = c.ends,
             .texts = c.texts,
             .ids = c.ids,
+            .types = c.types,
             .pixels = pruner->opts.images ? pruner->opts.images->pixels : NULL,
             .image_elems = s24i_image_elems(&model->shape)};
         c.kept = &kept;
@@ -402,6 +410,7 @@ done:
     s24_ctx_free(c.ctx, c.hidden);
     s24_ctx_free(c.ctx, (void *)c.tensors);
     s24_ctx_free(c.ctx, c.offsets);
+    s24_ctx_free(c.ctx, c.types);
     s24_ctx_free(c.ctx, c.ids);
     s24_ctx_free(c.ctx, c.ends);
     return status;

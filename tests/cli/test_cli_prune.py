@@ -274,6 +274,26 @@ class Calibrated(Scratch):
         self.assertEqual((self.folder / "aimed/model.safetensors").read_bytes(),
                          weights["weights"])
 
+    def test_pairs_are_read_together(self):
+        lines = (self.folder / "texts").read_text().splitlines()
+        pairs = list(zip(lines[::2], lines[1::2]))
+        (self.folder / "pairs").write_text("".join(f"{a}\t{b}\n" for a, b in pairs))
+        (self.folder / "joined").write_text("".join(f"{a} {b}\n" for a, b in pairs))
+        (self.folder / "no-tab").write_text("a\tb\nc d\n")
+        weights = []
+        for options in (["pairs", "--pairs"], ["joined"], ["pairs", "--pairs", "--permute"]):
+            self.good("prune", "model", "paired", "--force", "--method", "sparsegpt",
+                      "--calibration", *options)
+            weights.append((self.folder / "paired/model.safetensors").read_bytes())
+        self.assertEqual(len(set(weights)), 3)
+        for code, sentence, options in (
+                (4, "passage 2 has no tab; with --pairs one stands between two texts",
+                 ["--calibration", "no-tab", "--pairs"]),
+                (2, "--pairs", ["--pairs"]),
+                (2, "--pairs", ["--calibration", "pairs", "--pairs", "--ids"])):
+            done = self.json("prune", "model", "new", *options, exit=code)
+            self.assertIn(sentence, done["error"])
+
     def test_masks_go_to_a_file_and_come_from_it(self):
         self.good("prune", "model", "by-wanda", "--method", "wanda", "--calibration", "texts")
         found = self.json("prune", "model", "m.safetensors", "--method", "wanda", "--calibration",
