@@ -57,7 +57,8 @@ class Ranks(Scratch):
                                        "--shard-optimizer").stdout)
         self.assertEqual(found["step"], 12)
         self.assertRegex(found["mask_hash"], "^[0-9a-f]{16}$")
-        self.assertLess(parts["optimizer_bytes"], 0.7 * found["optimizer_bytes"])
+        # One process keeps no moments of zeros, while ranks share out those of all weights.
+        self.assertLess(parts["optimizer_bytes"], 0.75 * found["optimizer_bytes"])
         one, two = self.losses("m1"), self.losses("m2")
         self.assertEqual(len(two), 12, "rank 0 alone writes")
         for a, b in zip(one, two):

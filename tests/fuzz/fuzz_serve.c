@@ -118,8 +118,11 @@ static void free_request(serve_request *r)
 static void ask(serve_server *s, const uint8_t *data, size_t bytes)
 {
     const size_t route = *data % (sizeof routes / sizeof *routes);
-    serve_request r = {
-        .server = s, .set = s->set, .body = (char *)(uintptr_t)(data + 1), .bytes = bytes - 1};
+    serve_request r = {.server = s,
+                       .set = s->set,
+                       .reader = s->set->readers,
+                       .body = (char *)(uintptr_t)(data + 1),
+                       .bytes = bytes - 1};
     routes[route].read(&r);
     json_decref(r.json);
     r.json = NULL;
@@ -140,9 +143,9 @@ static void begin(serve_server *s)
     serve_model *models = s->set->models;
     const char *file = fuzz_put("lines.txt", "one\ntwo\n", 8);
     s24_tokenizer *tokenizer;
-    s->ctx = fuzz_ctx();
-    load(s->ctx, &tokenizer, &models[1].language.chat);
-    CHECK(s24_lines_read(&models[0].documents.lines, s->ctx, file) == S24_OK);
+    s24_ctx *ctx = s->set->readers->ctx = fuzz_ctx();
+    load(ctx, &tokenizer, &models[1].language.chat);
+    CHECK(s24_lines_read(&models[0].documents.lines, ctx, file) == S24_OK);
     models[0].documents.count = 2;
     models[0].encoder = (s24_encoder *)(uintptr_t)s; /* that there is one is all that is asked */
     s->set->searched = models;
@@ -152,6 +155,7 @@ static void begin(serve_server *s)
         models[i].most_waiting = 5;
         models[i].info.vocabulary = VOCABULARY;
         CHECK(pthread_mutex_init(&models[i].lock, NULL) == 0);
+        CHECK(pthread_mutex_init(&models[i].language.chat_lock, NULL) == 0);
     }
 }
 
@@ -160,10 +164,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     static s24_token tokens[ROOM];
     static serve_model models[2] = {{.name = "encoder", .prompt = "a", .width = WIDTH},
                                     {.name = "language", .prompt = ""}};
-    static serve_set set = {
-        .models = models, .model_count = 2, .tokens = tokens, .token_room = ROOM};
+    static serve_reader reader = {.tokens = tokens};
+    static serve_set set = {.models = models,
+                            .model_count = 2,
+                            .readers = &reader,
+                            .reader_count = 1,
+                            .token_room = ROOM};
     static serve_server s = {.set = &set};
-    if (!s.ctx) begin(&s);
+    if (!reader.ctx) begin(&s);
     if (bytes) ask(&s, data, bytes);
     return 0;
 }
