@@ -170,7 +170,7 @@ typedef struct s24_model_info {
  * and they run as they are. What was measured is noted with the
  * context as "f32 2 384x1536" (dtype, threads, inputs, outputs) with two hexadecimal numbers, for
  * one thread and for all together: bit i says that 2^(i − 1) + 1 … 2^i tokens run dense; "kept"
- * behind them says that 2:4 keeps its tiles. A model
+ * after them says that 2:4 keeps its tiles. A model
  * that finds the notes of its shapes measures nothing. Times that do not come twice, since other
  * work ran then, are not noted, and then only what looked 1.5 times as fast dense runs dense, or,
  * if there was no time for any, bf16 and i8 where the CPU has AMX; the log says so. A context with

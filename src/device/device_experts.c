@@ -102,6 +102,13 @@ void s24_device_experts_destroy(s24_device_experts *experts)
 
 /* ---- the kernels ----------------------------------------------------------------------------- */
 
+static s24_status check_order(s24_ctx *ctx, const int32_t *order, const int32_t *begins)
+{
+    REQUIRE(ctx, !order == !begins, S24_ERROR_ARGUMENT, "%s is NULL; expected both or none",
+            order ? "begins" : "order");
+    return S24_OK;
+}
+
 static s24_status check_route(s24_ctx *ctx, const s24_device_route_args *a)
 {
     const s24i_train_pointer pointers[] = {{"x", a->x, 0},
@@ -122,8 +129,7 @@ static s24_status check_route(s24_ctx *ctx, const s24_device_route_args *a)
             S24_ERROR_SHAPE,
             "%" PRId64 " of %" PRId64 " experts; expected 1 to all of them, fewer than %d", a->used,
             a->experts, S24_DEVICE_MOST_EXPERTS);
-    REQUIRE(ctx, !a->order == !a->begins, S24_ERROR_ARGUMENT, "%s is NULL; expected both or none",
-            a->order ? "begins" : "order");
+    TRY(check_order(ctx, a->order, a->begins));
     REQUIRE(ctx, isfinite(a->factor) && a->jitter >= 0 && (a->jitter == 0 || a->used == 2),
             S24_ERROR_ARGUMENT,
             "weights have a factor of %g and a jitter of %g of %" PRId64
@@ -154,8 +160,7 @@ s24_status s24_device_experts_multiply(s24_ctx *ctx, s24_device *device,
                                            {"begins", a.begins, 1}};
     REQUIRE(ctx, a.experts, S24_ERROR_ARGUMENT, "experts is NULL");
     TRY(s24i_train_pointers(ctx, pointers, COUNT(pointers)));
-    REQUIRE(ctx, !a.order == !a.begins, S24_ERROR_ARGUMENT, "%s is NULL; expected both or none",
-            a.order ? "begins" : "order");
+    TRY(check_order(ctx, a.order, a.begins));
     REQUIRE(ctx,
             a.rows >= 1 && a.each >= 1 && a.rows % a.each == 0 &&
                 a.rows <= (a.order ? INT32_MAX / 2 : MOST_BLOCKS),

@@ -48,7 +48,7 @@ static s24_status new_memory(beside *b)
     b->to = s24_ctx_alloc(b->ctx, 3 * (size_t)b->n * dense * number);
     b->work = s24_ctx_alloc(b->ctx, s24i_product_work_bytes(most, b->k, b->k));
     REQUIRE(b->ctx, b->first && b->z && b->gram && b->lost && b->to && b->work, S24_ERROR_MEMORY,
-            "out of memory to prune a weight of [%lld, %lld] beside dense columns", (long long)b->n,
+            "out of memory to prune a weight of [%lld, %lld] next to dense ones", (long long)b->n,
             (long long)b->k);
     b->u = b->first + b->dense * b->dense;
     b->half = b->to + b->n * b->dense;

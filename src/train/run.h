@@ -60,7 +60,7 @@ typedef struct s24i_optimiser {
     int learns;           /* does what is masked learn on? */
     /* What learns of some segments, where it and what runs of it are both f32 (learning.c), and,
        for each segment of the transformer, where it begins there, −1: nowhere. NULL: the weights
-       are what learns, and what runs is what the machine rounds beside them. */
+       are what learns, and what runs is what the machine rounds next to them. */
     float *latent;
     int64_t *apart, latent_count;
     const s24i_method *method;

@@ -9,7 +9,7 @@
 
 enum { STATE = 10 };
 
-/* Where what learns behind a mask is the weights themselves, they are not what runs, as they were
+/* Where what learns under a mask is the weights themselves, they are not what runs, as they were
    in files of before. */
 static int64_t version_of(const s24i_optimiser *o)
 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Weights whose first columns stay dense beside 2:4 ones: what is dense is at its optimum for what
+ * Weights whose first columns stay dense next to 2:4 ones: what is dense is at its optimum for what
  * became of the others, the more of it the less is lost, rows that lie apart give the same bits,
  * and so do threads; what scores alone choose leaves it as it was; refusals, and every allocation
  * failing.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The optimiser's moments of matrices whose zeros stay: half of the memory, the same bits. What
-   learns behind a mask is there for the layers that have one. */
+   learns under a mask is there for the layers that have one. */
 #include "support.h"
 
 #include "train/run.h"

@@ -6,6 +6,9 @@
  */
 #include "io/gguf/gguf.h"
 
+/* Of a row, with its end: of one that is longer the compiler says so. */
+enum { MOST = S24I_GGUF_FIELDS + 1 };
+
 // clang-format off
 #define END {NULL, NULL, 0, 0, 0}
 #define WHOLE(json, key, needed) {json, key, S24I_GGUF_WHOLE, needed, -1}
@@ -39,51 +42,52 @@
     REAL("logits_scaling", ".logit_scale", 1)
 
 static const s24i_gguf_field
-    root_fields[] = {ROOT_SHAPE, END},
-    windowed_fields[] = {ROOT_SHAPE, WINDOW, END},
-    gpt2_fields[] = {WHOLE("n_embd", ".embedding_length", 1),
+    root_fields[MOST] = {ROOT_SHAPE, END},
+    windowed_fields[MOST] = {ROOT_SHAPE, WINDOW, END},
+    gpt2_fields[MOST] = {WHOLE("n_embd", ".embedding_length", 1),
                      WHOLE("n_inner", ".feed_forward_length", 1),
                      WHOLE("n_layer", ".block_count", 1),
                      WHOLE("n_head", ".attention.head_count", 1),
                      WHOLE("n_positions", ".context_length", 1),
                      MEAN_EPS("layer_norm_epsilon"),
                      END},
-    starcoder2_fields[] = {MEAN_SHAPE("norm_epsilon"), WINDOW, END},
-    gemma2_fields[] = {ROOT_SHAPE, WINDOW, LOGITS_CAP,
+    starcoder2_fields[MOST] = {MEAN_SHAPE("norm_epsilon"), WINDOW, END},
+    gemma2_fields[MOST] = {ROOT_SHAPE, WINDOW, LOGITS_CAP,
                        REAL("attn_logit_softcapping", ".attn_logit_softcapping", 0), END},
-    gemma3_fields[] = {ROOT_SHAPE, WINDOW, LOGITS_CAP,
+    gemma3_fields[MOST] = {ROOT_SHAPE, WINDOW, LOGITS_CAP,
                        {"rope_local_base_freq", ".rope.freq_base_swa", S24I_GGUF_REAL, 0, 10000},
                        END},
-    granite_fields[] = {ROOT_SHAPE, FACTORS, END},
-    phi_fields[] = {MEAN_SHAPE("layer_norm_eps"), END},
-    neox_fields[] = {SIZES, MEAN_EPS("layer_norm_eps"), THETA("rotary_emb_base"), SIDE_BY_SIDE,
+    granite_fields[MOST] = {ROOT_SHAPE, FACTORS, END},
+    phi_fields[MOST] = {MEAN_SHAPE("layer_norm_eps"), END},
+    neox_fields[MOST] = {SIZES, MEAN_EPS("layer_norm_eps"), THETA("rotary_emb_base"), SIDE_BY_SIDE,
                      END},
-    stablelm_fields[] = {MEAN_SHAPE("layer_norm_eps"), SIDE_BY_SIDE, END},
-    cohere_fields[] = {MEAN_SHAPE("layer_norm_eps"), REAL("logit_scale", ".logit_scale", 1), END},
-    nemotron_fields[] = {MEAN_SHAPE("norm_eps"), END},
-    mixtral_fields[] = {ROOT_SHAPE, EXPERTS("num_local_experts"), WINDOW, END},
-    olmoe_fields[] = {ROOT_SHAPE, EXPERTS("num_experts"), END},
-    qwen2moe_fields[] = {ROOT_SHAPE, EXPERTS("num_experts"), EXPERT_WIDTH,
+    stablelm_fields[MOST] = {MEAN_SHAPE("layer_norm_eps"), SIDE_BY_SIDE, END},
+    cohere_fields[MOST] = {MEAN_SHAPE("layer_norm_eps"), REAL("logit_scale", ".logit_scale",
+                        1), END},
+    nemotron_fields[MOST] = {MEAN_SHAPE("norm_eps"), END},
+    mixtral_fields[MOST] = {ROOT_SHAPE, EXPERTS("num_local_experts"), WINDOW, END},
+    olmoe_fields[MOST] = {ROOT_SHAPE, EXPERTS("num_experts"), END},
+    qwen2moe_fields[MOST] = {ROOT_SHAPE, EXPERTS("num_experts"), EXPERT_WIDTH,
                          WHOLE("shared_expert_intermediate_size",
                                ".expert_shared_feed_forward_length", 1), END},
-    qwen3moe_fields[] = {ROOT_SHAPE, EXPERTS("num_experts"), EXPERT_WIDTH, END},
-    scored_fields[] = {ROOT_SHAPE, EXPERTS("n_routed_experts"), EXPERT_WIDTH,
+    qwen3moe_fields[MOST] = {ROOT_SHAPE, EXPERTS("num_experts"), EXPERT_WIDTH, END},
+    scored_fields[MOST] = {ROOT_SHAPE, EXPERTS("n_routed_experts"), EXPERT_WIDTH,
                        WHOLE("first_k_dense_replace", ".leading_dense_block_count", 1),
                        WHOLE("n_shared_experts", ".expert_shared_count", 1),
                        REAL("routed_scaling_factor", ".expert_weights_scale", 0),
                        {"norm_topk_prob", ".expert_weights_norm", S24I_GGUF_SWITCH, 0, -1},
                        {"n_group", ".expert_group_count", S24I_GGUF_WHOLE, 0, 1},
                        {"topk_group", ".expert_group_used_count", S24I_GGUF_WHOLE, 0, 1}, END},
-    granite_moe_fields[] = {ROOT_SHAPE, FACTORS, EXPERTS("num_local_experts"),
+    granite_moe_fields[MOST] = {ROOT_SHAPE, FACTORS, EXPERTS("num_local_experts"),
                             {"shared_intermediate_size", ".expert_shared_feed_forward_length",
                              S24I_GGUF_WHOLE, 0, 0}, END},
-    gpt_oss_fields[] = {ROOT_SHAPE, EXPERTS("num_local_experts"), WINDOW, END},
-    ernie_moe_fields[] = {ROOT_SHAPE, WHOLE("moe_num_experts", ".expert_count", 1),
+    gpt_oss_fields[MOST] = {ROOT_SHAPE, EXPERTS("num_local_experts"), WINDOW, END},
+    ernie_moe_fields[MOST] = {ROOT_SHAPE, WHOLE("moe_num_experts", ".expert_count", 1),
                           WHOLE("moe_k", ".expert_used_count", 1), EXPERT_WIDTH,
                           WHOLE("moe_layer_start_index", ".leading_dense_block_count", 0),
                           WHOLE("moe_layer_interval", ".interleave_moe_layer_step", 0),
                           WHOLE("moe_num_shared_experts", ".expert_shared_count", 0), END},
-    cohere2_fields[] = {MEAN_SHAPE("layer_norm_eps"), REAL("logit_scale", ".logit_scale", 1),
+    cohere2_fields[MOST] = {MEAN_SHAPE("layer_norm_eps"), REAL("logit_scale", ".logit_scale", 1),
                         WINDOW, END};
 
 /* ---- tensors --------------------------------------------------------------------------------- */

@@ -100,6 +100,18 @@ TARGET static void finish_sums(const s24i_linear_job *job, const float *sums, in
         }
 }
 
+/* Adds a column's products: a value of each output times V vectors of tokens. */
+#define ADD_COLUMN(V, COUNT)                                                                       \
+    {                                                                                              \
+        vec tokens[V];                                                                             \
+        UNROLL for (int v = 0; v < V; v++) tokens[v] = from[v];                                    \
+        UNROLL for (int o = 0; o < COUNT; o++)                                                     \
+        {                                                                                          \
+            UNROLL for (int v = 0; v < V; v++) acc[o][v] =                                         \
+                add_product(acc[o][v], tokens[v], values[o]);                                      \
+        }                                                                                          \
+    }
+
 /* OUTS outputs of a line of blocks, from row `part` of its blocks on. */
 #define BLOCKS(V)                                                                                  \
     TARGET static void blocks_##V(const s24i_linear_job *job, const float *x, int64_t line,        \
@@ -111,15 +123,9 @@ TARGET static void finish_sums(const s24i_linear_job *job, const float *sums, in
         memset(acc, 0, sizeof acc);                                                                \
         for (int64_t i = w->starts[line]; i < w->starts[line + 1]; i++) {                          \
             const float *values = w->values + i * block * block + part;                            \
-            const float *from = x + (int64_t)w->index[i] * (V * LANES);                            \
-            for (int64_t c = 0; c < block; c++, values += block, from += V * LANES) {              \
-                vec tokens[V];                                                                     \
-                UNROLL for (int v = 0; v < V; v++) tokens[v] = ((const vec *)from)[v];             \
-                UNROLL for (int o = 0; o < OUTS; o++)                                              \
-                {                                                                                  \
-                    UNROLL for (int v = 0; v < V; v++) acc[o][v] =                                 \
-                        add_product(acc[o][v], tokens[v], values[o]);                              \
-                }                                                                                  \
+            const vec *from = (const vec *)(x + (int64_t)w->index[i] * (V * LANES));               \
+            for (int64_t c = 0; c < block; c++, values += block, from += V) {                      \
+                ADD_COLUMN(V, OUTS)                                                                \
             }                                                                                      \
         }                                                                                          \
         memcpy(sums, acc, sizeof acc);                                                             \
@@ -137,13 +143,7 @@ TARGET static void finish_sums(const s24i_linear_job *job, const float *sums, in
         for (int64_t i = w->starts[line]; i < w->starts[line + 1]; i++) {                          \
             const float *values = w->values + i * S24I_STRIP;                                      \
             const vec *from = (const vec *)(x + (int64_t)w->INDEX[i] * (V * LANES));               \
-            vec tokens[V];                                                                         \
-            UNROLL for (int v = 0; v < V; v++) tokens[v] = from[v];                                \
-            UNROLL for (int o = 0; o < S24I_STRIP; o++)                                            \
-            {                                                                                      \
-                UNROLL for (int v = 0; v < V; v++) acc[o][v] =                                     \
-                    add_product(acc[o][v], tokens[v], values[o]);                                  \
-            }                                                                                      \
+            ADD_COLUMN(V, S24I_STRIP)                                                              \
         }                                                                                          \
         memcpy(sums, acc, sizeof acc);                                                             \
     }

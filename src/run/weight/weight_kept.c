@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * A 2:4 weight whose kernel keeps what it would expand the weight to next to it, where the CPU has
- * such a row: the one that is named as the usual row with "_kept" behind. It is for the race of a
+ * such a row: the one that is named as the usual row with "_kept" after it. It is for the race of a
  * choice (run/load/choice.h); who asks for 2:4 counts on its bytes and never gets it.
  */
 #include <string.h>
