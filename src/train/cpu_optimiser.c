@@ -41,15 +41,14 @@ void s24i_cpu_squares(s24i_machine *m, double *sum, const float *g, const uint16
         *sum += sums[t];
 }
 
-/* The moments of n elements from where they are halved, or back there. */
-static void spread(float *wide, float *half, const uint16_t *mask, int64_t n, int back)
+void s24i_moments_spread(float *all, float *half, const uint16_t *bits, int64_t count, int back)
 {
-    for (int64_t i = 0; i < n; i += 16, half += 8) {
+    for (int64_t i = 0; i < count; i += 16, half += 8) {
         int kept = 0;
         for (int k = 0; k < 16; k++) {
-            const int on = mask[i / 16] >> k & 1;
-            if (back && on) half[kept] = wide[i + k];
-            if (!back) wide[i + k] = on ? half[kept] : 0.0f;
+            const int on = bits[i / 16] >> k & 1;
+            if (back && on) half[kept] = all[i + k];
+            if (!back) all[i + k] = on ? half[kept] : 0.0f;
             kept += on;
         }
     }
@@ -67,11 +66,11 @@ static void adamw_halved(const flat_job *j, const s24i_adamw *part)
         piece.mask += at / 16;
         piece.m = m;
         piece.v = v;
-        spread(m, part->m + at / 2, piece.mask, piece.n, 0);
-        spread(v, part->v + at / 2, piece.mask, piece.n, 0);
+        s24i_moments_spread(m, part->m + at / 2, piece.mask, piece.n, 0);
+        s24i_moments_spread(v, part->v + at / 2, piece.mask, piece.n, 0);
         j->m->vec->adamw(&piece);
-        spread(m, part->m + at / 2, piece.mask, piece.n, 1);
-        spread(v, part->v + at / 2, piece.mask, piece.n, 1);
+        s24i_moments_spread(m, part->m + at / 2, piece.mask, piece.n, 1);
+        s24i_moments_spread(v, part->v + at / 2, piece.mask, piece.n, 1);
     }
 }
 

@@ -78,18 +78,6 @@ s24_status s24i_moments_create(s24i_optimiser *o, s24_transformer *t, s24_ctx *c
 
 /* ---- on the host ----------------------------------------------------------------------------- */
 
-/* Between halves and all elements of a segment. */
-static void spread(float *all, float *half, const uint16_t *bits, int64_t count, int back)
-{
-    for (int64_t i = 0; i < count; i += 16, half += 8)
-        for (int k = 0, kept = 0; k < 16; k++) {
-            const int on = bits[i / 16] >> k & 1;
-            if (back && on) half[kept] = all[i + k];
-            if (!back) all[i + k] = on ? half[kept] : 0.0f;
-            kept += on;
-        }
-}
-
 static void spread_all(float *all, float *moments, const s24i_optimiser *o, const uint16_t *bits,
                        int back)
 {
@@ -97,7 +85,7 @@ static void spread_all(float *all, float *moments, const s24i_optimiser *o, cons
         const s24i_segment *s = &o->segments[i];
         float *to = all + s->offset, *from = moments + s->moments;
         if (s->halved)
-            spread(to, from, bits + s->offset / 16, s->count, back);
+            s24i_moments_spread(to, from, bits + s->offset / 16, s->count, back);
         else
             memcpy(back ? from : to, back ? to : from, (size_t)s->count * sizeof *all);
     }

@@ -473,6 +473,9 @@ void s24i_cpu_cosine_loss(s24i_machine *m, double *loss, void *dx, const s24i_po
 void s24i_cpu_squares(s24i_machine *m, double *sum, const float *g, const uint16_t *mask,
                       int64_t n);
 void s24i_cpu_update(s24i_machine *m, const s24i_update *job);
+/* all = halved moments where they belong, 0 elsewhere; count is a multiple of 16; back: the other
+   way. */
+void s24i_moments_spread(float *all, float *half, const uint16_t *bits, int64_t count, int back);
 
 typedef struct s24i_operand {
     const float *at;
