@@ -204,12 +204,9 @@ typedef struct s24i_pool {
 typedef struct s24i_segment {
     int64_t offset, count;
     int matrix; /* weight decay and masks are for these */
-    /* Of an optimiser's, where their moments begin; halved: of 16 elements those alone that the
-       mask lets be, which are eight at most, in their order. */
-    int halved;
-    int64_t moments;
-    /* What learns of it, where that lies apart: what the mask leaves of it is the weights then. */
-    float *learns;
+    int halved; /* 1: moments are of what the mask lets be, at most eight of 16, in their order */
+    int64_t moments; /* of an optimiser's, where they begin */
+    float *learns;   /* NULL, or what learns of it apart, of which the mask leaves the weights */
 } s24i_segment;
 
 /* The arena of weights. */
@@ -473,8 +470,7 @@ void s24i_cpu_cosine_loss(s24i_machine *m, double *loss, void *dx, const s24i_po
 void s24i_cpu_squares(s24i_machine *m, double *sum, const float *g, const uint16_t *mask,
                       int64_t n);
 void s24i_cpu_update(s24i_machine *m, const s24i_update *job);
-/* all = halved moments where they belong, 0 elsewhere; count is a multiple of 16; back: the other
-   way. */
+/* all = halved moments where they belong, 0 elsewhere; 16 divides count; back: the other way. */
 void s24i_moments_spread(float *all, float *half, const uint16_t *bits, int64_t count, int back);
 
 typedef struct s24i_operand {
