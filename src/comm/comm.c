@@ -68,12 +68,15 @@ s24_status s24_comm_create(s24_comm **out, s24_ctx *ctx, const s24_comm_opts *op
     s24_comm *c = s24_ctx_alloc(ctx, sizeof *c);
     REQUIRE(ctx, c, S24_ERROR_MEMORY, "out of memory for a communicator");
     *c = (s24_comm){.ctx = ctx, .world = 1, .device = known.device, .patience = known.patience};
-    GIVE(out, c, s24_comm_destroy, open_kind(c, ctx, &known));
+    s24_status status = open_kind(c, ctx, &known);
+    if (status == S24_OK) status = s24i_windows_open(ctx, c);
+    GIVE(out, c, s24_comm_destroy, status);
 }
 
 void s24_comm_destroy(s24_comm *comm)
 {
     if (!comm) return;
+    s24i_windows_close(comm);
     if (comm->state) comm->table->close(comm->state, comm->broken);
     if (comm->library) dlclose(comm->library);
     s24_ctx_free(comm->ctx, comm);
@@ -206,6 +209,8 @@ s24_status s24i_comm_enqueue(s24_ctx *ctx, s24_comm *comm, void *data, int64_t c
     REQUIRE(ctx, comm->table->enqueue, S24_ERROR_UNSUPPORTED,
             "what carries sums between the ranks has none in a device's stream");
     comm->agreed = 0;
+    if (s24i_windows_take(comm, count))
+        return s24i_windows_sum(ctx, comm, data, count, dtype, stream);
     const s24_status status = comm->table->enqueue(comm->state, data, count, dtype, stream, &error);
     return status == S24_OK ? S24_OK : failed(comm, ctx, status, "a sum", &error);
 }

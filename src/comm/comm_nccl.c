@@ -58,6 +58,7 @@ typedef struct nccl_state {
     int over, gone; /* gone: a rank, S24I_MEETING_NOBODY */
     int ending;     /* the watcher is to end NCCL's calls */
     int aborted;    /* it does, and nobody calls NCCL any more */
+    int *halt;      /* NULL, or what is set to 1 then */
 } nccl_state;
 
 static void nap(long microseconds)
@@ -180,6 +181,7 @@ static void *watch(void *opaque)
         pthread_mutex_lock(&s->lock);
         if (gone != S24I_MEETING_NOBODY) s->gone = gone;
         s->aborted = s->ending || (!s->over && s->gone != S24I_MEETING_NOBODY);
+        if (s->aborted && s->halt) __atomic_store_n(s->halt, 1, __ATOMIC_RELEASE);
         over = s->over || s->aborted;
         pthread_mutex_unlock(&s->lock);
     }
@@ -367,6 +369,15 @@ static s24_status enqueue(void *state, void *data, int64_t count, s24_dtype dtyp
     return S24_OK;
 }
 
+static void halts(void *state, int *flag)
+{
+    nccl_state *s = state;
+    pthread_mutex_lock(&s->lock);
+    s->halt = flag;
+    if (s->aborted && flag) *flag = 1;
+    pthread_mutex_unlock(&s->lock);
+}
+
 /* The others hear that this connection ends, once the watcher does not listen to theirs. */
 static void leave(void *state, int exit_code)
 {
@@ -391,6 +402,7 @@ s24_status s24i_comm_find_nccl(s24_comm *comm, s24_ctx *ctx, const s24_comm_opts
                                           .test = test,
                                           .broadcast = broadcast,
                                           .enqueue = enqueue,
+                                          .halts = halts,
                                           .abort = leave,
                                           .close = close_nccl};
     (void)ctx;

@@ -10,10 +10,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "device/device_layers.h"
 #include "sparse24/comm.h"
 
 #define S24I_COMM_MPI_SYMBOL "s24i_comm_mpi"
-enum { S24I_COMM_ABI = 3, S24I_COMM_SENTENCE = 512 };
+enum { S24I_COMM_ABI = 4, S24I_COMM_SENTENCE = 512 };
 
 typedef struct s24i_comm_error {
     char text[S24I_COMM_SENTENCE];
@@ -37,11 +38,20 @@ typedef struct s24i_comm_table {
        is there when this returns. The stream may be captured. NULL: the transport cannot. */
     s24_status (*enqueue)(void *state, void *data, int64_t count, s24_dtype dtype, void *stream,
                           s24i_comm_error *error);
+    /* From now on sets *flag to 1 when it ends what waits for other ranks; NULL: no more. What
+       enqueues has it. */
+    void (*halts)(void *state, int *flag);
     /* Ends the other ranks, if it can. */
     void (*abort)(void *state, int exit_code);
     /* broken: a call failed, and the others may never come. */
     void (*close)(void *state, int broken);
 } s24i_comm_table;
+
+/* Memory of the ranks' GPUs that small sums go through (comm_windows.c); own NULL: none. */
+typedef struct s24i_windows {
+    void *own, *by_rank[S24_DEVICE_WINDOW_RANKS];
+    int *halt; /* pinned: the transport has ended the ranks */
+} s24i_windows;
 
 struct s24_comm {
     s24_ctx *ctx;
@@ -49,6 +59,7 @@ struct s24_comm {
     void *library; /* where the table lies; NULL: in this one */
     void *state;
     s24_device *device;
+    s24i_windows windows;
     double patience;
     int rank, world;
     int broken; /* a call failed */
@@ -75,6 +86,14 @@ s24_status s24i_comm_enqueue(s24_ctx *ctx, s24_comm *comm, void *data, int64_t c
                              s24_dtype dtype, void *stream);
 /* After waiting for a stream with such sums, which end in any case: IO where a rank is gone. */
 s24_status s24i_comm_alive(s24_ctx *ctx, s24_comm *comm);
+/* Opens windows between ranks, where all of them can; else none has one. Errors: of a sum. */
+s24_status s24i_windows_open(s24_ctx *ctx, s24_comm *comm);
+/* Do sums of so many 16-bit numbers go through them? */
+int s24i_windows_take(const s24_comm *comm, int64_t count);
+s24_status s24i_windows_sum(s24_ctx *ctx, s24_comm *comm, void *data, int64_t count,
+                            s24_dtype dtype, void *stream);
+/* Waits for the others, who may still write into this rank's. */
+void s24i_windows_close(s24_comm *comm);
 /* All ranks have heard of a failure and go their ways: none ends the others. */
 void s24i_comm_agree(s24_comm *comm);
 

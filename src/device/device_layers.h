@@ -33,6 +33,37 @@ S24_API s24_status s24_device_stream_follow(s24_ctx *ctx, s24_device *device, vo
 S24_API s24_status s24_device_stream_done(int *done, s24_ctx *ctx, s24_device *device,
                                           void *stream);
 
+enum {
+    S24_DEVICE_WINDOW_RANKS = 8,
+    S24_DEVICE_WINDOW_NAME = 64,      /* bytes */
+    S24_DEVICE_WINDOW_SUM = 512 << 10 /* bytes of a sum at most, times the ranks that make it */
+};
+/* A window is memory of a GPU that the GPUs of other processes of this machine write into, so that
+   a small sum over ranks is one kernel. Makes this rank's own and the name by which the others find
+   it; waits. Errors: ARGUMENT, MEMORY, UNSUPPORTED (processes cannot share this GPU's memory). */
+S24_API s24_status s24_device_window_make(void **out, s24_ctx *ctx, s24_device *device, int ranks,
+                                          char name[S24_DEVICE_WINDOW_NAME]);
+/* Once all others have left it. */
+S24_API void s24_device_window_free(s24_device *device, void *window);
+/* Finds another process's window. Errors: as above. */
+S24_API s24_status s24_device_window_join(void **out, s24_ctx *ctx, s24_device *device,
+                                          const char name[S24_DEVICE_WINDOW_NAME]);
+S24_API void s24_device_window_leave(s24_device *device, void *window);
+
+typedef struct s24_device_window_sum_args {
+    size_t size; /* sizeof(s24_device_window_sum_args) */
+    s24_dtype dtype;
+    int64_t count; /* a multiple of 4; S24_DEVICE_WINDOW_SUM / ranks bytes at most */
+    void *data;    /* replaced by the sums, which are added in the order of ranks in f32 */
+    int rank, ranks;
+    void *windows[S24_DEVICE_WINDOW_RANKS]; /* by rank */
+    const int *halt; /* pinned: once it is not 0, sums end without the others; the sum is wrong */
+    void *stream;
+} s24_device_window_sum_args;
+/* Enqueues a sum over ranks: all enqueue the same ones in the same order. */
+S24_API s24_status s24_device_window_sum(s24_ctx *ctx, s24_device *device,
+                                         const s24_device_window_sum_args *args);
+
 typedef struct s24_device_dense_args {
     size_t size;        /* sizeof(s24_device_dense_args) */
     const s24_dense *y; /* [m, n] written, of x's dtype, or of f32: then x·wᵀ alone */

@@ -11,6 +11,8 @@
 #include <unistd.h>
 
 #include "base/try.h"
+#include "comm/transport.h"
+#include "fake_calls.h"
 #include "sparse24/comm.h"
 #include "sparse24/device.h"
 
@@ -25,6 +27,7 @@ typedef struct rank {
     s24_status status;
     char error[300];
     int right;
+    int64_t count; /* of sums in a stream; 0: none */
 } rank;
 
 enum { NONE, LEAVES, OTHER_COUNT, STAYS_AWAY };
@@ -92,12 +95,39 @@ static s24_status talk(rank *r)
     return status;
 }
 
+/* Sums of bf16 in a stream, three times over: more than a window has places. */
+static s24_status sum_in_stream(rank *r)
+{
+    uint16_t one = 0x3f80, *there;
+    void *memory, *stream;
+    TRY(s24_device_stream_create(&stream, r->ctx, r->device));
+    TRY(s24_device_alloc(&memory, r->ctx, r->device, (size_t)r->count * sizeof one, stream));
+    there = memory;
+    for (int64_t i = 0; i < r->count; i++)
+        there[i] = i % 3 ? one : 0;
+    s24_status status = S24_OK;
+    for (int turn = 0; turn < 3 && status == S24_OK; turn++)
+        status = s24i_comm_enqueue(r->ctx, r->comm, memory,
+                                   r->fault == LEAVES && turn ? 0 : r->count, S24_BF16, stream);
+    if (status == S24_OK) status = s24i_comm_alive(r->ctx, r->comm);
+    const int sum = r->world * r->world * r->world; /* a power of two in a world of two */
+    const float expected = (float)sum;
+    uint32_t bits;
+    memcpy(&bits, &expected, sizeof bits);
+    r->right = 1;
+    for (int64_t i = 0; i < r->count; i++)
+        r->right &= there[i] == (i % 3 ? bits >> 16 : 0);
+    (void)s24_device_free(r->ctx, r->device, memory, stream);
+    s24_device_stream_destroy(r->device, stream);
+    return status;
+}
+
 static void *run_rank(void *opaque)
 {
     rank *r = opaque;
     if (r->fault == STAYS_AWAY) return NULL;
     r->status = open_rank(r);
-    if (r->status == S24_OK) r->status = talk(r);
+    if (r->status == S24_OK) r->status = r->count ? sum_in_stream(r) : talk(r);
     snprintf(r->error, sizeof r->error, "%s", r->ctx ? s24_ctx_error(r->ctx) : "");
     if (r->status != S24_OK) s24_comm_abort(r->comm, 1);
     s24_comm_destroy(r->comm);
@@ -106,7 +136,7 @@ static void *run_rank(void *opaque)
     return NULL;
 }
 
-static void run(rank *all, int world, int odd, int fault, double patience)
+static void run_counted(rank *all, int world, int odd, int fault, double patience, int64_t count)
 {
     pthread_t thread[MOST];
     int held;
@@ -117,11 +147,17 @@ static void run(rank *all, int world, int odd, int fault, double patience)
                         .world = world,
                         .port = port,
                         .fault = r == odd ? fault : NONE,
-                        .patience = patience};
+                        .patience = patience,
+                        .count = count};
         assert_int_equal(pthread_create(&thread[r], NULL, run_rank, &all[r]), 0);
     }
     for (int r = 0; r < world; r++)
         assert_int_equal(pthread_join(thread[r], NULL), 0);
+}
+
+static void run(rank *all, int world, int odd, int fault, double patience)
+{
+    run_counted(all, world, odd, fault, patience, 0);
 }
 
 static void sums_and_broadcasts(void **state)
@@ -210,6 +246,53 @@ static int knock(int port, const void *data, size_t bytes)
         usleep(1000);
     if (bytes) assert_int_equal(send(fd, data, bytes, MSG_NOSIGNAL), bytes);
     return fd;
+}
+
+/* What fits goes through windows where all ranks have them, the rest through NCCL. */
+static void sums_in_windows(void **state)
+{
+    static const struct {
+        const char *devices;
+        int64_t count;
+        int windows; /* sums that go through them, of two ranks */
+    } cases[] = {{"2", 4096, 6},
+                 {"2", S24_DEVICE_WINDOW_SUM / 4, 6},
+                 {"2", S24_DEVICE_WINDOW_SUM / 4 + 4, 0},
+                 {"2", 4098, 0},
+                 {"1", 4096, 0},
+                 {"0", 4096, 0}};
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        rank all[2];
+        char path[PATH_BYTES], calls[MOST_CALLS];
+        setenv("S24_FAKE_WINDOWS", cases[i].devices, 1);
+        record(path);
+        run_counted(all, 2, -1, NONE, 10, cases[i].count);
+        take_record(calls, path);
+        unsetenv("S24_FAKE_WINDOWS");
+        for (int r = 0; r < 2; r++) {
+            if (all[r].status != S24_OK) fail_msg("case %zu, rank %d: %s", i, r, all[r].error);
+            if (!all[r].right) fail_msg("case %zu, rank %d: other sums", i, r);
+        }
+        assert_int_equal(count_of(calls, "window_sum"), cases[i].windows);
+    }
+}
+
+/* A rank that ends before the others' sums does not leave them waiting. */
+static void a_rank_is_gone_from_windows(void **state)
+{
+    rank all[2];
+    (void)state;
+    for (int odd = 0; odd < 2; odd++) {
+        char sentence[60];
+        snprintf(sentence, sizeof sentence, "rank %d is gone", odd);
+        setenv("S24_FAKE_WINDOWS", "2", 1);
+        run_counted(all, 2, odd, LEAVES, 60, 4096);
+        unsetenv("S24_FAKE_WINDOWS");
+        assert_int_equal(all[odd].status, S24_ERROR_SHAPE);
+        assert_int_equal(all[!odd].status, S24_ERROR_IO);
+        if (!strstr(all[!odd].error, sentence)) fail_msg("%s", all[!odd].error);
+    }
 }
 
 /* Strangers are heard next to ranks: silent ones, which would be waited for, ones that say nothing
@@ -309,6 +392,8 @@ int main(void)
         cmocka_unit_test(a_rank_is_gone),
         cmocka_unit_test(a_rank_is_gone_while_ranks_connect),
         cmocka_unit_test(sums_in_another_order),
+        cmocka_unit_test(sums_in_windows),
+        cmocka_unit_test(a_rank_is_gone_from_windows),
         cmocka_unit_test(strangers),
         cmocka_unit_test(one_of_another_world),
         cmocka_unit_test(one_that_does_not_come),

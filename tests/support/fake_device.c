@@ -6,7 +6,8 @@
  * 1.
  *
  * The environment says what goes wrong: S24_FAKE_MEMORY is how many bytes there are, S24_FAKE_WAITS
- * how many waits succeed, S24_FAKE_DEVICES how many devices there are. S24_FAKE_REPORT names a file
+ * how many waits succeed, S24_FAKE_DEVICES how many devices there are, S24_FAKE_WINDOWS how many of
+ * these have windows for the others, which are threads of one process. S24_FAKE_REPORT names a file
  * for the counts, written at the end, and S24_FAKE_CALLS one to which the name of each kernel is
  * added when it is asked for.
  */
@@ -434,6 +435,83 @@ static s24_status fake_done(s24i_device *d, int *done, void *stream, s24i_device
     return alive(d, error);
 }
 
+/* ---- windows --------------------------------------------------------------------------------- */
+
+typedef struct fake_window {
+    int turns;                                                  /* its own rank's sums */
+    int arrived[S24_DEVICE_WINDOW_RANKS];                       /* the last of each rank's */
+    uint16_t data[2][S24_DEVICE_WINDOW_SUM / sizeof(uint16_t)]; /* by rank */
+} fake_window;
+
+static s24_status fake_window_make(s24i_device *d, void **out, int ranks, char *name,
+                                   s24i_device_error *error)
+{
+    (void)ranks;
+    *out = NULL;
+    if (d->index > number_of("S24_FAKE_WINDOWS", 0))
+        return fail(error, S24_ERROR_UNSUPPORTED, "making a window");
+    *out = calloc(1, sizeof(fake_window));
+    if (!*out) return fail(error, S24_ERROR_MEMORY, "making a window");
+    memcpy(name, out, sizeof *out);
+    return alive(d, error);
+}
+
+static s24_status fake_window_join(s24i_device *d, void **out, const char *name,
+                                   s24i_device_error *error)
+{
+    memcpy(out, name, sizeof *out);
+    return alive(d, error);
+}
+
+static void fake_window_free(s24i_device *d, void *window)
+{
+    (void)d;
+    free(window);
+}
+
+static void fake_window_leave(s24i_device *d, void *window)
+{
+    (void)d;
+    (void)window;
+}
+
+static float of_bf16(uint16_t bits)
+{
+    const uint32_t wide = (uint32_t)bits << 16;
+    float v;
+    memcpy(&v, &wide, sizeof v);
+    return v;
+}
+
+/* Of bf16, whose sums need no rounding. */
+static s24_status fake_window_sum(s24i_device *d, const s24_device_window_sum_args *job,
+                                  void *stream, s24i_device_error *error)
+{
+    fake_window *own = job->windows[job->rank];
+    const int turn = ++own->turns, half = turn % 2;
+    const int64_t most = S24_DEVICE_WINDOW_SUM / 2 / job->ranks;
+    uint16_t *data = job->data;
+    (void)stream;
+    called(__func__);
+    for (int r = 0; r < job->ranks; r++) {
+        fake_window *theirs = job->windows[r];
+        memcpy(theirs->data[half] + job->rank * most, data, (size_t)job->count * sizeof *data);
+        __atomic_store_n(&theirs->arrived[job->rank], turn, __ATOMIC_RELEASE);
+    }
+    for (int r = 0; r < job->ranks; r++)
+        while (__atomic_load_n(&own->arrived[r], __ATOMIC_ACQUIRE) < turn)
+            if (__atomic_load_n(job->halt, __ATOMIC_ACQUIRE)) return alive(d, error);
+    for (int64_t i = 0; i < job->count; i++) {
+        float sum = 0;
+        uint32_t bits;
+        for (int r = 0; r < job->ranks; r++)
+            sum += of_bf16(own->data[half][r * most + i]);
+        memcpy(&bits, &sum, sizeof bits);
+        data[i] = (uint16_t)(bits >> 16);
+    }
+    return alive(d, error);
+}
+
 static s24_status fake_begin(s24i_device *d, void *stream, s24i_device_error *error)
 {
     (void)stream;
@@ -602,6 +680,11 @@ const s24i_device_table *s24_device_table_cuda(void)
                                             .graph_end = fake_end,
                                             .graph_launch = fake_launch,
                                             .graph_destroy = fake_graph_destroy,
+                                            .window_make = fake_window_make,
+                                            .window_free = fake_window_free,
+                                            .window_join = fake_window_join,
+                                            .window_leave = fake_window_leave,
+                                            .window_sum = fake_window_sum,
                                             .pinned_alloc = fake_pinned,
                                             .pinned_free = fake_pinned_free,
                                             .timer_start = fake_timer_start,
