@@ -139,7 +139,7 @@ static void find_rest(const aiming *a, double *to, const s24_aim *by)
 static s24_status find_step(aiming *a, const s24_stats *stats, double dampening)
 {
     const size_t bytes = (size_t)(a->n * a->k) * sizeof *a->step;
-    s24i_gram_dampen(a->u, stats, dampening);
+    s24i_gram_dampen(a->ctx, a->u, stats, dampening);
     TRY(s24i_inverse_factor(a->ctx, a->u, a->k));
     memset(a->half, 0, bytes);
     add_product(a, a->half, a->rest, a->u, 1);

@@ -68,7 +68,7 @@ static s24_status begin(s24_ctx *ctx, admm *a, const s24i_prune_job *job)
     for (int64_t i = 0; i < count; i++)
         a->refit.w[i] = (double)job->w[i];
     memset(a->u, 0, (size_t)count * sizeof *a->u);
-    s24i_gram_dampen(a->refit.h, job->stats, job->dampening);
+    s24i_gram_dampen(ctx, a->refit.h, job->stats, job->dampening);
     a->refit.target = job->w;
     s24i_refit_begin(ctx, &a->refit);
     return project(ctx, a);

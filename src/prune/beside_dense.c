@@ -64,7 +64,7 @@ static s24_status find_gram(beside *b, const s24_stats *stats, double dampening)
     for (int64_t i = 0; i < dense; i++)
         for (int64_t j = 0; j < dense; j++)
             b->first[i * dense + j] = j <= i ? b->h[i * b->k + j] : 0.0;
-    s24i_gram_dampen(b->u, &first, dampening);
+    s24i_gram_dampen(b->ctx, b->u, &first, dampening);
     TRY(s24i_inverse_factor(b->ctx, b->u, dense));
     memset(b->z, 0, (size_t)(dense * rest) * sizeof *b->z);
     const s24i_product z = {.m = dense,

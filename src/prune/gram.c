@@ -13,6 +13,14 @@
 
 #include "prune/prune.h"
 
+static void clear_rows(void *arg, int64_t begin, int64_t end, int thread)
+{
+    const s24_stats *stats = arg;
+    (void)thread;
+    memset(stats->gram + begin * stats->k, 0,
+           (size_t)((end - begin) * stats->k) * sizeof *stats->gram);
+}
+
 s24_status s24_stats_create(s24_stats **out, s24_ctx *ctx, int64_t k)
 {
     size_t bytes;
@@ -31,7 +39,7 @@ s24_status s24_stats_create(s24_stats **out, s24_ctx *ctx, int64_t k)
                             "out of memory for the Gram matrix of inputs of width %lld",
                             (long long)k);
     }
-    memset(stats->gram, 0, bytes);
+    s24_ctx_parallel_for(ctx, k, clear_rows, stats);
     *out = stats;
     return S24_OK;
 }

@@ -175,7 +175,7 @@ static double *new_gram(s24_ctx *ctx, const s24_stats *stats, double dampening)
     const int64_t k = stats->k;
     double *h = new_doubles(ctx, k, k);
     if (!h) return NULL;
-    s24i_gram_dampen(h, stats, dampening);
+    s24i_gram_dampen(ctx, h, stats, dampening);
     for (int64_t r = 0; r < k; r++)
         for (int64_t c = 0; c < r; c++)
             h[c * k + r] = h[r * k + c];

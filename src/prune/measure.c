@@ -107,14 +107,40 @@ static double output_error(measure *m, const float *before, const s24i_prune_job
     return whole > 0.0 ? error / whole : 0.0;
 }
 
-static double kept_l1(const float *before, const s24i_prune_job *after)
+/* Sums over rows, which are added up in their order. */
+typedef struct lengths {
+    const float *rows;
+    int64_t k;
+    double *sums; /* [n] */
+} lengths;
+
+static void sum_sizes(void *arg, int64_t begin, int64_t end, int thread)
 {
-    double whole = 0.0, kept = 0.0;
-    for (int64_t i = 0; i < after->n * after->k; i++) {
-        whole += fabs((double)before[i]);
-        kept += fabs((double)after->w[i]);
+    const lengths *j = arg;
+    (void)thread;
+    for (int64_t r = begin; r < end; r++) {
+        double sum = 0.0;
+        for (int64_t i = r * j->k; i < (r + 1) * j->k; i++)
+            sum += fabs((double)j->rows[i]);
+        j->sums[r] = sum;
     }
-    return whole > 0.0 ? kept / whole : 1.0;
+}
+
+static s24_status kept_l1(double *out, s24_ctx *ctx, const float *before,
+                          const s24i_prune_job *after)
+{
+    const float *const of[2] = {before, after->w};
+    double sums[2] = {0.0, 0.0}, *rows = s24_ctx_alloc(ctx, (size_t)after->n * sizeof *rows);
+    REQUIRE(ctx, rows, S24_ERROR_MEMORY, "out of memory to measure a pruned weight");
+    for (int i = 0; i < 2; i++) {
+        lengths job = {of[i], after->k, rows};
+        s24_ctx_parallel_for(ctx, after->n, sum_sizes, &job);
+        for (int64_t r = 0; r < after->n; r++)
+            sums[i] += rows[r];
+    }
+    s24_ctx_free(ctx, rows);
+    *out = sums[0] > 0.0 ? sums[1] / sums[0] : 1.0;
+    return S24_OK;
 }
 
 static s24_status go_there(measure *m, s24_device *device)
@@ -128,7 +154,8 @@ static s24_status go_there(measure *m, s24_device *device)
 s24_status s24i_prune_measure(s24_prune_report *report, s24_ctx *ctx, const float *before,
                               const s24i_prune_job *after)
 {
-    *report = (s24_prune_report){kept_l1(before, after), -1.0};
+    *report = (s24_prune_report){1.0, -1.0};
+    TRY(kept_l1(&report->kept_l1, ctx, before, after));
     if (!after->stats) return S24_OK;
     int64_t rows = after->n < STRIP ? after->n : STRIP;
     measure m = {.ctx = ctx, .stats = after->stats};

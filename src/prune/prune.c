@@ -4,6 +4,7 @@
  * copy that makes a failing prune change nothing.
  */
 #include <math.h>
+#include <stdatomic.h>
 #include <string.h>
 
 #include "prune/prune_patterns.h"
@@ -141,16 +142,43 @@ static s24_status check_stats(s24_ctx *ctx, const s24_stats *stats, const s24_de
     return stats ? s24i_stats_check(ctx, stats, w) : S24_OK;
 }
 
+typedef struct copying {
+    const s24_dense *w;
+    float *copy;    /* [rows, cols] */
+    int back;       /* from it to w */
+    atomic_int bad; /* is an element not finite? */
+} copying;
+
+static float *row_of(const s24_dense *w, int64_t row)
+{
+    return (float *)w->data + row * (w->ld ? w->ld : w->cols);
+}
+
+static void copy_rows(void *arg, int64_t begin, int64_t end, int thread)
+{
+    copying *j = arg;
+    const int64_t cols = j->w->cols;
+    int bad = 0;
+    (void)thread;
+    for (int64_t r = begin; r < end; r++) {
+        float *row = row_of(j->w, r), *copy = j->copy + r * cols;
+        memcpy(j->back ? row : copy, j->back ? copy : row, (size_t)cols * sizeof *copy);
+        for (int64_t c = 0; c < cols && !j->back; c++)
+            bad |= !isfinite(row[c]);
+    }
+    if (bad) j->bad = 1;
+}
+
 s24_status s24i_prune_copy(s24_ctx *ctx, float *copy, const s24_dense *w)
 {
-    int64_t ld = w->ld ? w->ld : w->cols;
-    for (int64_t r = 0; r < w->rows; r++) {
-        const float *row = (const float *)w->data + r * ld;
+    copying job = {.w = w, .copy = copy};
+    s24_ctx_parallel_for(ctx, w->rows, copy_rows, &job);
+    for (int64_t r = 0; r < w->rows && job.bad; r++) {
+        const float *row = row_of(w, r);
         for (int64_t c = 0; c < w->cols; c++)
             REQUIRE(ctx, isfinite(row[c]), S24_ERROR_NOT_FINITE,
                     "the weight has %s at row %lld, column %lld; expected finite numbers",
                     isnan(row[c]) ? "NaN" : "Inf", (long long)r, (long long)c);
-        memcpy(copy + r * w->cols, row, (size_t)w->cols * sizeof *copy);
     }
     return S24_OK;
 }
@@ -169,9 +197,8 @@ static s24_status prune_copies(s24_prune_report *report, s24_ctx *ctx, const s24
     s24_prune_report measured;
     if (report) TRY(s24i_prune_measure(&measured, ctx, before, job));
     if (report) *report = measured;
-    int64_t ld = w->ld ? w->ld : w->cols;
-    for (int64_t r = 0; r < w->rows; r++)
-        memcpy((float *)w->data + r * ld, job->w + r * job->k, (size_t)job->k * sizeof *job->w);
+    copying back = {.w = w, .copy = job->w, .back = 1};
+    s24_ctx_parallel_for(ctx, w->rows, copy_rows, &back);
     return S24_OK;
 }
 

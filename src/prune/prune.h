@@ -116,7 +116,7 @@ void s24i_product_run(s24_ctx *ctx, const s24i_product *product, void *work);
  * dead column gets the mean of the living ones' diagonal: it then stands apart from the others
  * whatever the inputs' scale, and leaves the mean as it is.
  */
-void s24i_gram_dampen(double *h, const s24_stats *stats, double dampening);
+void s24i_gram_dampen(s24_ctx *ctx, double *h, const s24_stats *stats, double dampening);
 
 /* What weights may be, where they are integers times scales. */
 typedef struct s24i_grid {

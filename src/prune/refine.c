@@ -53,7 +53,8 @@ s24_status s24i_refinements_read(s24_ctx *ctx, unsigned *chosen, const char *nam
 
 /* The target is what the criterion was given, but where inputs are always zero: there weights cost
    nothing and become zero. */
-static void fill(s24i_refit *refit, const s24i_prune_job *job, float *target, const float *before)
+static void fill(s24_ctx *ctx, s24i_refit *refit, const s24i_prune_job *job, float *target,
+                 const float *before)
 {
     memcpy(target, before, (size_t)(job->n * job->k) * sizeof *target);
     for (int64_t i = 0; i < job->n * job->k; i++)
@@ -63,7 +64,7 @@ static void fill(s24i_refit *refit, const s24i_prune_job *job, float *target, co
             target[r * job->k + j] = 0.0f;
             refit->w[r * job->k + j] = 0.0;
         }
-    s24i_gram_dampen(refit->h, job->stats, job->dampening);
+    s24i_gram_dampen(ctx, refit->h, job->stats, job->dampening);
     refit->target = target;
 }
 
@@ -83,7 +84,7 @@ s24_status s24i_prune_refine(s24_ctx *ctx, const s24i_prune_job *job, const floa
     s24_status status = S24_ERROR_MEMORY;
     refit.moved = s24_ctx_alloc(ctx, (size_t)job->n);
     if (target && refit.moved) {
-        fill(&refit, job, target, before);
+        fill(ctx, &refit, job, target, before);
         status = run(ctx, &refit, job);
     } else {
         s24_ctx_fail(ctx, status, "out of memory to refine a weight of [%lld, %lld]",

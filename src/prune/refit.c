@@ -11,18 +11,34 @@
  * language models", 2023.
  */
 #include <math.h>
+#include <stdatomic.h>
 #include <string.h>
 
 #include "prune/far.h"
 
 enum { SWEEPS = 8 };
 
-void s24i_gram_dampen(double *h, const s24_stats *stats, double dampening)
+typedef struct dampening_job {
+    double *h;
+    const s24_stats *stats;
+} dampening_job;
+
+static void copy_gram(void *arg, int64_t begin, int64_t end, int thread)
 {
+    const dampening_job *j = arg;
+    const int64_t k = j->stats->k;
+    (void)thread;
+    memcpy(j->h + begin * k, j->stats->gram + begin * k,
+           (size_t)((end - begin) * k) * sizeof *j->h);
+}
+
+void s24i_gram_dampen(s24_ctx *ctx, double *h, const s24_stats *stats, double dampening)
+{
+    const dampening_job job = {h, stats};
     const int64_t k = stats->k;
     int64_t alive = 0;
     double sum = 0.0;
-    memcpy(h, stats->gram, (size_t)(k * k) * sizeof *h);
+    s24_ctx_parallel_for(ctx, k, copy_gram, (void *)(uintptr_t)&job);
     for (int64_t j = 0; j < k; j++) {
         sum += h[j * k + j];
         alive += h[j * k + j] != 0.0;
@@ -100,12 +116,32 @@ void s24i_refit_send(s24i_refit *refit)
     s24i_far_wait(far);
 }
 
+typedef struct storing {
+    const s24i_refit *refit;
+    const s24i_prune_job *job;
+    atomic_int bad; /* is one of them not finite? */
+} storing;
+
+static void store_rows(void *arg, int64_t begin, int64_t end, int thread)
+{
+    storing *s = arg;
+    const int64_t k = s->job->k;
+    int bad = 0;
+    (void)thread;
+    for (int64_t i = begin * k; i < end * k; i++) {
+        s->job->w[i] = (float)s->refit->w[i];
+        bad |= !isfinite(s->job->w[i]);
+    }
+    if (bad) s->bad = 1;
+}
+
 s24_status s24i_refit_store(s24_ctx *ctx, s24i_refit *refit, const s24i_prune_job *job)
 {
+    storing s = {.refit = refit, .job = job};
     fetch_weights(refit);
     if (refit->far) TRY(refit->far->status);
-    for (int64_t i = 0; i < job->n * job->k; i++) {
-        job->w[i] = (float)refit->w[i];
+    s24_ctx_parallel_for(ctx, job->n, store_rows, &s);
+    for (int64_t i = 0; i < job->n * job->k && s.bad; i++) {
         REQUIRE(
             ctx, isfinite(job->w[i]), S24_ERROR_NUMERIC,
             "the updated weight at row %lld, column %lld is beyond f32; expected more inputs or "

@@ -109,7 +109,7 @@ static s24_status move(s24_prune_report *report, rounding *r)
     mark_stored(r);
     for (int64_t i = 0; i < count; i++)
         r->wide[i] = (double)r->w[i];
-    s24i_gram_dampen(r->refit.h, r->opts->stats,
+    s24i_gram_dampen(r->ctx, r->refit.h, r->opts->stats,
                      r->opts->dampening > 0 ? r->opts->dampening : DAMPENING);
     r->refit.grid = &grid;
     s24i_refit_run(r->ctx, &r->refit);

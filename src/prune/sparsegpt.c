@@ -38,10 +38,25 @@ typedef struct solver {
     int64_t begin, end; /* the columns of this block */
 } solver;
 
-/* The dampened Gram matrix in u. */
-static void dampen(const solver *s, const s24i_prune_job *job)
+/* The weights in f64. */
+typedef struct widening {
+    const solver *solver;
+    const float *from;
+} widening;
+
+static void widen_rows(void *arg, int64_t begin, int64_t end, int thread)
 {
-    s24i_gram_dampen(s->u, job->stats, job->dampening);
+    const widening *j = arg;
+    const int64_t k = j->solver->k;
+    (void)thread;
+    for (int64_t i = begin * k; i < end * k; i++)
+        j->solver->w[i] = (double)j->from[i];
+}
+
+/* The dampened Gram matrix in u. */
+static void dampen(s24_ctx *ctx, const solver *s, const s24i_prune_job *job)
+{
+    s24i_gram_dampen(ctx, s->u, job->stats, job->dampening);
     for (int64_t j = 0; j < s->k; j++)
         for (int64_t r = 0; r < s->n && job->stats->gram[j * s->k + j] == 0.0; r++)
             s->w[r * s->k + j] = 0.0;
@@ -226,14 +241,14 @@ static s24_status solve(s24_ctx *ctx, s24i_refit *refit, const s24i_prune_job *j
     const s24i_sweep drop = {
         .rule = S24I_ROW_DROP, .keep = (int)job->pattern->keep, .group = (int)job->pattern->group};
     s.drops_there = s24i_refit_is_far(refit, &drop);
-    for (int64_t i = 0; i < count; i++)
-        s.w[i] = (double)job->w[i];
-    dampen(&s, job);
+    widening wide = {&s, job->w};
+    s24_ctx_parallel_for(ctx, s.n, widen_rows, &wide);
+    dampen(ctx, &s, job);
     TRY(s.far ? go_there(&s) : s24i_inverse_factor(ctx, s.u, s.k));
     TRY(prune_blocks(ctx, &s, &drop));
     if (s.far) TRY(s.far->status);
     refit->is_there = s.drops_there;
-    s24i_gram_dampen(refit->h, job->stats, job->dampening);
+    s24i_gram_dampen(ctx, refit->h, job->stats, job->dampening);
     refit->target = job->w;
     s24i_refit_run(ctx, refit);
     return s24i_refit_store(ctx, refit, job);
@@ -266,7 +281,7 @@ s24_status s24i_score_sparsegpt(void *user, s24_ctx *ctx, double *scores,
     double *u = s24_ctx_alloc(ctx, (size_t)(k * k) * sizeof *u);
     REQUIRE(ctx, u, S24_ERROR_MEMORY, "out of memory for a Gram matrix of %lld columns",
             (long long)k);
-    s24i_gram_dampen(u, job->stats, job->dampening);
+    s24i_gram_dampen(ctx, u, job->stats, job->dampening);
     const s24_status status = s24i_inverse_factor(ctx, u, k);
     for (int64_t i = 0; i < in->rows * k && status == S24_OK; i++) {
         const int64_t j = i % k;

@@ -18,13 +18,13 @@ static void prune_to(float *w, const float *from, s24_ctx *ctx, const s24_stats 
 }
 
 /* Σ over rows d of w − s − l·r of d·H·dᵀ, H dampened or, without statistics, I. */
-static double objective(const float *w, const float *s, const s24_factors *f,
+static double objective(s24_ctx *ctx, const float *w, const float *s, const s24_factors *f,
                         const int64_t sides[2], const s24_stats *stats)
 {
     const int64_t n = sides[0], k = sides[1];
     const float *left = f->left, *right = f->right;
     double *h = calloc((size_t)(k * k), sizeof *h), *d = malloc((size_t)k * sizeof *d), sum = 0.0;
-    if (stats) s24i_gram_dampen(h, stats, 0.01);
+    if (stats) s24i_gram_dampen(ctx, h, stats, 0.01);
     for (int64_t j = 0; j < k && !stats; j++)
         h[j * k + j] = 1.0;
     for (int64_t r = 0; r < n; r++) {
@@ -52,12 +52,12 @@ static void hold_ranks(s24_ctx *ctx, const int64_t sides[2], const s24_stats *st
     s24_low_rank_opts opts = {.size = sizeof opts, .stats = stats, .pruned = &pruned};
     prune_to(s, w, ctx, stats, sides);
     const s24_factors none = {0};
-    const double at_first = objective(w, s, &none, sides, stats);
+    const double at_first = objective(ctx, w, s, &none, sides, stats);
     double last = at_first;
     for (opts.rank = 1; opts.rank <= most; opts.rank += opts.rank < 4 ? 1 : most - 4) {
         assert_int_equal(s24_low_rank(NULL, left, right, ctx, &weight, &opts), S24_OK);
         const s24_factors f = {opts.rank, S24_F32, left, right};
-        const double now = objective(w, s, &f, sides, stats);
+        const double now = objective(ctx, w, s, &f, sides, stats);
         assert_true(now < last);
         last = now;
         if (opts.rank == most) break;

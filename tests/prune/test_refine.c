@@ -24,7 +24,7 @@ static layer make_layer(s24_ctx *ctx, int64_t n, int64_t k, int64_t tokens)
     l.w = malloc((size_t)(n * k) * sizeof *l.w);
     l.stats = stats_of(ctx, l.x, tokens, k);
     l.h = malloc((size_t)(k * k) * sizeof *l.h);
-    s24i_gram_dampen(l.h, l.stats, 0.01);
+    s24i_gram_dampen(ctx, l.h, l.stats, 0.01);
     for (int64_t i = 0; i < k; i++)
         for (int64_t j = 0; j < i; j++)
             l.h[j * k + i] = l.h[i * k + j];
