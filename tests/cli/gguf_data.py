@@ -264,6 +264,14 @@ KEYS = {
                                   "leading_dense_block_count": 0, "expert_shared_count": 2,
                                   "expert_weights_scale": 2.5, "expert_weights_norm": True,
                                   "expert_gating_func": 2, "nextn_predict_layers": 0},
+    "deepseek2": EXPERTS | {
+        "attention.head_count_kv": 1, "attention.q_lora_rank": 24, "attention.kv_lora_rank": 32,
+        "attention.key_length": 40, "attention.value_length": 32, "attention.key_length_mla": 24,
+        "attention.value_length_mla": 12, "rope.dimension_count": 8, "vocab_size": 12,
+        "expert_feed_forward_length": 32, "leading_dense_block_count": 0, "expert_shared_count": 2,
+        "expert_weights_scale": 2.5, "expert_weights_norm": True, "expert_gating_func": 2,
+        "rope.scaling.type": "yarn", "rope.scaling.factor": 40.0,
+        "rope.scaling.original_context_length": 16, "rope.scaling.yarn_log_multiplier": 0.0707},
     "granitemoe": EXPERTS | {"attention.scale": 0.125, "embedding_scale": 12.0,
                              "residual_scale": 0.25, "logit_scale": 8.0,
                              "expert_shared_feed_forward_length": 64},
@@ -292,7 +300,10 @@ SIDES = {"attn_qkv": [128, 64], "attn_q": [64, 64], "attn_k": [32, 64], "attn_v"
          "post_attention_norm": [64], "post_ffw_norm": [64], "ffn_gate_inp": [3, 64],
          "ffn_gate_exps": [3, 96, 64], "ffn_up_exps": [3, 96, 64], "ffn_down_exps": [3, 64, 96],
          "ffn_gate_inp_shexp": [64], "ffn_gate_shexp": [64, 64], "ffn_up_shexp": [64, 64],
-         "ffn_down_shexp": [64, 64], "exp_probs_b": [3], "attn_sinks": [4]}
+         "ffn_down_shexp": [64, 64], "exp_probs_b": [3], "attn_sinks": [4],
+         "attn_q_a": [24, 64], "attn_q_a_norm": [24], "attn_q_b": [96, 24],
+         "attn_kv_a_mqa": [40, 64], "attn_kv_a_norm": [32], "attn_k_b": [4, 32, 16],
+         "attn_v_b": [4, 12, 32], "attn_kv_b": [112, 32]}
 MIXED = ["ffn_gate_inp", "ffn_gate_exps", "ffn_up_exps", "ffn_down_exps"]
 SHARED = ["ffn_gate_shexp", "ffn_up_shexp", "ffn_down_shexp"]
 SUMS = ["post_attention_norm", "post_ffw_norm"]
@@ -327,6 +338,8 @@ BLOCKS = {
     "ernie4_5-moe": ([*QUERY, *MIXED, *SHARED, "attn_norm", "ffn_norm"], (), 1),
     "glm4moe": ([*QUERY, *MIXED, *SHARED, "attn_norm", "post_attention_norm", "attn_q_norm",
                  "attn_k_norm"], QUERY, 1),
+    "deepseek2": (["attn_q_a", "attn_q_a_norm", "attn_q_b", "attn_kv_a_mqa", "attn_kv_a_norm",
+                   "attn_k_b", "attn_v_b", *MIXED, *SHARED, "attn_norm", "ffn_norm"], (), 1),
     "granitemoe": ([*QUERY, *MIXED, *SHARED, "attn_norm", "ffn_norm"], (), 0),
     "gpt-oss": ([*QUERY, *MIXED, "attn_norm", "post_attention_norm", "attn_sinks"],
                 [*QUERY, *MIXED, "attn_output"], 1)}
@@ -344,13 +357,15 @@ def shapes(architecture, words=12):
         sides["attn_k"] = sides["attn_v"] = [64, 64]
     if architecture in ("phi3", "chatglm", "glm4"):
         sides["ffn_up"] = [192, 64]
-    if architecture in ("qwen2moe", "qwen3moe", "dots1", "ernie4_5-moe", "glm4moe"):
+    if architecture == "deepseek2":
+        sides["attn_output"] = [64, 48]
+    if architecture in ("qwen2moe", "qwen3moe", "dots1", "ernie4_5-moe", "glm4moe", "deepseek2"):
         sides |= {"ffn_gate_exps": [3, 32, 64], "ffn_up_exps": [3, 32, 64],
                   "ffn_down_exps": [3, 64, 32]}
     if architecture in ("olmo2", "olmoe"):
         sides |= {"attn_q_norm": [64], "attn_k_norm": [32]}
     out = {"token_embd.weight": [words, 64], "output_norm.weight": [64]}
-    if architecture in ("dots1", "ernie4_5-moe", "glm4moe"):
+    if architecture in ("dots1", "ernie4_5-moe", "glm4moe", "deepseek2"):
         out["blk.0.exp_probs_b.bias"] = sides["exp_probs_b"]
     outside = ["output_norm"]
     if head:

@@ -227,6 +227,101 @@ class Models(Scratch):
                          config["residual_multiplier"]), ("granitemoeshared", 64, 0.25))
                 self.good("generate", "out", "--prompt", "ab c", "--max-new", "3")
 
+    def latent(self, **more):
+        """What convert makes of a deepseek2 file: values, tensors of its block, config.json."""
+        tensors, values = gguf_data.model("deepseek2", more.pop("kind", "F32"))
+        leave = more.pop("leave", ())
+        tensors = {k: v for k, v in tensors.items() if k.split(".")[-2] not in leave}
+        tensors |= more.pop("tensors", {})
+        (self.folder / "m.gguf").write_bytes(gguf_data.file(
+            gguf_data.keys("deepseek2", **more), tensors))
+        self.good("convert", "m.gguf", "out", "--force")
+        found, _ = cli_data.read(self.folder / "out" / "model.safetensors")
+        config = json.loads((self.folder / "out" / "config.json").read_text())
+        got = {name[len("model.layers.0."):]: cli_data.floats(raw)
+               for name, (_, _, raw) in found.items()}
+        self.good("generate", "out", "--prompt", "ab c", "--max-new", "3")
+        return values, got, config
+
+    def heads_together(self, values):
+        """Each head's keys, which the file has turned, and then its values."""
+        keys, made = values["blk.0.attn_k_b.weight"], values["blk.0.attn_v_b.weight"]
+        return sum((
+            [keys[(h * 32 + r) * 16 + p] for p in range(16) for r in range(32)]
+            + made[h * 12 * 32:(h + 1) * 12 * 32] for h in range(4)), [])
+
+    def test_latents_of_deepseek_are_put_together(self):
+        values, got, config = self.latent()
+        self.assertEqual(got["self_attn.kv_b_proj.weight"], self.heads_together(values))
+        self.assertEqual(got["self_attn.kv_a_proj_with_mqa.weight"],
+                         values["blk.0.attn_kv_a_mqa.weight"])
+        self.assertEqual(got["mlp.gate.e_score_correction_bias"],
+                         values["blk.0.exp_probs_b.bias"])
+        self.assertEqual(got["mlp.experts.1.up_proj.weight"],
+                         values["blk.0.ffn_up_exps.weight"][2048:4096])
+        mixed = gguf_data.model("deepseek2")[0] | {
+            "blk.0.attn_v_b.weight": gguf_data.tensor("Q8_0", [4, 12, 32], 9)[0]}
+        narrow = gguf_data.tensor("Q8_0", [4, 12, 32], 9)[1]
+        _, got, _ = self.latent(tensors=mixed)
+        self.assertEqual(got["self_attn.kv_b_proj.weight"],
+                         self.heads_together(values | {"blk.0.attn_v_b.weight": narrow}))
+        says = {"model_type": "deepseek_v3", "q_lora_rank": 24, "kv_lora_rank": 32,
+                "qk_nope_head_dim": 16, "qk_rope_head_dim": 8, "v_head_dim": 12,
+                "num_key_value_heads": 4, "n_group": 1, "topk_group": 1, "norm_topk_prob": True,
+                "rope_scaling": {"rope_type": "yarn", "factor": 40, "mscale": 0.707,
+                                 "mscale_all_dim": 0.707, "original_max_position_embeddings": 16}}
+        self.assertEqual({k: config[k] for k in says}, says)
+        self.assertNotIn("topk_method", config)
+
+    def test_a_deepseek_2_of_old_has_a_softmax_and_one_tensor(self):
+        kv_b, given = gguf_data.tensor("F32", [112, 32], 5)
+        plain, queries = gguf_data.tensor("F32", [96, 64], 6)
+        _, got, config = self.latent(**{
+            "leave": ("attn_k_b", "attn_v_b", "attn_q_a", "attn_q_a_norm", "attn_q_b",
+                      "exp_probs_b"),
+            "tensors": {"blk.0.attn_kv_b.weight": kv_b, "blk.0.attn_q.weight": plain},
+            "attention.key_length_mla": None, "attention.value_length_mla": None,
+            "attention.key_length": 24, "attention.value_length": 12, "attention.head_count_kv": 4,
+            "attention.q_lora_rank": None, "expert_gating_func": None,
+            "expert_weights_norm": None, "rope.scaling.yarn_log_multiplier": None})
+        self.assertEqual(got["self_attn.kv_b_proj.weight"], given)
+        self.assertEqual(got["self_attn.q_proj.weight"], queries)
+        says = {"model_type": "deepseek_v2", "q_lora_rank": None, "topk_method": "greedy",
+                "norm_topk_prob": False}
+        self.assertEqual({k: config[k] for k in says}, says)
+        self.assertEqual(config["rope_scaling"]["attention_factor"], 1)
+
+    def test_latents_without_experts_are_a_youtu(self):
+        dense = {f"blk.0.ffn_{x}.weight": gguf_data.tensor("F32", sides, 7)[0] for x, sides in
+                 (("gate", [96, 64]), ("up", [96, 64]), ("down", [64, 96]))}
+        _, _, config = self.latent(**{
+            "leave": ("ffn_gate_inp", "ffn_gate_exps", "ffn_up_exps", "ffn_down_exps",
+                      "ffn_gate_shexp", "ffn_up_shexp", "ffn_down_shexp", "exp_probs_b"),
+            "tensors": dense, "expert_count": None, "expert_used_count": None,
+            "expert_weights_scale": None, "expert_weights_norm": None, "expert_gating_func": None,
+            "expert_shared_count": 0, "leading_dense_block_count": 1})
+        self.assertEqual(config["model_type"], "youtu")
+
+    def test_latents_that_do_not_fit_are_refused(self):
+        tensors, _ = gguf_data.model("deepseek2")
+        for change, what in (
+                ({"blk.0.attn_v_b.weight": None}, 'and "blk.0.attn_v_b.weight" are not there as '
+                 "[4, 32, 16] and [4, 12, 32]"),
+                ({"blk.0.attn_k_b.weight": gguf_data.tensor("F32", [4, 16, 32], 1)[0]},
+                 "are not there as [4, 32, 16]")):
+            with self.subTest(what):
+                given = {k: v for k, v in (tensors | change).items() if v}
+                (self.folder / "m.gguf").write_bytes(gguf_data.file(
+                    gguf_data.keys("deepseek2"), given))
+                done = run("convert", "m.gguf", "no", cwd=self.folder)
+                self.assertEqual(done.returncode, 4)
+                self.assertIn(what, done.stderr)
+        (self.folder / "m.gguf").write_bytes(gguf_data.file(
+            gguf_data.keys("deepseek2", **{"rope.dimension_count": 24}), tensors))
+        done = run("convert", "m.gguf", "no", cwd=self.folder)
+        self.assertEqual(done.returncode, 4)
+        self.assertIn("4 heads whose keys have 24 elements, of which 24 turn", done.stderr)
+
     def test_a_granite_without_a_shared_expert_runs(self):
         tensors, _ = gguf_data.model("granitemoe")
         few = {k: v for k, v in tensors.items() if "shexp" not in k}

@@ -8,7 +8,9 @@
  *     gguf_value.c      values by their keys
  *     gguf_types.c      tensors' elements (a row of gguf_types.def for each type)
  *     gguf_rows.c       a table of model types: names of keys and tensors
- *     gguf_models.c     a model by its row: config.json, where tensors go
+ *     gguf_models.c     a model by its row: what its keys say
+ *     gguf_places.c     where its tensors go
+ *     gguf_config.c     its config.json
  *     gguf_tokenizer.c  the tokenizer's files, its words by a row of gguf_words.def
  *     gguf_convert.c    all of it into a folder
  */
@@ -129,6 +131,7 @@ enum {
     S24I_GGUF_EXPERTS,
     S24I_GGUF_ONE_ROW,
     S24I_GGUF_NAMED,
+    S24I_GGUF_KEYS, /* of latents, each head's turned; another tensor has its values */
     /* Bits: of a gate, with the outputs of what it multiplies, whose name has "up" for its "gate":
        after its own, or in turns. */
     S24I_GGUF_WITH_UP = 16,
@@ -136,7 +139,8 @@ enum {
     S24I_GGUF_ORDERS = 15
 };
 
-enum { S24I_GGUF_WHOLE, S24I_GGUF_REAL, S24I_GGUF_SWITCH /* true or false */ };
+/* A switch is true or false; what may be null is that where it is 0. */
+enum { S24I_GGUF_WHOLE, S24I_GGUF_REAL, S24I_GGUF_SWITCH, S24I_GGUF_WHOLE_OR_NULL };
 
 /* A key of config.json, and GGUF's without the architecture before it. */
 typedef struct s24i_gguf_field {
@@ -168,6 +172,8 @@ typedef struct s24i_gguf_arch {
     int scores;                            /* how experts' are made: GGUF's number of it */
     const char *key_head_norms;            /* whether queries and keys have norms; NULL */
     const char *scaling;                   /* what is said of yarn, too; or NULL */
+    int latent;                            /* it attends over latents */
+    const char *key_method; /* says whether groups of experts are left out; NULL: nothing does */
     /* query_pre_attn_scalar is the width of a head, in a model of so many blocks width / heads; 0:
        there is none. */
     int blocks_of_narrow_scores;
@@ -195,6 +201,8 @@ typedef struct s24i_gguf_model {
     int64_t layers, heads, kv_heads, vocabulary;
     int64_t drafting;       /* blocks after those, which are left out */
     int64_t head, turned;   /* elements of a head, and those of them that turn */
+    int64_t value;          /* of a head's values, of latents */
+    double loud;            /* of yarn, which multiplies scores of latents; below 0: not said */
     int64_t first, last[3]; /* ids before texts and at their ends, −1: none */
     int has_head;           /* one that is not the words' table */
     int has_bias, has_outer_bias, has_context_bias; /* of queries, ffn_down, attn_output */

@@ -34,6 +34,11 @@ static s24_tensor stored(const job *j)
     s24_tensor out = {.name = j->name, .dtype = j->dtype, .rank = t->rank};
     for (int i = 0; i < t->rank; i++)
         out.shape[i] = t->shape[is_turned(j) ? 1 - i : i];
+    if (j->place.how == S24I_GGUF_KEYS) {
+        out.rank = 2;
+        out.shape[0] = t->shape[0] * (t->shape[2] + j->place.with->shape[1]);
+        return out;
+    }
     if (j->with) out.shape[j->place.along ? t->rank - 1 : 0] *= 2;
     if (j->place.how != S24I_GGUF_ONE_ROW || t->rank != 1) return out;
     out.rank = 2;
@@ -99,6 +104,32 @@ static s24_status fill_joined(const job *j, uint8_t *out, float *row)
     return S24_OK;
 }
 
+/* Of each head its keys' rows, which are columns here, and then its values'. */
+static s24_status fill_heads(const job *j, uint8_t *out, float *row)
+{
+    const s24i_gguf_tensor *keys = j->tensor, *values = j->place.with;
+    const int64_t rank = keys->shape[1], plain = keys->shape[2], value = values->shape[1];
+    const size_t size = s24_dtype_bytes(j->dtype), bytes = s24i_gguf_row_bytes(keys->type, plain),
+                 value_bytes = s24i_gguf_row_bytes(values->type, rank);
+    uint8_t *given = (uint8_t *)(row + plain);
+    for (int64_t h = 0; h < keys->shape[0]; h++) {
+        uint8_t *to = out + (size_t)(h * (plain + value) * rank) * size;
+        for (int64_t r = 0; r < rank; r++) {
+            TRY(s24i_gguf_row(row, keys->type, keys->data + (size_t)(h * rank + r) * bytes, plain));
+            TRY(s24_convert(given, j->dtype, row, S24_F32, plain));
+            for (int64_t p = 0; p < plain; p++)
+                memcpy(to + (size_t)(p * rank + r) * size, given + (size_t)p * size, size);
+        }
+        for (int64_t v = 0; v < value; v++) {
+            TRY(s24i_gguf_row(row, values->type,
+                              values->data + (size_t)(h * value + v) * value_bytes, rank));
+            TRY(s24_convert(to + (size_t)((plain + v) * rank) * size, j->dtype, row, S24_F32,
+                            rank));
+        }
+    }
+    return S24_OK;
+}
+
 static s24_status fill(const job *j, uint8_t *out, float *row)
 {
     const s24i_gguf_tensor *t = j->tensor;
@@ -125,14 +156,18 @@ static s24_status write_tensor(job *j)
     const int is_moved = j->place.heads || is_turned(j);
     const int is_same =
         s24i_gguf_type_dtype(t->type) == j->dtype && !is_moved && !j->with && j->place.less == 0.0f;
-    const int64_t parts = j->with ? 2 : 1;
+    const s24_tensor to = stored(j);
+    const int by_heads = j->place.how == S24I_GGUF_KEYS;
+    int64_t count = 1, widest = j->cols;
+    for (int i = 0; i < to.rank; i++)
+        count *= to.shape[i];
+    if (by_heads) widest = s24i_max(widest, t->shape[1]);
     if (is_same) return s24_writer_write(j->writer, j->name, t->data);
     s24_status status;
-    TRY_DONE(s24i_alloc_elems(&out, ctx, parts * j->rows * j->cols, s24_dtype_bytes(j->dtype),
+    TRY_DONE(s24i_alloc_elems(&out, ctx, count, s24_dtype_bytes(j->dtype),
                               "a tensor that is converted"));
-    TRY_DONE(
-        s24i_alloc_elems(&row, ctx, 2 * parts * j->cols, sizeof *row, "a row that is converted"));
-    TRY_DONE((j->with ? fill_joined : fill)(j, out, row));
+    TRY_DONE(s24i_alloc_elems(&row, ctx, 4 * widest, sizeof *row, "a row that is converted"));
+    TRY_DONE((by_heads ? fill_heads : j->with ? fill_joined : fill)(j, out, row));
     TRY_DONE(s24_writer_write(j->writer, j->name, out));
 done:
     s24_ctx_free(ctx, row);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * A model of a GGUF file by its row of gguf_rows.c: what config.json says and where its tensors go.
- * A key of the model that no row names is refused, since it may change what is computed.
+ * A model of a GGUF file by its row of gguf_rows.c: what its keys say. A key of the model that no
+ * row names is refused, since it may change what is computed.
  */
 #include <math.h>
 #include <stdio.h>
@@ -34,8 +34,18 @@ static int is_known(const s24i_gguf_arch *r, const char *key)
                                          ".expert_feed_forward_length",
                                          ".nextn_predict_layers",
                                          NULL};
+    static const char *const of_latents[] = {".attention.head_count_kv",
+                                             ".attention.key_length",
+                                             ".attention.key_length_mla",
+                                             ".attention.value_length_mla",
+                                             ".rope.scaling.yarn_log_multiplier",
+                                             ".leading_dense_block_count",
+                                             ".expert_shared_count",
+                                             NULL};
     for (const s24i_gguf_field *f = r->fields; f->json; f++)
         if (!strcmp(f->key, key)) return 1;
+    for (int i = 0; r->latent && of_latents[i]; i++)
+        if (!strcmp(of_latents[i], key)) return 1;
     if (r->lists_windows && !strcmp(key, windows_key)) return 1;
     for (int i = 0; others[i]; i++)
         if (!strcmp(others[i], key)) return 1;
@@ -69,6 +79,7 @@ static s24_status read_field(double *out, const s24i_gguf *g, const s24i_gguf_fi
                 *out);
         return S24_OK;
     case S24I_GGUF_WHOLE:
+    case S24I_GGUF_WHOLE_OR_NULL:
         TRY(s24i_gguf_int(&whole, g, f->key, need, 1 << 28));
         if (whole >= 0) *out = (double)whole;
         return S24_OK;
@@ -113,6 +124,27 @@ double s24i_gguf_number(const s24i_gguf_model *m, const char *key)
     for (int i = 0; m->row->fields[i].json; i++)
         if (!strcmp(m->row->fields[i].key, key)) return m->numbers[i];
     return -1;
+}
+
+/* Widths of a head's keys and values, which files from before 2025 have under the keys of any
+   model. */
+static s24_status read_latents(s24i_gguf_model *m, const s24i_gguf *g)
+{
+    const int is_old = !s24i_gguf_find(g, ".attention.key_length_mla");
+    const char *const key = is_old ? ".attention.key_length" : ".attention.key_length_mla",
+                      *const value =
+                          is_old ? ".attention.value_length" : ".attention.value_length_mla";
+    m->heads = m->kv_heads = (int64_t)s24i_gguf_number(m, ".attention.head_count");
+    TRY(s24i_gguf_int(&m->head, g, key, S24I_REQUIRED, 1 << 20));
+    TRY(s24i_gguf_int(&m->value, g, value, S24I_REQUIRED, 1 << 20));
+    TRY(s24i_gguf_int(&m->turned, g, ".rope.dimension_count", S24I_REQUIRED, 1 << 20));
+    REQUIRE(g->ctx, m->heads > 0 && m->turned > 0 && m->turned < m->head && m->value > 0,
+            S24_ERROR_FORMAT,
+            "%s: %lld heads whose keys have %lld elements, of which %lld turn, and values %lld; "
+            "expected more than 0, and keys of more than what turns",
+            g->path, (long long)m->heads, (long long)m->head, (long long)m->turned,
+            (long long)m->value);
+    return S24_OK;
 }
 
 static s24_status read_heads(s24i_gguf_model *m, const s24i_gguf *g)
@@ -224,7 +256,13 @@ static s24_status read_scaling(s24i_gguf_model *m, const s24i_gguf *g)
     m->original = (double)original;
     TRY(s24i_gguf_real(&m->fast, g, ".rope.scaling.yarn_beta_fast", S24I_OPTIONAL));
     TRY(s24i_gguf_real(&m->slow, g, ".rope.scaling.yarn_beta_slow", S24I_OPTIONAL));
-    return s24i_gguf_real(&m->louder, g, ".rope.scaling.yarn_attn_factor", S24I_OPTIONAL);
+    TRY(s24i_gguf_real(&m->louder, g, ".rope.scaling.yarn_attn_factor", S24I_OPTIONAL));
+    if (!m->row->latent || !is_yarn) return S24_OK;
+    m->louder = 1; /* of angles, where scores are louder or nothing is */
+    double tenth = 0;
+    TRY(s24i_gguf_real(&tenth, g, ".rope.scaling.yarn_log_multiplier", S24I_OPTIONAL));
+    m->loud = round(tenth * 1e7) / 1e6; /* as it was before it was narrowed */
+    return S24_OK;
 }
 
 /* ---- the model ------------------------------------------------------------------------------- */
@@ -257,15 +295,19 @@ static s24_status read_windows(s24i_gguf_model *m, const s24i_gguf *g)
     return S24_OK;
 }
 
-/* The architecture's row of models with experts or of those without; *is_known: it has either. */
+/* The architecture's row of models with experts or of those without, of several that whose experts
+   are scored so, or the first; *is_known: it has any. */
 static s24_status pick_row(s24i_gguf_model *m, const s24i_gguf *g, int *is_known)
 {
-    int64_t experts = 0;
+    int64_t experts = 0, way = 0;
     for (const s24i_gguf_arch *r = s24i_gguf_archs; r->architecture; r++)
         *is_known |= !strcmp(r->architecture, g->architecture);
     if (*is_known) TRY(s24i_gguf_int(&experts, g, ".expert_count", S24I_OPTIONAL, 1 << 16));
+    TRY(s24i_gguf_int(&way, g, ".expert_gating_func", S24I_OPTIONAL, 1 << 8));
     for (const s24i_gguf_arch *r = s24i_gguf_archs; r->architecture; r++)
-        if (!strcmp(r->architecture, g->architecture) && r->experts == (experts > 0)) m->row = r;
+        if (!strcmp(r->architecture, g->architecture) && r->experts == (experts > 0) &&
+            (!m->row || r->scores == way))
+            m->row = r;
     REQUIRE(g->ctx, m->row || !*is_known, S24_ERROR_UNSUPPORTED,
             "%s: key \"%s.expert_count\" is %lld; a model %s experts is not supported", g->path,
             g->architecture, (long long)experts, experts ? "of" : "without");
@@ -301,7 +343,7 @@ s24_status s24i_gguf_model_read(s24i_gguf_model *out, const s24i_gguf *g)
     TRY(read_fields(out, g));
     TRY(check_scores(out, g));
     TRY(read_layers(out, g));
-    TRY(read_heads(out, g));
+    TRY((out->row->latent ? read_latents : read_heads)(out, g));
     TRY(read_scaling(out, g));
     TRY(read_frequencies(out, g));
     const s24i_gguf_tensor *words = s24i_gguf_tensor_of(g, "token_embd.weight");
@@ -317,165 +359,4 @@ s24_status s24i_gguf_model_read(s24i_gguf_model *out, const s24i_gguf *g)
     out->window = window > 0 ? (int64_t)window : 0;
     TRY(read_windows(out, g));
     return read_ids(out, g);
-}
-
-/* ---- config.json ----------------------------------------------------------------------------- */
-
-static void put_key(s24i_json_text *text, const char *key)
-{
-    s24i_json_put(text, ",\n  \"");
-    s24i_json_put(text, key);
-    s24i_json_put(text, "\": ");
-}
-
-static void put_ids(s24i_json_text *text, const s24i_gguf_model *m)
-{
-    if (m->first >= 0) {
-        put_key(text, "bos_token_id");
-        s24i_json_put_integer(text, m->first);
-    }
-    if (m->last[0] < 0) return;
-    put_key(text, "eos_token_id");
-    if (m->last[1] >= 0) s24i_json_put(text, "[");
-    for (int i = 0; i < 3 && m->last[i] >= 0; i++) {
-        if (i) s24i_json_put(text, ", ");
-        s24i_json_put_integer(text, m->last[i]);
-    }
-    if (m->last[1] >= 0) s24i_json_put(text, "]");
-}
-
-static void put_real(s24i_json_text *text, const char *key, double value)
-{
-    if (value < 0) return;
-    put_key(text, key);
-    s24i_json_put_real(text, value);
-}
-
-/* The same with a point, which readers of real numbers ask for. */
-static void put_pointed(s24i_json_text *text, const char *key, double value)
-{
-    put_real(text, key, value);
-    if (value >= 0 && value < 1e15 && value == floor(value)) s24i_json_put(text, ".0");
-}
-
-static void put_switch(s24i_json_text *text, const char *key, int is_on)
-{
-    put_key(text, key);
-    s24i_json_put(text, is_on ? "true" : "false");
-}
-
-static void put_divisors(s24i_json_text *text, const char *key, const float *divisors,
-                         int64_t count)
-{
-    put_key(text, key);
-    for (int64_t i = 0; i < count; i++) {
-        s24i_json_put(text, i ? ", " : "[");
-        s24i_json_put_real(text, (double)divisors[i]);
-    }
-    s24i_json_put(text, "]");
-}
-
-static void put_scaling(s24i_json_text *text, const s24i_gguf_model *m)
-{
-    if (!m->scaling.bytes) return;
-    put_key(text, "rope_scaling");
-    s24i_json_put(text, "{\"rope_type\": ");
-    s24i_json_put_string(text, m->scaling.data, m->scaling.bytes);
-    put_pointed(text, "factor", m->factor);
-    put_real(text, "original_max_position_embeddings", m->original > 0 ? m->original : -1);
-    put_pointed(text, "beta_fast", m->fast);
-    put_pointed(text, "beta_slow", m->slow);
-    put_pointed(text, "attention_factor", m->louder);
-    if (m->pairs) {
-        put_divisors(text, "short_factor", m->divisors[0], m->pairs);
-        put_divisors(text, "long_factor", m->divisors[1], m->pairs);
-    }
-    if (s24i_text_is(&m->scaling, "llama3"))
-        s24i_json_put(text, ", \"low_freq_factor\": 1.0, \"high_freq_factor\": 4.0");
-    if (m->row->scaling && s24i_text_is(&m->scaling, "yarn")) s24i_json_put(text, m->row->scaling);
-    s24i_json_put(text, "}");
-}
-
-static void put_fields(s24i_json_text *text, const s24i_gguf_model *m)
-{
-    for (int i = 0; m->row->fields[i].json; i++) {
-        const s24i_gguf_field *f = &m->row->fields[i];
-        const int is_window = !strcmp(f->key, ".attention.sliding_window");
-        if (is_window && m->window == 0 && !m->row->windowed) {
-            put_key(text, f->json);
-            s24i_json_put(text, "null");
-        } else if (f->kind == S24I_GGUF_SWITCH && m->numbers[i] >= 0) {
-            put_switch(text, f->json, m->numbers[i] > 0);
-        } else if (!is_window || m->window > 0) {
-            (f->kind == S24I_GGUF_REAL ? put_pointed : put_real)(text, f->json, m->numbers[i]);
-        }
-    }
-}
-
-/* The kind of each block. */
-static void put_kinds(s24i_json_text *text, const s24i_gguf_value *windows)
-{
-    if (!windows) return;
-    put_key(text, "layer_types");
-    for (uint64_t i = 0; i < windows->count; i++) {
-        s24i_json_put(text, i ? ", " : "[");
-        s24i_json_put(text, windows->data[i] ? "\"sliding_attention\"" : "\"full_attention\"");
-    }
-    s24i_json_put(text, "]");
-}
-
-/* What is said by other means than keys. */
-static void put_rest(s24i_json_text *text, const s24i_gguf_model *m)
-{
-    const s24i_gguf_arch *row = m->row;
-    const int64_t narrow = row->blocks_of_narrow_scores;
-    const int64_t width = (int64_t)s24i_gguf_number(m, ".embedding_length");
-    put_scaling(text, m);
-    put_kinds(text, m->windows);
-    if (m->pairs) put_real(text, "original_max_position_embeddings", m->original);
-    if (narrow)
-        put_real(text, "query_pre_attn_scalar",
-                 (double)(m->layers == narrow ? width / m->heads : m->head));
-    if (row->key_turned) put_pointed(text, row->key_turned, (double)m->turned / (double)m->head);
-    if (row->key_biases) put_switch(text, row->key_biases, m->has_bias);
-    if (row->key_head_norms) put_switch(text, row->key_head_norms, m->has_head_norms);
-    if (m->has_outer_bias) put_switch(text, "mlp_bias", 1);
-    if (m->has_context_bias) put_switch(text, "attention_out_bias", 1);
-    put_switch(text, "tie_word_embeddings", !m->has_head);
-}
-
-static void write_config(s24i_json_text *text, const void *user)
-{
-    const s24i_gguf_model *m = user;
-    const int is_other = m->row->windowed && m->window > 0;
-    s24i_json_put(text, "{\n  \"model_type\": \"");
-    s24i_json_put(text, is_other ? m->row->windowed : m->row->model_type);
-    s24i_json_put(text, "\",\n  \"architectures\": [\"");
-    s24i_json_put(text, is_other ? m->row->windowed_class : m->row->class);
-    s24i_json_put(text, "\"],\n  ");
-    s24i_json_put(text, m->row->constants);
-    put_key(text, "vocab_size");
-    s24i_json_put_integer(text, m->vocabulary);
-    put_fields(text, m);
-    put_rest(text, m);
-    s24i_json_put(text, ",\n  \"torch_dtype\": \"");
-    s24i_json_put(text, m->dtype == S24_F32   ? "float32"
-                        : m->dtype == S24_F16 ? "float16"
-                                              : "bfloat16");
-    s24i_json_put(text, "\"");
-    put_ids(text, m);
-    s24i_json_put(text, "\n}\n");
-}
-
-static void write_generation(s24i_json_text *text, const void *user)
-{
-    s24i_json_put(text, "{\n  \"_from_model_config\": false");
-    put_ids(text, user);
-    s24i_json_put(text, "\n}\n");
-}
-
-s24_status s24i_gguf_add_config(s24_writer *writer, const s24i_gguf_model *m)
-{
-    TRY(s24i_writer_add_text(writer, "config.json", write_config, m));
-    return s24i_writer_add_text(writer, "generation_config.json", write_generation, m);
 }

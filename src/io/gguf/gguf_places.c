@@ -64,6 +64,30 @@ static s24_status find_up(s24i_gguf_place *out, const s24i_gguf *g, int how,
     return S24_OK;
 }
 
+/* The tensor of heads' values, whose rows follow those of each head's keys. */
+static s24_status find_values(s24i_gguf_place *out, const s24i_gguf *g, const s24i_gguf_model *m,
+                              const s24i_gguf_tensor *tensor)
+{
+    const char *end = strstr(tensor->name, "attn_k_b");
+    const int64_t rank = (int64_t)s24i_gguf_number(m, ".attention.kv_lora_rank");
+    const int64_t keys[3] = {m->heads, rank, m->head - m->turned},
+                  values[3] = {m->heads, m->value, rank};
+    char name[96];
+    if (out->how != S24I_GGUF_KEYS || !end) return S24_OK;
+    snprintf(name, sizeof name, "%.*sattn_v_b.weight", (int)(end - tensor->name), tensor->name);
+    out->with = s24i_gguf_tensor_of(g, name);
+    int fits = out->with && out->with->rank == 3 && tensor->rank == 3;
+    for (int i = 0; i < 3 && fits; i++)
+        fits = tensor->shape[i] == keys[i] && out->with->shape[i] == values[i];
+    REQUIRE(g->ctx, fits, S24_ERROR_FORMAT,
+            "%s: tensors \"%s\" and \"%s\" are not there as [%lld, %lld, %lld] and [%lld, %lld, "
+            "%lld], which is expected",
+            g->path, s24i_show(tensor->name).text, s24i_show(name).text, (long long)keys[0],
+            (long long)keys[1], (long long)keys[2], (long long)values[0], (long long)values[1],
+            (long long)values[2]);
+    return S24_OK;
+}
+
 /* Is it the spelling of a tensor, by its name without what stands after the last point, or with
    it? */
 static int is_spelled(const s24i_gguf_spelling *s, const char *name, size_t bytes)
@@ -91,6 +115,7 @@ s24_status s24i_gguf_place_of(s24i_gguf_place *out, const s24i_gguf *g, const s2
     if (!*s->folder) return S24_OK;
     TRY(read_order(out, g, m, tensor, s->how & S24I_GGUF_ORDERS));
     TRY(find_up(out, g, s->how, tensor));
+    TRY(find_values(out, g, m, tensor));
     if (out->how == S24I_GGUF_NAMED) end = "";
     if (block < 0)
         snprintf(out->name, sizeof out->name, "%s%s", s->folder, end);

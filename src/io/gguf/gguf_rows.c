@@ -33,6 +33,16 @@ enum { MOST = S24I_GGUF_FIELDS + 1 };
 #define EXPERTS(json)                                                                              \
     WHOLE(json, ".expert_count", 1), WHOLE("num_experts_per_tok", ".expert_used_count", 1)
 #define EXPERT_WIDTH WHOLE("moe_intermediate_size", ".expert_feed_forward_length", 1)
+#define SCORED                                                                                     \
+    EXPERTS("n_routed_experts"), EXPERT_WIDTH,                                                     \
+    WHOLE("first_k_dense_replace", ".leading_dense_block_count", 1),                               \
+    WHOLE("n_shared_experts", ".expert_shared_count", 1),                                          \
+    REAL("routed_scaling_factor", ".expert_weights_scale", 0),                                     \
+    {"n_group", ".expert_group_count", S24I_GGUF_WHOLE, 0, 1},                                     \
+    {"topk_group", ".expert_group_used_count", S24I_GGUF_WHOLE, 0, 1}
+#define LATENTS                                                                                    \
+    {"q_lora_rank", ".attention.q_lora_rank", S24I_GGUF_WHOLE_OR_NULL, 0, 0},                      \
+    WHOLE("kv_lora_rank", ".attention.kv_lora_rank", 1)
 #define LOGITS_CAP REAL("final_logit_softcapping", ".final_logit_softcapping", 0)
 
 #define FACTORS                                                                                    \
@@ -71,17 +81,15 @@ static const s24i_gguf_field
                          WHOLE("shared_expert_intermediate_size",
                                ".expert_shared_feed_forward_length", 1), END},
     qwen3moe_fields[MOST] = {ROOT_SHAPE, EXPERTS("num_experts"), EXPERT_WIDTH, END},
-    scored_fields[MOST] = {ROOT_SHAPE, EXPERTS("n_routed_experts"), EXPERT_WIDTH,
-                       WHOLE("first_k_dense_replace", ".leading_dense_block_count", 1),
-                       WHOLE("n_shared_experts", ".expert_shared_count", 1),
-                       REAL("routed_scaling_factor", ".expert_weights_scale", 0),
-                       {"norm_topk_prob", ".expert_weights_norm", S24I_GGUF_SWITCH, 0, -1},
-                       {"n_group", ".expert_group_count", S24I_GGUF_WHOLE, 0, 1},
-                       {"topk_group", ".expert_group_used_count", S24I_GGUF_WHOLE, 0, 1}, END},
+    scored_fields[MOST] = {ROOT_SHAPE, SCORED,
+                       {"norm_topk_prob", ".expert_weights_norm", S24I_GGUF_SWITCH, 0, -1}, END},
     granite_moe_fields[MOST] = {ROOT_SHAPE, FACTORS, EXPERTS("num_local_experts"),
                             {"shared_intermediate_size", ".expert_shared_feed_forward_length",
                              S24I_GGUF_WHOLE, 0, 0}, END},
     gpt_oss_fields[MOST] = {ROOT_SHAPE, EXPERTS("num_local_experts"), WINDOW, END},
+    latent_fields[MOST] = {SIZES, ROOT_EPS, THETA("rope_theta"), LATENTS, END},
+    scored_latent_fields[MOST] = {SIZES, ROOT_EPS, THETA("rope_theta"), LATENTS, SCORED,
+                       {"norm_topk_prob", ".expert_weights_norm", S24I_GGUF_SWITCH, 0, 0}, END},
     ernie_moe_fields[MOST] = {ROOT_SHAPE, WHOLE("moe_num_experts", ".expert_count", 1),
                           WHOLE("moe_k", ".expert_used_count", 1), EXPERT_WIDTH,
                           WHOLE("moe_layer_start_index", ".leading_dense_block_count", 0),
@@ -185,6 +193,16 @@ static const s24i_gguf_spelling
         {"ffn_gate_exps", "mlp.experts.%d.gate_up_proj", S24I_GGUF_EXPERTS | BY_TURNS},
         {"ffn_up_exps", "", 0},
         {"ffn_down_exps", "mlp.experts.%d.down_proj", S24I_GGUF_EXPERTS}, LAST},
+    latent_inside[] = {
+        NORMS, GATED, MIXED, SHARED_EXPERTS,
+        {"exp_probs_b", "mlp.gate.e_score_correction_bias", S24I_GGUF_NAMED},
+        {"attn_q", "self_attn.q_proj", 0}, {"attn_q_a", "self_attn.q_a_proj", 0},
+        {"attn_q_a_norm", "self_attn.q_a_layernorm", 0}, {"attn_q_b", "self_attn.q_b_proj", 0},
+        {"attn_kv_a_mqa", "self_attn.kv_a_proj_with_mqa", 0},
+        {"attn_kv_a_norm", "self_attn.kv_a_layernorm", 0},
+        {"attn_kv_b", "self_attn.kv_b_proj", 0},
+        {"attn_k_b", "self_attn.kv_b_proj", S24I_GGUF_KEYS}, {"attn_v_b", "", 0},
+        {"attn_output", "self_attn.o_proj", 0}, LAST},
     ernie_moe_inside[] = {NORMS, HALVED, GATED, MIXED, SHARED_EXPERTS,
                           {"exp_probs_b", "mlp.moe_statics.e_score_correction_bias",
                            S24I_GGUF_NAMED}, LAST},
@@ -222,6 +240,9 @@ static const s24i_gguf_spelling
     BLOCKS, .constants = SILU, .fields = windowed_fields, .inside = llama_inside,                  \
     .key_biases = "attention_bias"
 #define PART "partial_rotary_factor"
+#define LATENT                                                                                     \
+    BLOCKS, .constants = SILU ",\"attention_bias\":false,\"rope_interleave\":true",                \
+    .inside = latent_inside, .latent = 1
 
 const s24i_gguf_arch s24i_gguf_archs[] = {
     {"llama", "llama", "LlamaForCausalLM", AS_LLAMA, .windowed = "mistral",
@@ -300,6 +321,11 @@ const s24i_gguf_arch s24i_gguf_archs[] = {
     {"gpt-oss", "gpt_oss", "GptOssForCausalLM", BLOCKS,
      .constants = SILU ",\"attention_bias\":true,\"swiglu_limit\":7.0", .fields = gpt_oss_fields,
      .inside = gpt_oss_inside, .experts = 1, .scores = 3, .scaling = ", \"truncate\": false"},
+    {"deepseek2", "deepseek_v2", "DeepseekV2ForCausalLM", LATENT, .fields = scored_latent_fields,
+     .experts = 1, .scores = 1, .key_method = "topk_method"},
+    {"deepseek2", "deepseek_v3", "DeepseekV3ForCausalLM", LATENT, .fields = scored_latent_fields,
+     .experts = 1, .scores = 2},
+    {"deepseek2", "youtu", "YoutuForCausalLM", LATENT, .fields = latent_fields},
     {"ernie4_5-moe", "ernie4_5_moe", "Ernie4_5_MoeForCausalLM", BLOCKS, .constants = SILU,
      .fields = ernie_moe_fields, .inside = ernie_moe_inside, .key_biases = "use_bias",
      .experts = 1, .scores = 1},
