@@ -44,6 +44,11 @@ static s24_status cache_check(s24_ctx *ctx, const s24_device_attention_cache_arg
     REQUIRE(ctx, a->turned >= 0 && a->turned <= a->d && a->turned % 2 == 0, S24_ERROR_SHAPE,
             "%" PRId64 " elements of a head are turned; expected an even number up to %" PRId64,
             a->turned, a->d);
+    REQUIRE(ctx, (uintptr_t)a->sinks % sizeof(float) == 0, S24_ERROR_ARGUMENT,
+            "sinks is at %p; expected a multiple of 4 bytes", (const void *)a->sinks);
+    REQUIRE(ctx, a->value_d >= 0 && a->value_d <= a->d && a->value_d % 8 == 0, S24_ERROR_SHAPE,
+            "values have %" PRId64 " elements; expected up to %" PRId64 ", which 8 divides",
+            a->value_d, a->d);
     REQUIRE(ctx, a->scale >= 0 && a->cap >= 0, S24_ERROR_ARGUMENT,
             "scores have a scale of %g and a cap of %g; expected no less than 0", (double)a->scale,
             (double)a->cap);
@@ -78,6 +83,42 @@ s24_status s24_device_attention_cache(s24_ctx *ctx, s24_device *device,
             : !a.work  ? "work"
                        : "counters");
     return RUN(attention_cache, &a);
+}
+
+/* ---- latents --------------------------------------------------------------------------------- */
+
+static s24_status latent_pointers_check(s24_ctx *ctx, const s24_device_latent_args *a)
+{
+    const struct {
+        const char *name;
+        const void *pointer;
+    } needed[] = {{"queries", a->queries}, {"key", a->key},           {"made", a->made},
+                  {"angles", a->angles},   {"position", a->position}, {"qkv", a->qkv}};
+    for (size_t i = 0; i < sizeof needed / sizeof *needed; i++)
+        REQUIRE(ctx, needed[i].pointer && (uintptr_t)needed[i].pointer % 16 == 0,
+                S24_ERROR_ARGUMENT, "%s is at %p; expected a multiple of 16 bytes", needed[i].name,
+                needed[i].pointer);
+    return S24_OK;
+}
+
+s24_status s24_device_latent(s24_ctx *ctx, s24_device *device, const s24_device_latent_args *args)
+{
+    s24i_device_error error = {""};
+    s24_device_latent_args a;
+    READ_ARGS(a, args, "s24_device_latent_args");
+    TRY(latent_pointers_check(ctx, &a));
+    REQUIRE(ctx, a.dtype == S24_F16 || a.dtype == S24_BF16, S24_ERROR_DTYPE,
+            "latents are %s; expected f16 or bf16", s24_dtype_name(a.dtype));
+    REQUIRE(ctx,
+            a.tokens >= 1 && a.tokens < INT32_MAX / 2 && a.heads >= 1 && a.plain >= 8 &&
+                a.turned >= 8 && a.value >= 8 && a.d <= MOST_D && a.plain + a.turned <= a.d &&
+                a.value <= a.d && (a.plain | a.turned | a.value | a.d | a.key_ld) % 8 == 0 &&
+                a.key_ld >= a.turned,
+            S24_ERROR_SHAPE,
+            "heads of %" PRId64 " and %" PRId64 " elements of keys, %" PRId64
+            " of values, in %" PRId64 "; expected multiples of 8 within these, which are up to %d",
+            a.plain, a.turned, a.value, a.d, MOST_D);
+    return RUN(latent, &a);
 }
 
 /* ---- the likeliest token --------------------------------------------------------------------- */

@@ -111,15 +111,12 @@ static s24_status check_order(s24_ctx *ctx, const int32_t *order, const int32_t 
 
 static s24_status check_route(s24_ctx *ctx, const s24_device_route_args *a)
 {
-    const s24i_train_pointer pointers[] = {{"x", a->x, 0},
-                                           {"router", a->router, 0},
-                                           {"gate", a->gate, 1},
-                                           {"correction", a->correction, 1},
-                                           {"scores", a->scores, 0},
-                                           {"chosen", a->chosen, 0},
-                                           {"weights", a->weights, 0},
-                                           {"order", a->order, 1},
-                                           {"begins", a->begins, 1}};
+    const s24i_train_pointer pointers[] = {
+        {"x", a->x, 0},           {"router", a->router, 0},
+        {"gate", a->gate, 1},     {"correction", a->correction, 1},
+        {"bias", a->bias, 1},     {"scores", a->scores, 0},
+        {"chosen", a->chosen, 0}, {"weights", a->weights, 0},
+        {"order", a->order, 1},   {"begins", a->begins, 1}};
     TRY(s24i_train_dtype(ctx, a->dtype));
     TRY(s24i_train_rows(ctx, a->tokens, a->width));
     TRY(s24i_train_pointers(ctx, pointers, COUNT(pointers)));
@@ -129,6 +126,15 @@ static s24_status check_route(s24_ctx *ctx, const s24_device_route_args *a)
             S24_ERROR_SHAPE,
             "%" PRId64 " of %" PRId64 " experts; expected 1 to all of them, fewer than %d", a->used,
             a->experts, S24_DEVICE_MOST_EXPERTS);
+    REQUIRE(ctx,
+            a->groups >= 0 && a->groups <= S24_DEVICE_MOST_GROUPS &&
+                (!a->groups || (a->experts % a->groups == 0 && a->groups_used >= 1 &&
+                                a->groups_used <= a->groups &&
+                                a->used <= a->experts / a->groups * a->groups_used)),
+            S24_ERROR_SHAPE,
+            "%" PRId64 " of %" PRId64 " groups of experts, %" PRId64 " of %" PRId64
+            " experts; expected up to %d that divide them, and that as many are in those used",
+            a->groups_used, a->groups, a->used, a->experts, S24_DEVICE_MOST_GROUPS);
     TRY(check_order(ctx, a->order, a->begins));
     REQUIRE(ctx, isfinite(a->factor) && a->jitter >= 0 && (a->jitter == 0 || a->used == 2),
             S24_ERROR_ARGUMENT,
@@ -153,11 +159,9 @@ s24_status s24_device_experts_multiply(s24_ctx *ctx, s24_device *device,
     s24i_device_error error = {""};
     s24_device_experts_args a;
     READ_ARGS(a, args, "s24_device_experts_args");
-    const s24i_train_pointer pointers[] = {{"x", a.x, 0},
-                                           {"y", a.y, 0},
-                                           {"chosen", a.chosen, 0},
-                                           {"order", a.order, 1},
-                                           {"begins", a.begins, 1}};
+    const s24i_train_pointer pointers[] = {{"x", a.x, 0},           {"y", a.y, 0},
+                                           {"chosen", a.chosen, 0}, {"order", a.order, 1},
+                                           {"begins", a.begins, 1}, {"bias", a.bias, 1}};
     REQUIRE(ctx, a.experts, S24_ERROR_ARGUMENT, "experts is NULL");
     TRY(s24i_train_pointers(ctx, pointers, COUNT(pointers)));
     TRY(check_order(ctx, a.order, a.begins));

@@ -245,7 +245,9 @@ typedef struct s24_device_attention_cache_args {
     void *stream;
     int64_t turned; /* elements of a head, as in s24_device_train_rotate_args */
     int adjacent;
-    float scale, cap; /* of scores, as in s24_device_train_attention_args */
+    float scale, cap;   /* of scores, as in s24_device_train_attention_args */
+    const float *sinks; /* [heads], likewise, or NULL */
+    int64_t value_d;    /* likewise */
 } s24_device_attention_cache_args;
 
 S24_API size_t s24_device_attention_cache_work_bytes(const s24_device *device, int64_t texts,
@@ -258,6 +260,31 @@ S24_API s24_status s24_device_cache_put(s24_ctx *ctx, s24_device *device,
    values put in the cache, all in one kernel; else that has been done before. */
 S24_API s24_status s24_device_attention_cache(s24_ctx *ctx, s24_device *device,
                                               const s24_device_attention_cache_args *args);
+
+/*
+ * Attention over latents (model/latent.h) with heads that have keys and values of their own. Of a
+ * head `plain` elements of a key come from its token's latent and `turned` from one key that all
+ * heads share, which positions turn as they do the query's: halves against each other or
+ * neighbours.
+ */
+typedef struct s24_device_latent_args {
+    size_t size; /* sizeof(s24_device_latent_args) */
+    s24_dtype dtype;
+    int64_t tokens, heads;
+    int64_t plain, turned, value; /* 8 divides them */
+    int64_t d;                    /* of a head of qkv: 8 divides it, and no key or value is wider */
+    const void *queries;          /* [tokens, heads·(plain + turned)] */
+    const void *key;              /* of the first token, `turned` elements; key_ld to the next's */
+    int64_t key_ld;
+    const void *made;    /* [tokens, heads·(plain + value)]: a head's key and value of latents */
+    const float *angles; /* [positions, turned] cosines and sines */
+    const int32_t *position; /* [tokens] */
+    int halves;
+    void *qkv; /* [tokens, 3·heads·d] written, filled up with zeros */
+    void *stream;
+} s24_device_latent_args;
+S24_API s24_status s24_device_latent(s24_ctx *ctx, s24_device *device,
+                                     const s24_device_latent_args *args);
 
 typedef struct s24_device_scale_args {
     size_t size; /* sizeof(s24_device_scale_args) */
@@ -432,8 +459,12 @@ typedef struct s24_device_route_args {
     int32_t *order;  /* [tokens · used] written, numbers of `chosen` by expert, and */
     int32_t *begins; /* [experts + 1] where each expert's begin; or NULL both */
     void *stream;
+    const float *bias; /* [experts] of the router, or NULL */
+    /* Neighbours of which only those of the best groups_used groups are chosen: by the sum of the
+       two best keys where scores are sigmoids, else by the best one. 0: there are none. */
+    int64_t groups, groups_used;
 } s24_device_route_args;
-enum { S24_DEVICE_MOST_EXPERTS = 4096 };
+enum { S24_DEVICE_MOST_EXPERTS = 4096, S24_DEVICE_MOST_GROUPS = 64 };
 /* Chooses experts for tokens. */
 S24_API s24_status s24_device_route(s24_ctx *ctx, s24_device *device,
                                     const s24_device_route_args *args);
@@ -449,8 +480,9 @@ typedef struct s24_device_experts_args {
     const int32_t *order;  /* of s24_device_route: an expert's rows are multiplied together; */
     const int32_t *begins; /* NULL both: each row by itself, which is for few */
     void *stream;
+    const float *bias; /* [parts, experts, n] or NULL */
 } s24_device_experts_args;
-/* Computes y[r] = x[r / each] · wᵀ of the row's expert. */
+/* Computes y[r] = x[r / each] · wᵀ + bias of the row's expert. */
 S24_API s24_status s24_device_experts_multiply(s24_ctx *ctx, s24_device *device,
                                                const s24_device_experts_args *args);
 

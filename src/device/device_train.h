@@ -155,6 +155,9 @@ typedef struct s24_device_train_activate_args {
     int squared, gated;
     void *stream;
     int gate_last;
+    /* Above 0: of a gate whose columns stand in turns with those that it multiplies, clamped as
+       gpt-oss has it: h = g / (1 + exp(-1.702 g)) * (1 + u within that of 0), g at most that. */
+    float limit;
 } s24_device_train_activate_args;
 S24_API s24_status s24_device_train_activate(s24_ctx *ctx, s24_device *device,
                                              const s24_device_train_activate_args *args);
@@ -270,6 +273,12 @@ typedef struct s24_device_train_attention_args {
     const int32_t *apart_rows;
     const float *of_queries, *of_keys; /* NULL: that one does not count */
     int64_t apart_ld;
+    /* [heads]: a scaled score of no token that takes its share of each of a head's softmaxes,
+       forward and where lse is NULL; or NULL. */
+    const float *sinks;
+    /* Elements of a head's values, of which context has as many, [tokens, heads·value_d]; the
+       others are zeros. Forward alone; 0: d. 8 divides it. */
+    int64_t value_d;
 } s24_device_train_attention_args;
 S24_API size_t s24_device_train_attention_work_bytes(const s24_device *device, int64_t tokens,
                                                      int64_t longest, int64_t heads);

@@ -56,6 +56,13 @@ static s24_status attention_check(s24_ctx *ctx, const s24_device_train_attention
             "scale is %g; expected 0 or more", (double)a->scale);
     REQUIRE(ctx, a->cap >= 0 && !(a->cap > 0 && a->lse), S24_ERROR_ARGUMENT,
             "cap is %g; expected 0, or more where lse is not asked for", (double)a->cap);
+    REQUIRE(ctx, a->value_d >= 0 && a->value_d <= a->d && a->value_d % 8 == 0, S24_ERROR_SHAPE,
+            "values have %" PRId64 " elements; expected up to %" PRId64 ", which 8 divides",
+            a->value_d, a->d);
+    REQUIRE(ctx, !a->sinks || (!a->lse && (uintptr_t)a->sinks % sizeof(float) == 0),
+            S24_ERROR_ARGUMENT,
+            "sinks is at %p; expected a multiple of 4 bytes, and that lse is not asked for",
+            (const void *)a->sinks);
     return S24_OK;
 }
 
@@ -99,8 +106,9 @@ s24_status s24_device_train_attention_back(s24_ctx *ctx, s24_device *device,
     s24_device_train_attention_args a;
     READ_ARGS(a, args, "s24_device_train_attention_args");
     TRY(attention_check(ctx, &a));
-    REQUIRE(ctx, !grows(&a) && !(a.scale > 0), S24_ERROR_ARGUMENT,
-            "attention by distances or with a scale of its own runs forward alone");
+    REQUIRE(ctx, !grows(&a) && !(a.scale > 0) && !a.value_d, S24_ERROR_ARGUMENT,
+            "attention by distances, with a scale or a width of values of its own runs forward "
+            "alone");
     REQUIRE(ctx, a.d <= MOST_D_BACK, S24_ERROR_UNSUPPORTED,
             "heads have %" PRId64 " elements; expected up to %d backward", a.d, MOST_D_BACK);
     REQUIRE(ctx, a.causal || !a.window, S24_ERROR_ARGUMENT,

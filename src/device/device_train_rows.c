@@ -128,6 +128,8 @@ s24_status s24_device_train_activate(s24_ctx *ctx, s24_device *device,
     TRY(check_activation(ctx, a.activation));
     const s24i_train_pointer pointers[] = {{"h", a.h, 0}, {"u", a.u, 0}};
     TRY(s24i_train_pointers(ctx, pointers, COUNT(pointers)));
+    REQUIRE(ctx, a.limit >= 0 && !(a.limit > 0 && (!a.gated || a.h == a.u)), S24_ERROR_ARGUMENT,
+            "limit is %g; expected 0, or more of a gate whose h is not u", (double)a.limit);
     return TRAIN_RUN(activate, &a);
 }
 

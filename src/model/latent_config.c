@@ -14,6 +14,14 @@ static float scale_of(const s24i_shape *shape)
                                        : scale;
 }
 
+void s24i_latent_spread(s24i_shape *shape)
+{
+    const s24i_latent *latent = &shape->latent;
+    if (!latent->rank) return;
+    shape->kv_heads = shape->heads;
+    shape->head_width = s24i_round_up(s24i_max(s24i_latent_query(latent), latent->value), 8);
+}
+
 s24_status s24i_latent_read(s24i_shape *shape, const s24i_config *config,
                             const s24i_architecture *arch)
 {

@@ -25,6 +25,7 @@ s24i_slot s24i_product_slot(int index)
 int s24i_product_layers(const s24_model *model, int64_t block, int index)
 {
     const s24i_block *b = &model->blocks[block];
+    if (index == S24I_VALUE && model->shape.latent.rank) return 0; /* it counts as none */
     if (index == S24I_QUERY && b->qkv_count == 1 && !model->shape.joint) return 3;
     return index == S24I_INTERMEDIATE && model->shape.gated && !model->shape.joint_gate &&
                    !b->gate.n

@@ -57,7 +57,7 @@ typedef struct s24i_shape {
     uint64_t global_blocks; /* bits of blocks that attend beyond windows */
     s24i_mixture mixture;
     /* Of attention over latents: head_width is that of what is attended to, and there is one head
-       of keys. */
+       of keys; or see s24i_latent_spread. */
     s24i_latent latent;
 } s24i_shape;
 
@@ -200,6 +200,9 @@ int64_t s24i_slot_outputs(const s24i_shape *shape, s24i_slot slot);
 
 /* Rows and columns of a slot's weight; no rows of one that is joint with another, or not there. */
 void s24i_slot_shape(int64_t *rows, int64_t *cols, const s24i_shape *shape, s24i_slot slot);
+
+/* Where a device runs it, heads have keys and values of their own, as wide as the wider of both. */
+void s24i_latent_spread(s24i_shape *shape);
 
 /* Reads the shape of a folder's model. */
 s24_status s24i_shape_read(s24i_shape *shape, s24_ctx *ctx, const s24i_architecture *architecture,

@@ -13,6 +13,7 @@ typedef struct routing {
     int64_t tokens, width, experts, used;
     int sigmoid, normalised, corrected, gated;
     float factor, jitter;
+    int biased, groups, groups_used;
 } routing;
 
 typedef struct routed {
@@ -33,11 +34,12 @@ static double dot_of(const float *a, const float *b, int64_t count)
 }
 
 /* What a router's scores weigh. */
-static void scores_of(double *scores, const routing *r, const float *x, const float *router)
+static void scores_of(double *scores, const routing *r, const float *x, const float *router,
+                      const float *bias)
 {
     double most = -HUGE_VAL, sum = 0;
     for (int64_t e = 0; e < r->experts; e++) {
-        scores[e] = dot_of(x, router + e * r->width, r->width);
+        scores[e] = dot_of(x, router + e * r->width, r->width) + (r->biased ? (double)bias[e] : 0);
         most = fmax(most, scores[e]);
     }
     if (r->jitter > 0) return;
@@ -57,20 +59,44 @@ static double weight_near(const double *scores, const routing *r, int32_t best, 
     return 1 / sum;
 }
 
+/* A group's best key, or the sum of its two best ones. */
+static double group_of(const double *keys, int64_t each, int both)
+{
+    double best = -HUGE_VAL, second = -HUGE_VAL;
+    for (int64_t e = 0; e < each; e++) {
+        second = fmax(second, fmin(best, keys[e]));
+        best = fmax(best, keys[e]);
+    }
+    return both && each > 1 ? best + second : best;
+}
+
+/* Is the expert in none of the groups that are in play? */
+static int is_left(const routing *r, const double *keys, int64_t expert)
+{
+    const int64_t each = r->groups ? r->experts / r->groups : r->experts;
+    const double mine = group_of(keys + expert / each * each, each, r->sigmoid);
+    int better = 0;
+    for (int64_t g = 0; g < r->groups; g++)
+        better += group_of(keys + g * each, each, r->sigmoid) > mine;
+    return r->groups && better >= r->groups_used;
+}
+
 static void choose(int32_t *chosen, double *weights, const routing *r, const double *scores,
                    const float *correction)
 {
+    static double keys[S24_DEVICE_MOST_EXPERTS];
     double sum = 0;
+    for (int64_t e = 0; e < r->experts; e++)
+        keys[e] = scores[e] + (r->corrected ? (double)correction[e] : 0);
     for (int64_t i = 0; i < r->used; i++) {
         double most = -HUGE_VAL;
         for (int32_t e = 0; e < r->experts; e++) {
-            const double key = scores[e] + (r->corrected ? (double)correction[e] : 0);
-            int taken = 0;
+            int taken = is_left(r, keys, e);
             for (int64_t j = 0; j < i; j++)
                 taken |= chosen[j] == e;
-            if (taken || key <= most) continue;
+            if (taken || keys[e] <= most) continue;
             chosen[i] = e;
-            most = key;
+            most = keys[e];
         }
         weights[i] = r->jitter > 0 ? weight_near(scores, r, chosen[i], i ? chosen[i - 1] : -1)
                                    : scores[chosen[i]];
@@ -131,10 +157,11 @@ static void check_routing(gpu *g, const routing *r)
 {
     array x = array_make(g, r->tokens * r->width, 1);
     float *router = random_floats(r->experts * r->width), *correction = random_floats(r->experts),
-          *gate = random_floats(r->width);
+          *gate = random_floats(r->width), *bias = random_floats(r->experts);
     void *router_there = upload(g, router, (size_t)(r->experts * r->width) * 4),
          *correction_there = upload(g, correction, (size_t)r->experts * 4),
-         *gate_there = upload(g, gate, (size_t)r->width * 4);
+         *gate_there = upload(g, gate, (size_t)r->width * 4),
+         *bias_there = upload(g, bias, (size_t)r->experts * 4);
     routed there = room_of(g, r);
     const int64_t rows = r->tokens * r->used;
     int32_t *chosen = malloc((size_t)rows * sizeof *chosen),
@@ -159,11 +186,14 @@ static void check_routing(gpu *g, const routing *r)
                                         .chosen = there.chosen,
                                         .weights = there.weights,
                                         .order = there.order,
-                                        .begins = there.begins};
+                                        .begins = there.begins,
+                                        .bias = r->biased ? bias_there : NULL,
+                                        .groups = r->groups,
+                                        .groups_used = r->groups_used};
     assert_ok(g->ctx, s24_device_route(g->ctx, g->device, &args));
     for (int64_t t = 0; t < r->tokens; t++) {
         double *w = weights + t * (r->used + 1);
-        scores_of(scores, r, x.host + t * r->width, router);
+        scores_of(scores, r, x.host + t * r->width, router, bias);
         choose(chosen + t * r->used, w, r, scores, correction);
         w[r->used] = r->gated ? sigmoid(dot_of(x.host + t * r->width, gate, r->width)) : 1;
     }
@@ -179,9 +209,11 @@ static void check_routing(gpu *g, const routing *r)
     free(got);
     free(chosen);
     room_free(g, &there);
+    release(g, bias_there);
     release(g, gate_there);
     release(g, correction_there);
     release(g, router_there);
+    free(bias);
     free(gate);
     free(correction);
     free(router);
@@ -197,7 +229,12 @@ static void test_route(void **state)
         {300, 72, 60, 4, .factor = 1, .normalised = 1, .corrected = 1},
         {33, 64, 16, 2, .factor = 1, .jitter = 0.2f},
         {2, 8, 1, 1, .factor = 1},
-        {3, 32, 4095, 3, .factor = 1}};
+        {3, 32, 4095, 3, .factor = 1},
+        {9, 64, 32, 4, .factor = 1, .normalised = 1, .biased = 1},
+        {21, 72, 64, 6, .factor = 2, .groups = 8, .groups_used = 3},
+        {40, 128, 256, 8, .sigmoid = 1, .normalised = 1, .corrected = 1, .factor = 2.5f,
+         .groups = 8, .groups_used = 4},
+        {5, 64, 128, 2, .sigmoid = 1, .factor = 1, .groups = 64, .groups_used = 2}};
     gpu g = {0};
     (void)state;
     if (!gpu_here(&g)) return;
@@ -215,6 +252,7 @@ enum { MOST_WEIGHTS = 64 };
 typedef struct mixture {
     int64_t tokens, each, n, k, experts, parts;
     int sparse; /* 0: none, 1: all, 2: every other weight */
+    int biased;
 } mixture;
 
 typedef struct weights {
@@ -279,6 +317,7 @@ static void check_multiply(gpu *g, const mixture *m)
             begins[MOST_WEIGHTS + 1];
     double *expected = malloc((size_t)(rows * columns) * sizeof *expected);
     array x = array_make(g, m->tokens * m->k, 1);
+    float *bias = random_floats(m->experts * columns);
     s24_device_experts *experts;
     make_weights(g, &w, m);
     deal(chosen, order, begins, rows, m->experts);
@@ -287,6 +326,8 @@ static void check_multiply(gpu *g, const mixture *m)
         const int64_t row = i / columns, part = i % columns / m->n;
         expected[i] = dot_of(x.host + row / m->each * m->k,
                              w.host[part * m->experts + chosen[row]] + i % m->n * m->k, m->k);
+        if (m->biased)
+            expected[i] += (double)bias[(part * m->experts + chosen[row]) * m->n + i % m->n];
     }
     s24_device_experts_args args = {.size = sizeof args,
                                     .experts = experts,
@@ -294,6 +335,8 @@ static void check_multiply(gpu *g, const mixture *m)
                                     .each = m->each,
                                     .x = x.there,
                                     .chosen = upload(g, chosen, (size_t)rows * 4)};
+    void *bias_there = upload(g, bias, (size_t)(m->experts * columns) * 4);
+    if (m->biased) args.bias = bias_there;
     void *order_there = upload(g, order, (size_t)rows * 4),
          *begins_there = upload(g, begins, (size_t)(m->experts + 1) * 4);
     for (int together = 0; together < 2; together++) {
@@ -305,12 +348,14 @@ static void check_multiply(gpu *g, const mixture *m)
                rows * columns, 1e-3 * sqrt((double)m->k));
         release(g, args.y);
     }
+    release(g, bias_there);
     release(g, begins_there);
     release(g, order_there);
     release(g, (void *)(uintptr_t)args.chosen);
     s24_device_experts_destroy(experts);
     free_weights(g, &w, m);
     array_free(g, &x);
+    free(bias);
     free(expected);
     free(order);
     free(chosen);
@@ -318,11 +363,12 @@ static void check_multiply(gpu *g, const mixture *m)
 
 static void test_multiply(void **state)
 {
-    static const mixture all[] = {{1, 2, 64, 64, 8, 1, 0},     {1, 2, 64, 64, 8, 1, 1},
-                                  {5, 2, 24, 40, 5, 2, 0},     {5, 2, 24, 40, 5, 2, 1},
-                                  {9, 3, 136, 264, 4, 2, 2},   {70, 4, 192, 128, 6, 2, 2},
-                                  {200, 1, 256, 712, 7, 1, 2}, {31, 1, 8, 8, 1, 1, 0},
-                                  {300, 2, 128, 72, 3, 1, 1},  {3, 8, 208, 2048, 9, 2, 2}};
+    static const mixture all[] = {{1, 2, 64, 64, 8, 1, 0, 0},     {1, 2, 64, 64, 8, 1, 1, 0},
+                                  {5, 2, 24, 40, 5, 2, 0, 0},     {5, 2, 24, 40, 5, 2, 1, 0},
+                                  {9, 3, 136, 264, 4, 2, 2, 0},   {70, 4, 192, 128, 6, 2, 2, 0},
+                                  {200, 1, 256, 712, 7, 1, 2, 0}, {31, 1, 8, 8, 1, 1, 0, 0},
+                                  {300, 2, 128, 72, 3, 1, 1, 0},  {3, 8, 208, 2048, 9, 2, 2, 0},
+                                  {9, 3, 136, 264, 4, 2, 2, 1},   {70, 4, 200, 128, 6, 1, 2, 1}};
     gpu g = {0};
     (void)state;
     if (!gpu_here(&g)) return;
@@ -453,6 +499,13 @@ static void refuse_routes(s24_ctx *ctx, s24_device *device, void *memory)
     says(ctx, s24_device_route(ctx, device, &args), S24_ERROR_ARGUMENT, "no jitter but of two");
     args = good, args.begins = memory;
     says(ctx, s24_device_route(ctx, device, &args), S24_ERROR_ARGUMENT, "order is NULL");
+    args = good, args.groups = 3, args.groups_used = 1;
+    says(ctx, s24_device_route(ctx, device, &args), S24_ERROR_SHAPE,
+         "1 of 3 groups of experts, 2 of 4 experts");
+    args = good, args.groups = 4, args.groups_used = 1;
+    says(ctx, s24_device_route(ctx, device, &args), S24_ERROR_SHAPE, "as many are in those used");
+    args = good, args.groups = 2, args.groups_used = 1;
+    assert_int_equal(s24_device_route(ctx, device, &args), S24_OK);
     args = good, args.router = (const float *)memory + 1;
     says(ctx, s24_device_route(ctx, device, &args), S24_ERROR_ARGUMENT, "router");
 }

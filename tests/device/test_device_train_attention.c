@@ -14,6 +14,7 @@ typedef struct shape {
     float rate;
     int texts, lengths[MOST_TEXTS];
     int window;
+    int sinks; /* forward alone */
 } shape;
 
 /* What the device has, and what is expected of it. */
@@ -23,11 +24,12 @@ typedef struct room {
     int32_t at[MOST_TEXTS + 1]; /* offsets of the texts */
     uint8_t *mask;
     array qkv, dcontext;
-    void *context, *lse, *dqkv, *work, *offsets, *mask_there;
+    void *context, *lse, *dqkv, *work, *offsets, *mask_there, *sinks_there;
     size_t work_bytes;
     double *want_context, *want_lse, *want_dqkv;
     double *p, *dp; /* [longest] of a query, */
-    int64_t query;  /* by its place in the text */
+    int64_t query;  /* by its place in the text, */
+    float sinks[8]; /* and by its head */
 } room;
 
 static const uint64_t SEED = 0x123456789abcdefULL;
@@ -52,7 +54,8 @@ static int is_past(const room *r, int64_t t)
 
 /* Weights of a query over those of the first `seen` tokens of its text that the window shows, in
    r->p. */
-static double weights_of(room *r, int64_t first, int64_t seen, const float *q, const float *k)
+static double weights_of(room *r, int64_t first, int64_t seen, const float *q, const float *k,
+                         double sink)
 {
     const int64_t d = r->s->d;
     double most = -HUGE_VAL, sum = 0;
@@ -66,6 +69,7 @@ static double weights_of(room *r, int64_t first, int64_t seen, const float *q, c
     }
     for (int64_t t = 0; t < seen; t++)
         sum += exp(r->p[t] - most);
+    sum += exp(sink - most);
     for (int64_t t = 0; t < seen; t++)
         r->p[t] = exp(r->p[t] - most) / sum;
     return most + log(sum);
@@ -83,7 +87,8 @@ static void query_of(room *r, int text, int64_t i, int64_t head)
     double *dq = r->want_dqkv + token * r->ld + head * d, delta = 0;
     double *o = r->want_context + token * r->width + head * d;
     r->query = i;
-    r->want_lse[head * r->tokens + token] = weights_of(r, first, seen, q, rows + key);
+    r->want_lse[head * r->tokens + token] =
+        weights_of(r, first, seen, q, rows + key, s->sinks ? (double)r->sinks[head] : -HUGE_VAL);
     for (int64_t t = 0; t < seen; t++) {
         const float *v = rows + t * r->ld + value;
         double *dv = r->want_dqkv + (first + t) * r->ld + value;
@@ -120,6 +125,9 @@ static room room_make(gpu *g, const shape *s)
             r.mask[t] = t % 5 != 3 && t > 1 && (t < r.at[1] || t >= r.at[2]);
         r.mask_there = upload(g, r.mask, (size_t)r.tokens);
     }
+    for (int h = 0; h < 8; h++)
+        r.sinks[h] = 3 * random_float();
+    r.sinks_there = upload(g, r.sinks, sizeof r.sinks);
     r.qkv = array_make(g, r.tokens * r.ld, 2);
     r.dcontext = array_make(g, r.tokens * r.width, 1);
     r.offsets = upload(g, r.at, sizeof r.at);
@@ -138,7 +146,7 @@ static room room_make(gpu *g, const shape *s)
 
 static void room_free(gpu *g, room *r)
 {
-    void *const there[] = {r->offsets, r->context, r->dqkv, r->lse, r->work};
+    void *const there[] = {r->offsets, r->context, r->dqkv, r->lse, r->work, r->sinks_there};
     for (size_t i = 0; i < sizeof there / sizeof *there; i++)
         release(g, there[i]);
     if (r->mask) release(g, r->mask_there);
@@ -168,7 +176,8 @@ static s24_device_train_attention_args args_of(const gpu *g, const room *r)
                                              .drop = {r->s->rate, SEED},
                                              .qkv = r->qkv.there,
                                              .context = r->context,
-                                             .lse = r->lse,
+                                             .lse = r->s->sinks ? NULL : r->lse,
+                                             .sinks = r->s->sinks ? r->sinks_there : NULL,
                                              .dcontext = r->dcontext.there,
                                              .dqkv = r->dqkv,
                                              .work = r->work,
@@ -183,17 +192,17 @@ static void *download(gpu *g, const void *there, size_t bytes)
     return host;
 }
 
-/* Of a window with two sides there is the pass forward alone. */
-static int is_two_sided(const shape *s)
+/* Of a window with two sides, and of sinks, there is the pass forward alone. */
+static int goes_forward(const shape *s)
 {
-    return s->window && !s->causal;
+    return (s->window && !s->causal) || s->sinks;
 }
 
 static void both_ways(gpu *g, const room *r)
 {
     const s24_device_train_attention_args args = args_of(g, r);
     assert_ok(g->ctx, s24_device_train_attention(g->ctx, g->device, &args));
-    if (is_two_sided(r->s)) return;
+    if (goes_forward(r->s)) return;
     assert_ok(g->ctx, s24_device_train_attention_back(g->ctx, g->device, &args));
 }
 
@@ -217,9 +226,9 @@ static void check(gpu *g, const shape *s)
     both_ways(g, &r);
     expect(g, "context", r.context, 0, r.want_context, contexts,
            slack_of(g, r.want_context, contexts));
-    if (!is_two_sided(s))
+    if (!goes_forward(s))
         expect(g, "dqkv", r.dqkv, 0, r.want_dqkv, all, slack_of(g, r.want_dqkv, all));
-    if (!s->masked) /* else some are those of masked scores */
+    if (!s->masked && !s->sinks) /* else some are those of masked scores */
         expect(g, "lse", r.lse, 1, r.want_lse, r.tokens * s->heads, 2e-4);
     void *first = download(g, r.dqkv, (size_t)all * 2);
     both_ways(g, &r);
@@ -230,11 +239,19 @@ static void check(gpu *g, const shape *s)
     room_free(g, &r);
 }
 
-/* Texts, their lengths, a window. */
-#define ODD_LENGTHS(window)                                                                        \
-    23, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 63, 64, 65, 383, 384, 385},    \
-        window
-#define SOME_LENGTHS(window) 4, {5, 70, 129, 200}, window
+/* Texts, their lengths, a window; with sinks or without. */
+#define ODD                                                                                        \
+    23,                                                                                            \
+    {                                                                                              \
+        1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 63, 64, 65, 383, 384, 385       \
+    }
+#define SOME                                                                                       \
+    4,                                                                                             \
+    {                                                                                              \
+        5, 70, 129, 200                                                                            \
+    }
+#define ODD_LENGTHS(window)  ODD, window, 0
+#define SOME_LENGTHS(window) SOME, window, 0
 
 static void test_both_ways(void **state)
 {
@@ -253,6 +270,9 @@ static void test_both_ways(void **state)
         {2, 2, 32, 1, 1, 0.25f, SOME_LENGTHS(500)}, {2, 2, 16, 0, 0, 0.0f, ODD_LENGTHS(20)},
         {2, 1, 64, 0, 0, 0.0f, ODD_LENGTHS(130)},   {2, 2, 32, 0, 1, 0.0f, SOME_LENGTHS(33)},
         {1, 1, 24, 0, 0, 0.0f, ODD_LENGTHS(1)},     {2, 2, 128, 0, 0, 0.0f, ODD_LENGTHS(64)},
+        {4, 2, 64, 1, 0, 0.0f, ODD, 0, 1},          {2, 1, 64, 1, 0, 0.0f, ODD, 16, 1},
+        {2, 2, 128, 1, 1, 0.0f, SOME, 0, 1},        {3, 1, 32, 0, 0, 0.0f, SOME, 0, 1},
+        {2, 1, 256, 1, 0, 0.0f, SOME, 33, 1},
     };
     gpu g = {0};
     if (!gpu_here(&g)) return;
@@ -268,7 +288,7 @@ static void test_both_ways(void **state)
 static void test_nan(void **state)
 {
     (void)state;
-    static const shape s = {2, 2, 64, 0, 0, 0.0f, 2, {70, 40}, 0};
+    static const shape s = {2, 2, 64, 0, 0, 0.0f, 2, {70, 40}, 0, 0};
     gpu g = {.dtype = S24_F16};
     if (!gpu_here(&g)) return;
     room r = room_make(&g, &s);
@@ -369,7 +389,7 @@ static void test_rotate(void **state)
 static void test_refusals(void **state)
 {
     (void)state;
-    static const shape s = {2, 1, 32, 0, 0, 0.0f, 1, {9}, 0};
+    static const shape s = {2, 1, 32, 0, 0, 0.0f, 1, {9}, 0, 0};
     gpu g = {.dtype = S24_F16};
     if (!gpu_here(&g)) return;
     room r = room_make(&g, &s);
@@ -403,6 +423,10 @@ static void test_refusals(void **state)
     assert_ok(g.ctx, s24_device_train_attention(g.ctx, g.device, &a));
     assert_refused(g.ctx, S24_ERROR_ARGUMENT, "lse is NULL",
                    s24_device_train_attention_back(g.ctx, g.device, &a));
+    a = good;
+    a.sinks = r.sinks_there;
+    assert_refused(g.ctx, S24_ERROR_ARGUMENT, "that lse is not asked for",
+                   s24_device_train_attention(g.ctx, g.device, &a));
     a = good;
     a.work_bytes--;
     assert_refused(g.ctx, S24_ERROR_ARGUMENT, "work_bytes is 431; expected at least 432",

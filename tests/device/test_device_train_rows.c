@@ -137,6 +137,35 @@ static void test_ends(void **state)
     gpu_end(&g);
 }
 
+/* Gates in turns with what they multiply, of which some pass the limit. */
+static void test_turns(void **state)
+{
+    static const int64_t shapes[][2] = {{1, 8}, {7, 264}, {33, 2880}, {300, 24}};
+    const double limit = 0.75;
+    gpu g = {0};
+    (void)state;
+    if (!gpu_here(&g)) return;
+    for (int i = 0; i < 8; i++) {
+        g.dtype = i % 2 ? S24_F16 : S24_BF16;
+        const int64_t rows = shapes[i / 2][0], width = shapes[i / 2][1], n = rows * width;
+        array u = array_make(&g, 2 * n, 2);
+        void *h = poisoned(&g, (size_t)n * 2);
+        double *expected = malloc((size_t)n * sizeof *expected);
+        for (int64_t j = 0; j < n; j++) {
+            const double gate = fmin((double)u.host[2 * j], limit);
+            const double up = fmax(fmin((double)u.host[2 * j + 1], limit), -limit);
+            expected[j] = gate / (1 + exp(-1.702 * gate)) * (1 + up);
+        }
+        DO(&g, activate, .dtype = g.dtype, .rows = rows, .width = width, .h = h, .u = u.there,
+           .activation = S24_ACTIVATION_GELU_QUICK, .gated = 1, .limit = (float)limit);
+        expect(&g, "clamped gates", h, 0, expected, n, 4e-6);
+        free(expected);
+        release(&g, h);
+        array_free(&g, &u);
+    }
+    gpu_end(&g);
+}
+
 /* ---- sums --------------------------------------------------------------------------------------- */
 
 static void test_sums(void **state)
@@ -351,6 +380,8 @@ static void test_refusals(void **state)
     void *m = work_memory(&g);
     REFUSED(&g, S24_ERROR_ARGUMENT, "activation is 9", activate, .dtype = S24_F16, .rows = 1,
             .width = 8, .h = m, .u = m, .activation = (s24_activation)9);
+    REFUSED(&g, S24_ERROR_ARGUMENT, "limit is 7; expected 0, or more of a gate", activate,
+            .dtype = S24_F16, .rows = 1, .width = 8, .h = m, .u = m, .gated = 1, .limit = 7);
     REFUSED(&g, S24_ERROR_ARGUMENT, "du is dh", activate_back, .dtype = S24_F16, .rows = 1,
             .width = 8, .du = m, .dh = m, .u = m, .gated = 1);
     REFUSED(&g, S24_ERROR_SHAPE, "holds them", sums, .dtype = S24_F16, .rows = 1, .cols = 9,
@@ -376,6 +407,7 @@ int main(void)
         cmocka_unit_test(test_activations), cmocka_unit_test(test_ends),
         cmocka_unit_test(test_sums),        cmocka_unit_test(test_embeddings),
         cmocka_unit_test(test_images),      cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_turns),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,8 +2,8 @@
 /*
  * Every row of models.def whose texts go on by a head for the next token, on a device: two texts in
  * passes of many tokens and of one give the logits that the CPU gives in one pass in f32, dense and
- * 2:4, and the same bits each time. A row that a device refuses says why. Says in a line where
- * there is no GPU.
+ * 2:4, and the same bits each time. Heads that are too wide with latents are refused. Says in a
+ * line where there is no GPU.
  */
 #include "support.h"
 
@@ -90,7 +90,7 @@ static int check_model(s24_ctx *ctx, const char *folder, const s24_model_opts *o
     const s24_status status = load(&model, ctx, folder, opts);
     if (status == S24_ERROR_UNSUPPORTED) {
         print_message("%s: %s\n", a->model_type, s24_ctx_error(ctx));
-        assert_true(lacks_kernels(a));
+        assert_true(a->latent && strstr(s24_ctx_error(ctx), "attention heads of 264 elements"));
         return 0;
     }
     OK(ctx, status);
@@ -130,9 +130,9 @@ static void every_row(void **state)
 {
     /* Heads of 16 to 256 elements, of which rows that have a key for it get those that no width
        and number of heads make. */
-    static const size there[] = {{"64", "4", "2", "32", "96", "64", "3", "20"},
-                                 {"128", "4", "4", "160", "192", "128", "2", "20"},
-                                 {"128", "2", "1", "256", "64", "128", "2", "20"}};
+    static const size there[] = {{"64", "4", "2", "32", "96", "64", "3", "24", "16"},
+                                 {"128", "4", "4", "160", "192", "128", "2", "null", "40"},
+                                 {"128", "2", "1", "256", "64", "128", "2", "40", "16"}};
     s24_ctx *ctx = new_ctx(NULL, 2);
     s24_device *device = device_here(ctx);
     const char *only = getenv("S24_ROW");

@@ -226,6 +226,7 @@ KERNEL(fake_integers_widen, s24i_device_integers_widen)
 KERNEL(fake_mask, s24i_device_masking)
 KERNEL(fake_unfold, s24_device_unfold_args)
 KERNEL(fake_scale, s24_device_scale_args)
+KERNEL(fake_latent, s24_device_latent_args)
 KERNEL(fake_apart, s24_device_apart_args)
 KERNEL(fake_route, s24_device_route_args)
 KERNEL(fake_experts, s24_device_experts_args)
@@ -695,6 +696,7 @@ const s24i_device_table *s24_device_table_cuda(void)
                                             .mask_apply = fake_mask,
                                             .unfold = fake_unfold,
                                             .scale = fake_scale,
+                                            .latent = fake_latent,
                                             .apart = fake_apart,
                                             .route = fake_route,
                                             .experts = fake_experts,

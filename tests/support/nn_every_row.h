@@ -113,12 +113,6 @@ static const order alone[TEXTS] = {{1, {0}, 0}, {1, {1}, 0}, {1, {2}, 0}, {1, {3
 static const order together = {TEXTS, {0, 1, 2, 3}, 0}, turned = {TEXTS, {2, 3, 1, 0}, 0},
                    padded = {TEXTS, {1, 0, 3, 2}, 6};
 
-/* Rows for which no device has all kernels. */
-static inline int lacks_kernels(const s24i_architecture *a)
-{
-    return a->latent || a->sinks;
-}
-
 /* From here on tokens take all experts: two whose scores are near another may change places by the
    rounding of narrow numbers, and a state then is another one. A mixture of exactly two experts
    cannot take all of them, so that it is compared in f32 alone: 0. */

@@ -47,9 +47,10 @@ static const struct {
 /* Numbers that vectors divide, and others. */
 typedef struct size {
     const char *width, *heads, *kv_heads, *head_width, *intermediate, *embedding, *layers, *queries;
+    const char *value; /* elements of a head's of latents; NULL: some that 8 does not divide */
 } size;
-static const size sizes[] = {{"64", "4", "2", "16", "96", "32", "3", "20"},
-                             {"40", "5", "1", "8", "52", "24", "2", "null"}};
+static const size sizes[] = {{"64", "4", "2", "16", "96", "32", "3", "20", NULL},
+                             {"40", "5", "1", "8", "52", "24", "2", "null", NULL}};
 
 /* The keys of a tower stand in an object of their own. */
 static inline void write_keys(config *c, const s24i_architecture *a, const size *n,
@@ -97,7 +98,7 @@ static inline void write_keys(config *c, const s24i_architecture *a, const size 
     } latents[] = {{l->key_queries, n->queries},
                    {l->key_rank, n->embedding},
                    {l->key_plain, "8"},
-                   {l->key_value, "12"}};
+                   {l->key_value, n->value ? n->value : "12"}};
     if (a->key_tower) fprintf(c->file, ", \"%s\": {\"nothing\": 0", a->key_tower);
     c->count = 0;
     for (size_t i = 0; i < sizeof extras / sizeof *extras; i++)

@@ -352,14 +352,15 @@ static __device__ void results_out(uint8_t *ring, const s24_device_attention_cac
                                    const cache_part &at)
 {
     float *results = reinterpret_cast<float *>(ring);
-    const int d = (int)job.d;
-    T *context = static_cast<T *>(job.context) + (long long)at.first * job.heads * d;
-    for (int i = threadIdx.x; i < at.rows * d; i += TILE::threads) {
-        const int r = i / d, e = i % d;
+    const int d = (int)job.d, wide = (int)(job.value_d ? job.value_d : d);
+    T *context = static_cast<T *>(job.context) + (long long)at.first * job.heads * wide;
+    for (int i = threadIdx.x; i < at.rows * wide; i += TILE::threads) {
+        const int r = i / wide, e = i % wide;
         const cache_result<false> all(results + ROWS * TILE::d + 2 * r, TILE::ring / 4,
                                       results + r * TILE::d + e, TILE::ring / 4, TILE::warps);
         if (at.pieces == 1) {
-            context[(at.token(r) * job.heads + at.head(r)) * d + e] = (T)(all.o / all.sum);
+            const float sum = with_sink(all.sum, all.most, job.sinks, at.head(r));
+            context[(at.token(r) * job.heads + at.head(r)) * wide + e] = (T)(all.o / sum);
             continue;
         }
         float *work = head_work(job, at.head(r));
@@ -375,11 +376,12 @@ static __device__ void results_out(uint8_t *ring, const s24_device_attention_cac
         if (i % (2 * PIECES) < 2 * at.pieces) results[i] = __ldcg(ends + i % (2 * PIECES));
     }
     __syncthreads();
-    for (int i = threadIdx.x; i < at.rows * d; i += TILE::threads) {
-        const int r = i / d, e = i % d;
+    for (int i = threadIdx.x; i < at.rows * wide; i += TILE::threads) {
+        const int r = i / wide, e = i % wide;
         const float *work = head_work(job, at.head(r));
         const cache_result<true> all(results + r * 2 * PIECES, 2, work + e, d, at.pieces);
-        context[(at.token(r) * job.heads + at.head(r)) * d + e] = (T)(all.o / all.sum);
+        const float sum = with_sink(all.sum, all.most, job.sinks, at.head(r));
+        context[(at.token(r) * job.heads + at.head(r)) * wide + e] = (T)(all.o / sum);
     }
 }
 

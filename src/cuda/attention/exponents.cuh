@@ -18,4 +18,11 @@ static __device__ __forceinline__ float capped(float score, float cap, float rat
     return cap - 2 * cap / (exp2_of(2 * LOG2E * rate * score) + 1);
 }
 
+/* The sum of a softmax whose largest score is `most`, in powers of two, with a head's sink. */
+static __device__ __forceinline__ float with_sink(float sum, float most, const float *sinks,
+                                                  int head)
+{
+    return sinks ? sum + exp2_of(fmaf(sinks[head], LOG2E, -most)) : sum;
+}
+
 #endif

@@ -13,6 +13,7 @@ s24_status experts_enqueue(s24i_device *, const s24_device_experts_args *job, vo
     p.chosen = job->chosen;
     p.order = job->order;
     p.begins = job->begins;
+    p.bias = job->bias;
     p.n = (int)e->n;
     p.k = (int)e->k;
     p.experts = (int)e->experts;

@@ -13,12 +13,18 @@ struct experts_params {
     const void *x;
     void *y;
     const int32_t *chosen, *order, *begins;
+    const float *bias; /* [parts, experts, n] or NULL */
     int n, k, experts, parts, rows, each;
 
     /* Blocks of 64 columns of a row. */
     __host__ __device__ int steps() const
     {
         return (k + 63) / 64;
+    }
+    /* What is added to output `row` of an expert's part. */
+    __device__ __forceinline__ float bias_of(int part, int expert, int row) const
+    {
+        return bias ? bias[(size_t)(part * experts + expert) * (size_t)n + (size_t)row] : 0.0f;
     }
     __host__ __device__ size_t slab_bytes() const
     {

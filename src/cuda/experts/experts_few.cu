@@ -142,7 +142,7 @@ __global__ void __launch_bounds__(FEW_THREADS)
     }
     __syncthreads();
     if (threadIdx.x >= FEW_ROWS || row + (int)threadIdx.x >= p.n) return;
-    float sum = 0;
+    float sum = p.bias_of(part, p.chosen[slot], row + (int)threadIdx.x);
 #pragma unroll
     for (int i = 0; i < FEW_WARPS; i++)
         sum += parts[i][threadIdx.x];

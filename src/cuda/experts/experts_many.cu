@@ -171,17 +171,25 @@ static __device__ __forceinline__ void multiply_stage(many_sums &d, uint32_t sta
 /* ---- out ------------------------------------------------------------------------------------- */
 
 /* A thread has of each 16 outputs by eight tokens two of output lane/4, and two of that + 8. */
-template <class T> static __device__ __forceinline__ void put_sums(const many_sums &d, T *sums)
+template <class T>
+static __device__ __forceinline__ void put_sums(const experts_params &p, const many_sums &d,
+                                                T *sums, int part, int expert, int first)
 {
     const int lane = threadIdx.x % 32, row = (int)threadIdx.x / 32 * 32;
 #pragma unroll
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < 2; i++) {
+        float bias[2];
+#pragma unroll
+        for (int half = 0; half < 2; half++)
+            bias[half] =
+                p.bias_of(part, expert, min(first + row + i * 16 + lane / 4 + half * 8, p.n - 1));
 #pragma unroll
         for (int j = 0; j < MANY_EIGHTS; j++)
 #pragma unroll
             for (int c = 0; c < 4; c++)
                 sums[(j * 8 + lane % 4 * 2 + c % 2) * LINE + row + i * 16 + lane / 4 + c / 2 * 8] =
-                    (T)d[i][j][c];
+                    (T)(d[i][j][c] + bias[c / 2]);
+    }
 }
 
 template <class T>
@@ -205,12 +213,11 @@ static __device__ __forceinline__ void store(const experts_params &p, const T *s
 /* A tile of up to 64 of an expert's tokens. */
 template <class T>
 static __device__ __forceinline__ void run_tile(const experts_params &p, uint8_t *memory,
-                                                const s24i_device_expert &expert, int part, int row,
-                                                int first, int count)
+                                                int expert, int part, int row, int first, int count)
 {
     const uint32_t ring = shared_address(memory);
     const int eights = (count + 7) / 8, steps = p.steps();
-    many_copies<T> copies(p, expert, row, first, count);
+    many_copies<T> copies(p, p.table[part * p.experts + expert], row, first, count);
     many_sums d = {};
     __syncthreads(); /* the sums before are out */
 #pragma unroll
@@ -226,7 +233,7 @@ static __device__ __forceinline__ void run_tile(const experts_params &p, uint8_t
     }
     copies_wait<0>();
     __syncthreads(); /* the ring is free */
-    put_sums<T>(d, reinterpret_cast<T *>(memory));
+    put_sums<T>(p, d, reinterpret_cast<T *>(memory), part, expert, row);
     __syncthreads();
     store<T>(p, reinterpret_cast<const T *>(memory), part, row, first, count);
 }
@@ -241,10 +248,9 @@ __global__ void __launch_bounds__(MANY_THREADS)
     dependents_may_start();
     wait_for_predecessors();
     const int begin = p.begins[expert], end = p.begins[expert + 1];
-    const s24i_device_expert weight = p.table[part * p.experts + expert];
     for (int first = begin + (int)blockIdx.z * MANY_TOKENS; first < end;
          first += (int)gridDim.z * MANY_TOKENS)
-        run_tile<T>(p, memory, weight, part, row, first, min(MANY_TOKENS, end - first));
+        run_tile<T>(p, memory, expert, part, row, first, min(MANY_TOKENS, end - first));
 }
 
 s24_status experts_many_enqueue(experts_params *p, s24_dtype dtype, void *stream,

@@ -30,6 +30,7 @@ __global__ void __launch_bounds__(32 * SCORE_WARPS)
     dependents_may_start();
     wait_for_predecessors();
     if (expert > experts || !row) return;
+    const float bias = job.bias && expert < experts ? job.bias[expert] : 0.0f;
     const T *x = static_cast<const T *>(job.x) + first * width;
     for (int k = lane * 8; k < width; k += 256) {
         float w[8];
@@ -46,7 +47,7 @@ __global__ void __launch_bounds__(32 * SCORE_WARPS)
     }
 #pragma unroll
     for (int t = 0; t < SCORE_TOKENS; t++) {
-        const float sum = warp_sum(sums[t]);
+        const float sum = warp_sum(sums[t]) + bias;
         if (lane == 0 && t < tokens) job.scores[(first + t) * (experts + 1) + expert] = sum;
     }
 }
@@ -124,6 +125,33 @@ static __device__ void score(float *scores, float *keys, uint8_t *taken,
     __syncwarp();
 }
 
+/* Experts whose groups are not in play count as taken: a lane scores a group by its best key, or by
+   the sum of its two best ones. */
+static __device__ void leave_groups(const float *keys, uint8_t *taken, float *of, uint8_t *in_play,
+                                    const s24_device_route_args &job)
+{
+    const int groups = (int)job.groups, each = (int)(job.experts / job.groups);
+    for (int g = threadIdx.x; g < groups; g += 32) {
+        float best = keys[g * each], second = -INFINITY;
+        for (int e = 1; e < each; e++) {
+            const float key = keys[g * each + e];
+            second = fmaxf(second, fminf(best, key));
+            best = fmaxf(best, key);
+        }
+        of[g] = job.sigmoid && each > 1 ? best + second : best;
+        in_play[g] = 0;
+    }
+    __syncwarp();
+    for (int i = 0; i < (int)job.groups_used; i++) {
+        const int best = likeliest(of, in_play, groups);
+        if (threadIdx.x == 0) in_play[best] = 1;
+        __syncwarp();
+    }
+    for (int e = threadIdx.x; e < (int)job.experts; e += 32)
+        taken[e] = !in_play[e / each];
+    __syncwarp();
+}
+
 __global__ void __launch_bounds__(32)
     choose_kernel(const __grid_constant__ s24_device_route_args job)
 {
@@ -134,11 +162,13 @@ __global__ void __launch_bounds__(32)
     int32_t *chosen = job.chosen + token * used;
     float *weights = job.weights + token * (used + 1);
     float *scores = memory, *keys = memory + experts, sum = 0;
-    uint8_t *taken = reinterpret_cast<uint8_t *>(keys + experts);
+    float *of_groups = keys + experts;
+    uint8_t *taken = reinterpret_cast<uint8_t *>(of_groups + job.groups);
     int before = -1;
     dependents_may_start();
     wait_for_predecessors();
     score(scores, keys, taken, job, from);
+    if (job.groups) leave_groups(keys, taken, of_groups, taken + experts, job);
     for (int i = 0; i < used; i++) {
         const int best = likeliest(keys, taken, experts);
         const float weight =
@@ -225,7 +255,7 @@ s24_status route_enqueue(s24i_device *, const s24_device_route_args *args, void 
                                   (const void *)choose_kernel,
                                   dim3(tokens),
                                   32,
-                                  (int)(experts * 9),
+                                  (int)(experts * 9 + (unsigned)job.groups * 5),
                                   true};
     const device_launch gather = {"launching tokens by expert",
                                   (const void *)gather_kernel,

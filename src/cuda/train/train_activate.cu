@@ -109,6 +109,32 @@ __global__ void __launch_bounds__(THREADS)
     }
 }
 
+/* Gate and what it multiplies in turns, clamped. */
+template <class T>
+__global__ void __launch_bounds__(THREADS)
+    activate_turns_kernel(const __grid_constant__ s24_device_train_activate_args job)
+{
+    const int c = (int)(blockIdx.x * 256 + threadIdx.x % 32 * 8);
+    const int64_t step = (int64_t)gridDim.y * WARPS;
+    const float limit = job.limit;
+    dependents_may_start();
+    wait_for_predecessors();
+    if (c >= job.width) return;
+    for (int64_t r = (int64_t)blockIdx.y * WARPS + threadIdx.x / 32; r < job.rows; r += step) {
+        const T *u = static_cast<const T *>(job.u) + 2 * (r * job.width + c);
+        float v[2][8], y[8];
+        load_narrow<T>(v[0], u);
+        load_narrow<T>(v[1], u + 8);
+#pragma unroll
+        for (int i = 0; i < 8; i++) {
+            const float gate = fminf(v[i / 4][i % 4 * 2], limit);
+            const float up = fminf(fmaxf(v[i / 4][i % 4 * 2 + 1], -limit), limit);
+            y[i] = curve_of<S24_ACTIVATION_GELU_QUICK>(gate).value * (1.0f + up);
+        }
+        store_narrow<T>(static_cast<T *>(job.h) + r * job.width + c, y);
+    }
+}
+
 /* ---- backward -------------------------------------------------------------------------------- */
 
 /* u and dh become du, and join the sums. */
@@ -218,9 +244,13 @@ static dim3 activation_grid(const s24i_device *device, int64_t rows, int64_t wid
 TRAIN_ENQUEUE(activate, s24_device_train_activate_args)
 {
     static const void *const kernels[2][2][6] = ACTIVATION_KERNELS(activate_kernel);
+    static const void *const turns[2] = {(const void *)activate_turns_kernel<__nv_bfloat16>,
+                                         (const void *)activate_turns_kernel<__half>};
     s24_device_train_activate_args args_of = *job;
+    const int f16 = job->dtype == S24_F16;
     const device_launch launch = {"launching an activation",
-                                  kernels[job->dtype == S24_F16][job->gated != 0][job->activation],
+                                  job->limit > 0 ? turns[f16]
+                                                 : kernels[f16][job->gated != 0][job->activation],
                                   activation_grid(device, job->rows, job->width),
                                   THREADS,
                                   0,

@@ -36,7 +36,8 @@ static train_heads heads_of(const s24_device_train_attention_args *job)
     h.causal = job->causal;
     h.window = (int)job->window;
     h.ld = (job->heads + 2 * job->kv_heads) * job->d;
-    h.ld_context = job->heads * job->d;
+    h.value_d = (int)(job->value_d ? job->value_d : job->d);
+    h.ld_context = job->heads * h.value_d;
     const float scale = job->scale > 0 ? job->scale : 1.0f / sqrtf((float)job->d);
     h.cap = job->cap;
     h.cap_scale = h.cap > 0 ? scale / h.cap : 0;
@@ -49,6 +50,7 @@ static train_heads heads_of(const s24_device_train_attention_args *job)
     h.of_queries = job->of_queries;
     h.of_keys = job->of_keys;
     h.apart_ld = job->apart_ld;
+    h.sinks = job->sinks;
     return h;
 }
 

@@ -32,7 +32,7 @@ struct train_heads {
     float *lse;     /* [heads, tokens] */
     float2 *sums;   /* [heads, tokens]: −lse of base 2, the sum of dcontext·context */
     uint32_t *kept; /* [heads, blocks of 128 keys, tokens, 4]: which weights stay */
-    int tokens, longest, heads, kv_heads, d, causal, window;
+    int tokens, longest, heads, kv_heads, d, value_d, causal, window;
     long long ld, ld_context;
     float scale, log2_scale; /* of scores, and of exponents of 2 */
     float cap, cap_scale; /* scores become cap·tanh(score·cap_scale) first; cap 0: they do not */
@@ -41,6 +41,7 @@ struct train_heads {
     const int32_t *apart_rows;
     long long distance_head, apart_ld;
     int zero;
+    const float *sinks; /* [heads] or NULL */
 };
 
 /* Does the window hide a key from a query? Where later tokens are seen, it has two sides. */

@@ -168,15 +168,15 @@ __global__ void __launch_bounds__(TILE::threads, KIND == TRAIN_GROWS ? 1 : TILE:
     float factor[2];
 #pragma unroll
     for (int r = 0; r < 2; r++) {
-        const float all = sum_of_four(sum[r]);
+        const float all = with_sink(sum_of_four(sum[r]), most[r] * h.log2_scale, h.sinks, at.head);
         factor[r] = (DROP ? h.drop.keep : 1.0f) / all;
         if (h.lse && lane % 4 == 0 && row + 8 * r < at.length)
             h.lse[(int64_t)at.head * h.tokens + at.first + row + 8 * r] =
                 fmaf(most[r], h.scale, logf(all));
     }
     rows_out<T, TILE>(o, factor, own,
-                      static_cast<T *>(h.context) + at.first * h.ld_context + at.head * h.d,
-                      h.ld_context, at.row, at.length, h.d);
+                      static_cast<T *>(h.context) + at.first * h.ld_context + at.head * h.value_d,
+                      h.ld_context, at.row, at.length, h.value_d);
 }
 
 #endif

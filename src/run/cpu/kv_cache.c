@@ -126,7 +126,7 @@ s24_status s24_cache_create(s24_cache **out, s24_ctx *ctx, const s24_session *se
                          .model = session->model,
                          .dtype = known.dtype ? known.dtype : dtype_of(session),
                          .scaled = known.dtype != S24_DTYPE_NONE,
-                         .one_row = shape->latent.rank > 0,
+                         .one_row = shape->latent.rank > 0 && !session->model->device,
                          .threads = session->threads,
                          .texts = known.texts,
                          .room = known.tokens,

@@ -37,7 +37,7 @@ typedef struct walk {
 } walk;
 
 /* The first product that runs after the walk's step, or index S24I_PRODUCTS: there is none, or
-   experts come before it. */
+   experts or latents come before it. */
 typedef struct reader {
     int64_t block;
     int index;
@@ -49,9 +49,10 @@ static reader reader_of(const walk *w)
     for (int64_t b = w->block; b < w->gpu->model->shape.layers; b++, step = 0) {
         const s24i_steps *steps = s24i_gpu_steps_of(w->gpu, b);
         for (; step < steps->count; step++) {
-            if (steps->step[step].kind == S24I_STEP_EXPERTS) return (reader){0, S24I_PRODUCTS};
-            if (steps->step[step].kind == S24I_STEP_PRODUCT)
-                return (reader){b, (int)steps->step[step].slot};
+            const s24i_step_kind kind = steps->step[step].kind;
+            if (kind == S24I_STEP_EXPERTS || kind == S24I_STEP_LATENT)
+                return (reader){0, S24I_PRODUCTS};
+            if (kind == S24I_STEP_PRODUCT) return (reader){b, (int)steps->step[step].slot};
         }
     }
     return (reader){0, S24I_PRODUCTS};
@@ -237,6 +238,29 @@ static s24_status gate_step(walk *w)
     return s24i_gpu_gate(w->gpu, w->ctx, w->shape->tokens);
 }
 
+/* Heads of latents: their products, a norm after each that makes any, and side by side. */
+static s24_status latent_step(walk *w)
+{
+    const s24i_gpu_session *gpu = w->gpu;
+    const int64_t tokens = w->shape->tokens;
+    if (gpu->model->shape.latent.queries) {
+        TRY(s24i_gpu_product(gpu, w->ctx, tokens, w->block, S24I_PRODUCT_LATENT));
+        TRY(s24i_gpu_norm_latents(gpu, w->ctx, tokens, w->block, 0));
+    }
+    TRY(s24i_gpu_product(gpu, w->ctx, tokens, w->block, S24I_QUERY));
+    TRY(s24i_gpu_product(gpu, w->ctx, tokens, w->block, S24I_KEY));
+    TRY(s24i_gpu_norm_latents(gpu, w->ctx, tokens, w->block, 1));
+    TRY(s24i_gpu_product(gpu, w->ctx, tokens, w->block, S24I_VALUE));
+    return s24i_gpu_spread_latents(gpu, w->ctx, w->shape);
+}
+
+/* Attention leaves of each head what is a value's. */
+static s24_status values_step(walk *w)
+{
+    (void)w;
+    return S24_OK;
+}
+
 /* What experts give waits in qkv as what a product gives does. */
 static s24_status experts_step(walk *w)
 {
@@ -274,6 +298,9 @@ static step_kernel *const kernels[S24I_STEP_KINDS] = {[S24I_STEP_NORM] = norm_st
                                                       [S24I_STEP_ATTEND_NEAR] = attend_step,
                                                       [S24I_STEP_ATTEND_DISTANCE] = attend_step,
                                                       [S24I_STEP_ATTEND_APART] = attend_step,
+                                                      [S24I_STEP_ATTEND_SINKS] = attend_step,
+                                                      [S24I_STEP_LATENT] = latent_step,
+                                                      [S24I_STEP_VALUES] = values_step,
                                                       [S24I_STEP_ADD] = add_step,
                                                       [S24I_STEP_GATE] = gate_step,
                                                       [S24I_STEP_EXPERTS] = experts_step,
@@ -362,6 +389,7 @@ s24_status s24i_gpu_check(s24_ctx *ctx, const s24_model_opts *opts,
     TRY(s24i_steps_require(ctx, architecture, has, "a device"));
     TRY(s24i_parts_require(ctx, architecture, shape, parts_there(architecture), "a device"));
     TRY(s24i_gpu_experts_check(ctx, opts, shape));
+    TRY(s24i_gpu_latent_check(ctx, shape));
     REQUIRE(ctx, s24i_embedding_width(shape) % 8 == 0, S24_ERROR_UNSUPPORTED,
             "embeddings of %lld elements; a device takes multiples of 8",
             (long long)s24i_embedding_width(shape));

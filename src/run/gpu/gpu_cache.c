@@ -107,7 +107,8 @@ static s24_device_attention_cache_args args_of(const s24i_gpu_session *gpu,
     const s24i_shape *s = &gpu->model->shape;
     const s24i_gpu_places p = s24i_gpu_places_of(shape);
     const s24i_architecture *a = gpu->model->architecture;
-    const int has_norms = a->query_norm && !a->wide_norms && !a->norms_turned;
+    const int before = a->norms_turned || a->latent; /* heads are turned already */
+    const int has_norms = a->query_norm && !a->wide_norms && !before;
     const float *angles = s24i_gpu_turns_near(s, block) ? cache->near_angles : cache->angles;
     return (s24_device_attention_cache_args){
         .size = sizeof(s24_device_attention_cache_args),
@@ -126,7 +127,7 @@ static s24_device_attention_cache_args args_of(const s24i_gpu_session *gpu,
         .keys = s24i_cache_at(cache, block, 0),
         .values = s24i_cache_at(cache, block, 1),
         .context = gpu->context,
-        .angles = s24i_block_turns(s, block) && !a->norms_turned ? angles : NULL,
+        .angles = s24i_block_turns(s, block) && !before ? angles : NULL,
         .query_gamma = has_norms ? s24i_gpu_head_gamma(gpu, block, 0) : NULL,
         .key_gamma = has_norms ? s24i_gpu_head_gamma(gpu, block, 1) : NULL,
         .eps = s->eps,
@@ -136,7 +137,9 @@ static s24_device_attention_cache_args args_of(const s24i_gpu_session *gpu,
         .turned = s24i_turned(s),
         .adjacent = a->adjacent,
         .scale = s24i_block_scale(s, block),
-        .cap = s->scores_cap};
+        .cap = s->scores_cap,
+        .sinks = s24i_gpu_sinks(gpu, block),
+        .value_d = s->latent.value};
 }
 
 s24_status s24i_gpu_cache_put(const s24i_gpu_session *gpu, s24_ctx *ctx,

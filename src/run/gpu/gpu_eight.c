@@ -164,9 +164,10 @@ s24_status s24i_gpu_eight_reserve(s24i_gpu_session *gpu, s24_ctx *ctx)
     const s24i_shape *s = &gpu->model->shape;
     void *memory;
     if (!gpu->model->narrow) return S24_OK;
-    TRY(s24_device_alloc(&gpu->eight, ctx, gpu->device,
-                         (size_t)(gpu->max_tokens * s24i_max(s->width, s->intermediate)),
-                         gpu->stream));
+    TRY(s24_device_alloc(
+        &gpu->eight, ctx, gpu->device,
+        (size_t)(gpu->max_tokens * s24i_max(s24i_max(s->width, s->intermediate), s24i_attended(s))),
+        gpu->stream));
     TRY(s24_device_alloc(&memory, ctx, gpu->device, (size_t)gpu->max_tokens * sizeof(float),
                          gpu->stream));
     gpu->eight_scale = memory;

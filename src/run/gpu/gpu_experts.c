@@ -13,8 +13,9 @@ enum { ROUTED = 2048 };
 
 /* A block's, where it has experts. */
 typedef struct gpu_mixed {
-    s24_device_experts *up, *down;     /* gates and intermediate layers, outputs */
-    float *router, *correction, *gate; /* as the file has them, in f32 */
+    s24_device_experts *up, *down; /* gates and intermediate layers, outputs */
+    /* As the file has them, in f32; biases of gates and intermediate layers, and of outputs. */
+    float *router, *router_bias, *correction, *gate, *biases[2];
 } gpu_mixed;
 
 struct s24i_gpu_experts {
@@ -80,6 +81,10 @@ static s24_status fill_block(gpu_mixed *to, const s24i_gpu_session *gpu, s24_ctx
     TRY(make_table(&to->down, gpu, ctx, block, down, 1));
     TRY(upload(&to->router, gpu, ctx, block->router, s->mixture.experts * s->width));
     TRY(upload(&to->correction, gpu, ctx, block->correction, s->mixture.experts));
+    TRY(upload(&to->router_bias, gpu, ctx, block->router_bias, s->mixture.experts));
+    for (int i = 0; i < 2; i++)
+        TRY(upload(&to->biases[i], gpu, ctx, block->expert_bias[i],
+                   s->mixture.experts * (i ? s->width : (1 + joint) * s->mixture.width)));
     return upload(&to->gate, gpu, ctx, block->shared_gate, s->width);
 }
 
@@ -134,9 +139,10 @@ void s24i_gpu_experts_destroy(s24i_gpu_session *gpu)
         gpu_mixed *block = &e->blocks[b];
         s24_device_experts_destroy(block->up);
         s24_device_experts_destroy(block->down);
-        release(gpu, block->router);
-        release(gpu, block->correction);
-        release(gpu, block->gate);
+        float *const floats[] = {block->router, block->router_bias, block->correction,
+                                 block->gate,   block->biases[0],   block->biases[1]};
+        for (size_t i = 0; i < sizeof floats / sizeof *floats; i++)
+            release(gpu, floats[i]);
     }
     void *const buffers[] = {e->scores, e->weights, e->chosen,  e->order, e->begins,
                              e->outer,  e->gated,   e->results, e->shared};
@@ -189,17 +195,20 @@ static s24_status route(const mixing *j)
                                         .weights = e->weights,
                                         .order = j->together ? e->order : NULL,
                                         .begins = j->together ? e->begins : NULL,
-                                        .stream = j->gpu->stream};
+                                        .stream = j->gpu->stream,
+                                        .bias = block->router_bias,
+                                        .groups = m->groups,
+                                        .groups_used = m->groups_used};
     return s24_device_route(j->ctx, j->gpu->device, &args);
 }
 
-/* y[rows] of experts' layers; each: rows of a row of x. */
-static s24_status multiply(const mixing *j, const s24_device_experts *layers, void *y,
-                           const void *x, int64_t each)
+/* y[rows] of experts' layers, of outputs or those before; each: rows of a row of x. */
+static s24_status multiply(const mixing *j, int is_down, void *y, const void *x, int64_t each)
 {
     const s24i_gpu_experts *e = j->gpu->experts;
+    const gpu_mixed *block = &e->blocks[j->block];
     const s24_device_experts_args args = {.size = sizeof args,
-                                          .experts = layers,
+                                          .experts = is_down ? block->down : block->up,
                                           .rows = j->tokens * j->gpu->model->shape.mixture.used,
                                           .each = each,
                                           .x = x,
@@ -207,7 +216,8 @@ static s24_status multiply(const mixing *j, const s24_device_experts *layers, vo
                                           .chosen = e->chosen,
                                           .order = j->together ? e->order : NULL,
                                           .begins = j->together ? e->begins : NULL,
-                                          .stream = j->gpu->stream};
+                                          .stream = j->gpu->stream,
+                                          .bias = block->biases[is_down]};
     return s24_device_experts_multiply(j->ctx, j->gpu->device, &args);
 }
 
@@ -226,7 +236,8 @@ static s24_status gate(const mixing *j, int64_t rows, int64_t width)
                                                  .gated = 1,
                                                  .gate_last =
                                                      j->gpu->model->architecture->gate_last,
-                                                 .stream = j->gpu->stream};
+                                                 .stream = j->gpu->stream,
+                                                 .limit = s->gate_limit};
     return s24_device_train_activate(j->ctx, j->gpu->device, &args);
 }
 
@@ -282,12 +293,11 @@ static s24_status run_some(const mixing *j, void *y)
 {
     const s24i_gpu_experts *e = j->gpu->experts;
     const s24i_mixture *m = &j->gpu->model->shape.mixture;
-    const gpu_mixed *block = &e->blocks[j->block];
     TRY(route(j));
     if (m->shared_width) TRY(run_shared(j));
-    TRY(multiply(j, block->up, e->outer, j->x, m->used));
+    TRY(multiply(j, 0, e->outer, j->x, m->used));
     TRY(gate(j, j->tokens * m->used, m->width));
-    TRY(multiply(j, block->down, e->results, e->gated, 1));
+    TRY(multiply(j, 1, e->results, e->gated, 1));
     return mix(j, y);
 }
 
@@ -313,9 +323,6 @@ s24_status s24i_gpu_experts_check(s24_ctx *ctx, const s24_model_opts *opts, cons
     if (!m->experts) return S24_OK;
     REQUIRE(ctx, !opts->quantize, S24_ERROR_UNSUPPORTED,
             "experts in %s; a device takes experts of f16 and bf16", opts->quantize);
-    REQUIRE(ctx, m->groups_used == m->groups, S24_ERROR_UNSUPPORTED,
-            "%lld groups of experts, of which a token takes %lld; a device takes all",
-            (long long)m->groups, (long long)m->groups_used);
     REQUIRE(
         ctx, m->width % 8 == 0 && m->shared_width % 8 == 0, S24_ERROR_UNSUPPORTED,
         "experts of %lld outputs, and %lld of one for all tokens; a device takes multiples of 8",

@@ -25,7 +25,7 @@ int s24i_gpu_can_join(const s24i_gpu_session *gpu, int64_t tokens)
     int can = !gpu->model->ranks.comm && gpu->model->architecture->rms && !gpu->eight &&
               !gpu->model->architecture->gate_last && !s24i_gpu_activates_aside(s) &&
               !s24i_adds_aside(gpu->model->architecture) &&
-              !gpu->model->architecture->side_by_side && !s->mixture.experts &&
+              !gpu->model->architecture->side_by_side && !s->mixture.experts && !s->latent.rank &&
               most <= S24_DEVICE_FEW_TOKENS && most * s->width <= S24_DEVICE_FEW_NORMED;
     for (int64_t b = 0; b < s->layers; b++) {
         can = can && !(s->gated && gpu->model->blocks[b].gate.n);

@@ -76,10 +76,11 @@ static s24_status upload_head_gammas(s24i_gpu_session *gpu, s24_ctx *ctx)
                          gpu->stream));
     gpu->head_gammas = memory;
     for (int64_t i = 0; i < HEAD_NORMS * s->layers; i++)
-        TRY(s24_device_copy(ctx, gpu->device,
-                            (float *)(uintptr_t)s24i_gpu_head_gamma(gpu, i / 2, (int)(i % 2)),
-                            head_norm_at(gpu, i / 2, (int)(i % 2))->gamma,
-                            (size_t)head_norm(gpu, (int)(i % 2)) * sizeof(float), gpu->stream));
+        if (head_norm(gpu, (int)(i % 2))) /* there may be no latent queries */
+            TRY(s24_device_copy(ctx, gpu->device,
+                                (float *)(uintptr_t)s24i_gpu_head_gamma(gpu, i / 2, (int)(i % 2)),
+                                head_norm_at(gpu, i / 2, (int)(i % 2))->gamma,
+                                (size_t)head_norm(gpu, (int)(i % 2)) * sizeof(float), gpu->stream));
     TRY(s24_device_alloc(&memory, ctx, gpu->device, (size_t)rows * 2 * sizeof(float), gpu->stream));
     gpu->stats = memory;
     return S24_OK;
@@ -122,6 +123,19 @@ static s24_status upload_angles(float **to, const s24i_gpu_session *gpu, s24_ctx
     return status;
 }
 
+static s24_status upload_sinks(s24i_gpu_session *gpu, s24_ctx *ctx)
+{
+    const s24i_shape *s = &gpu->model->shape;
+    const size_t bytes = (size_t)s->heads * sizeof(float);
+    void *memory;
+    TRY(s24_device_alloc(&memory, ctx, gpu->device, (size_t)s->layers * bytes, gpu->stream));
+    gpu->sinks = memory;
+    for (int64_t b = 0; b < s->layers; b++)
+        TRY(s24_device_copy(ctx, gpu->device, gpu->sinks + b * s->heads,
+                            gpu->model->blocks[b].sinks, bytes, gpu->stream));
+    return S24_OK;
+}
+
 s24_status s24i_gpu_language_create(s24i_gpu_session *gpu, s24_ctx *ctx)
 {
     const s24i_architecture *a = gpu->model->architecture;
@@ -134,6 +148,7 @@ s24_status s24i_gpu_language_create(s24i_gpu_session *gpu, s24_ctx *ctx)
     }
     if (a->rotary) TRY(upload_angles(&gpu->angles, gpu, ctx, &s->rope));
     if (s->near_rope.theta != 0.0f) TRY(upload_angles(&gpu->near_angles, gpu, ctx, &s->near_rope));
+    if (a->sinks) TRY(upload_sinks(gpu, ctx));
     if (!s->gated) return S24_OK;
     return s24_device_alloc(&gpu->gated, ctx, gpu->device, (size_t)(S24I_GPU_ELEMENT * gated),
                             gpu->stream);
@@ -255,7 +270,9 @@ s24_status s24i_gpu_attend_causal(const s24i_gpu_session *gpu, s24_ctx *ctx,
                                             .qkv = gpu->qkv,
                                             .context = gpu->context,
                                             .stream = gpu->stream,
-                                            .cap = s->scores_cap};
+                                            .cap = s->scores_cap,
+                                            .sinks = s24i_gpu_sinks(gpu, block),
+                                            .value_d = s->latent.value};
     TRY(s24i_gpu_grow_scores(&args, gpu, ctx, block));
     return s24_device_train_attention(ctx, gpu->device, &args);
 }

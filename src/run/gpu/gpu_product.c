@@ -20,11 +20,10 @@ int s24i_gpu_is_of(const s24i_gpu_session *gpu, int64_t block, s24i_slot slot, i
 
 static void *buffer_of(const s24i_gpu_session *gpu, s24i_step_place place)
 {
-    void *const buffers[] = {[S24I_AT_SUMS] = gpu->hidden,
-                             [S24I_AT_NORMED] = gpu->normed ? gpu->normed : gpu->context,
-                             [S24I_AT_QKV] = gpu->qkv,
-                             [S24I_AT_CONTEXT] = gpu->context,
-                             [S24I_AT_OUTER] = gpu->outer};
+    void *const buffers[] = {
+        [S24I_AT_SUMS] = gpu->hidden, [S24I_AT_NORMED] = gpu->normed ? gpu->normed : gpu->context,
+        [S24I_AT_QKV] = gpu->qkv,     [S24I_AT_CONTEXT] = gpu->context,
+        [S24I_AT_OUTER] = gpu->outer, [S24I_AT_VALUES] = gpu->context};
     return buffers[place];
 }
 
@@ -47,6 +46,8 @@ s24i_gpu_operands s24i_gpu_operands_of(const s24i_gpu_session *gpu, int64_t toke
                                        int index)
 {
     const s24i_linear *l = s24i_block_product(&gpu->model->blocks[block], index);
+    if (gpu->latents && index <= S24I_PRODUCT_LATENT)
+        return s24i_gpu_latent_operands(gpu, tokens, block, index);
     const s24i_block_step *step = s24i_gpu_step_of(gpu, index);
     const int reads_gate = step->from == S24I_AT_OUTER && gpu->gated;
     void *from = reads_gate ? gpu->gated : buffer_of(gpu, step->from);

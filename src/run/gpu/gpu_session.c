@@ -81,6 +81,7 @@ static s24_status fill(s24i_gpu_session *gpu, s24_ctx *ctx)
     TRY(s24i_gpu_eight_reserve(gpu, ctx));
     TRY(s24i_gpu_fold_create(gpu, ctx));
     TRY(s24i_gpu_language_create(gpu, ctx));
+    TRY(s24i_gpu_latent_create(gpu, ctx));
     TRY(s24i_gpu_scores_create(gpu, ctx));
     TRY(s24i_gpu_logits_create(gpu, ctx));
     TRY(s24i_gpu_experts_create(gpu, ctx));
@@ -148,6 +149,8 @@ void s24i_gpu_session_destroy(s24i_gpu_session *gpu)
                              gpu->normed,
                              gpu->betas,
                              gpu->head_gammas,
+                             gpu->sinks,
+                             gpu->latents,
                              gpu->scores.distances,
                              gpu->scores.apart_rows,
                              gpu->scores.of_queries,

@@ -2,9 +2,9 @@
 /*
  * The inside of a session on a device, and what its files do for each other. Each calls only those
  * that stand before it here: a product and what it may take in or run as (gpu_fold.c, gpu_eight.c,
- * gpu_product.c), steps of language models (gpu_language.c, gpu_experts.c), a pass through blocks
- * (gpu_block.c), what it reads (gpu_inputs.c), the measuring of both (gpu_search.c, gpu_plan.c),
- * and the session itself (gpu_session.c).
+ * gpu_latent.c, gpu_product.c), steps of language models (gpu_language.c, gpu_experts.c), a pass
+ * through blocks (gpu_block.c), what it reads (gpu_inputs.c), the measuring of both (gpu_search.c,
+ * gpu_plan.c), and the session itself (gpu_session.c).
  */
 #ifndef S24_RUN_GPU_GPU_STATE_H
 #define S24_RUN_GPU_GPU_STATE_H
@@ -120,6 +120,8 @@ struct s24i_gpu_session {
        heads, what norms leave of tokens, angles of positions (of blocks with a window that turn
        otherwise: their own, or NULL), what gates give, and what logits and losses need. */
     float *gammas, *betas, *head_gammas, *stats, *angles, *near_angles, *logits, *lm_bias;
+    void *latents; /* of attention over them (gpu_latent.c), else NULL */
+    float *sinks;  /* [layers, heads]; NULL: the model has none */
     s24i_gpu_scores scores;
     void *gated, *train_work;
     double *losses, *host_losses;
@@ -241,6 +243,21 @@ void s24i_gpu_eight_operands(s24i_gpu_operands *o, const s24i_gpu_session *gpu, 
 /* x into that place. */
 s24_status s24i_gpu_quantise(const s24i_gpu_session *gpu, s24_ctx *ctx, const s24_dense *x);
 
+/* ---- latents (gpu_latent.c) ------------------------------------------------------------------ */
+
+/* Refuses widths that the kernel does not take: UNSUPPORTED. */
+s24_status s24i_gpu_latent_check(s24_ctx *ctx, const s24i_shape *shape);
+s24_status s24i_gpu_latent_create(s24i_gpu_session *gpu, s24_ctx *ctx);
+/* Of the products that make heads of latents, S24I_QUERY to S24I_LATENT. */
+s24i_gpu_operands s24i_gpu_latent_operands(const s24i_gpu_session *gpu, int64_t tokens,
+                                           int64_t block, int index);
+/* What S24I_LATENT's product gave, or the latents in S24I_KEY's, become their norm. */
+s24_status s24i_gpu_norm_latents(const s24i_gpu_session *gpu, s24_ctx *ctx, int64_t tokens,
+                                 int64_t block, int of_keys);
+/* qkv = what the products gave, turned. */
+s24_status s24i_gpu_spread_latents(const s24i_gpu_session *gpu, s24_ctx *ctx,
+                                   const s24i_gpu_shape *shape);
+
 /* ---- a product (gpu_product.c) --------------------------------------------------------------- */
 
 /* The step that product `index` belongs to. */
@@ -311,6 +328,11 @@ s24_status s24i_gpu_add(const s24i_gpu_session *gpu, s24_ctx *ctx, int64_t token
 static inline int s24i_gpu_turns_near(const s24i_shape *shape, int64_t block)
 {
     return shape->near_rope.theta != 0.0f && s24i_block_windowed(shape, block);
+}
+/* [heads], of a block; NULL: there are none. */
+static inline const float *s24i_gpu_sinks(const s24i_gpu_session *gpu, int64_t block)
+{
+    return gpu->sinks ? gpu->sinks + block * gpu->model->shape.heads : NULL;
 }
 /* [head_width], of the norm of a block's heads of queries or keys. */
 const float *s24i_gpu_head_gamma(const s24i_gpu_session *gpu, int64_t block, int of_keys);

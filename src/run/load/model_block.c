@@ -380,18 +380,25 @@ static s24_status make_settled(s24i_linear *linear, s24_model *model, s24_ctx *c
     return status;
 }
 
-/* Layers before attention over latents, each by itself. */
+/* Layers before attention over latents, each by itself; on a device not in 8 bits, and what makes
+   keys and values is one of them. */
 static s24_status build_latent(s24i_block *block, s24_model *model, s24_ctx *ctx,
                                const s24i_source *slots)
 {
+    s24i_source sources[S24I_LATENT + 1];
+    for (int i = 0; i <= S24I_LATENT; i++) {
+        sources[i] = slots[i];
+        sources[i].wide |= model->device != NULL;
+    }
     block->qkv_count = 3;
     block->qkv[0].bias = block->bias[S24I_QUERY];
     block->qkv[1].bias = block->bias[S24I_KEY];
     block->latent.bias = block->bias[S24I_LATENT];
-    TRY(make_settled(&block->qkv[0], model, ctx, &slots[S24I_QUERY]));
-    TRY(make_settled(&block->qkv[1], model, ctx, &slots[S24I_KEY]));
+    TRY(make_settled(&block->qkv[0], model, ctx, &sources[S24I_QUERY]));
+    TRY(make_settled(&block->qkv[1], model, ctx, &sources[S24I_KEY]));
     if (model->shape.latent.queries)
-        TRY(make_settled(&block->latent, model, ctx, &slots[S24I_LATENT]));
+        TRY(make_settled(&block->latent, model, ctx, &sources[S24I_LATENT]));
+    if (model->device) return make_settled(&block->qkv[2], model, ctx, &sources[S24I_VALUE]);
     return s24i_latent_build(block, ctx, &model->shape, &slots[S24I_VALUE].dense);
 }
 

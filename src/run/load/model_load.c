@@ -288,6 +288,7 @@ static s24_status prepare(s24i_loader *l)
     TRY(s24i_quantization_require_none(l->ctx, l->checkpoint));
     TRY(s24i_architecture_vary(&l->arch, l->ctx, folder, l->opts.images));
     TRY(s24i_shape_read(&l->shape, l->ctx, l->arch, folder));
+    if (l->opts.device) s24i_latent_spread(&l->shape);
     l->walk = (s24i_walk){.ctx = l->ctx,
                           .checkpoint = l->checkpoint,
                           .arch = l->arch,

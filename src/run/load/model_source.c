@@ -254,7 +254,7 @@ static s24_status source_numbers(s24i_loader *l, int slot, const s24_tensor *ten
 
 s24_status s24i_source_slot(s24i_loader *l, int slot, const s24_tensor *tensor)
 {
-    const int is_latent = l->shape.latent.rank && slot == S24I_VALUE;
+    const int is_latent = l->shape.latent.rank && slot == S24I_VALUE && !l->opts.device;
     s24_status status = is_latent ? S24_OK : check_scheme(l, tensor);
     l->sources[slot].wide = s24i_layer_is_wide(&l->opts, tensor);
     if (status == S24_OK)
