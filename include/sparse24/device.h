@@ -18,7 +18,8 @@
  *    (cudaMalloc, a tensor of a framework).
  *  - `stream` is the caller's cudaStream_t, NULL the default stream. Work is enqueued there; a
  *    function waits for it only where it says so.
- *  - A device is used by one thread at a time, weights by any number.
+ *  - A device is used by one thread at a time, weights by any number; another thread may wait for a
+ *    stream meanwhile.
  *  - What CUDA reports is a status and a sentence: MEMORY when the device has none left, else
  *    UNSUPPORTED or ARGUMENT with CUDA's words.
  */

@@ -372,6 +372,20 @@ S24_API s24_status s24_encoder_embed(float *embeddings, int64_t *tokens, s24_enc
    a text without one, or with none after a prompt that is left out), those of a pass. */
 S24_API s24_status s24_encoder_embed_ids(float *embeddings, int64_t *tokens, s24_encoder *encoder,
                                          s24_ctx *ctx, const s24_batch *ids);
+/*
+ * The same of one batch in two halves, for servers: begin copies the ids and sends the batch on its
+ * way, end waits for the batch that was begun first and writes its vectors [texts, width]. On a
+ * device s24_encoder_most_begun, two, may be on their way, so that one runs while the next is made
+ * up; on the CPU one, which begin runs. One thread may begin batches while another, with a context
+ * of its own, ends them; who hands them over sees to the order. Until all are ended the encoder
+ * does nothing else. Errors: as above; ARGUMENT (as many are begun as may be; none is; more tokens
+ * or texts than most_begun says; no texts). What begin refuses is not begun; what end reports has
+ * ended.
+ */
+/* How many batches, and the most texts and tokens of each (either may be NULL). */
+S24_API int s24_encoder_most_begun(const s24_encoder *encoder, int64_t *texts, int64_t *tokens);
+S24_API s24_status s24_encoder_begin_ids(s24_encoder *encoder, s24_ctx *ctx, const s24_batch *ids);
+S24_API s24_status s24_encoder_end(float *embeddings, s24_encoder *encoder, s24_ctx *ctx);
 
 /* What weights of words are written to. */
 typedef struct s24_word_weights {

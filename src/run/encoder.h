@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The inside of an encoder: encoder.c opens and closes it, encoder_embed.c runs it. */
+/* The inside of an encoder: encoder.c opens and closes it, encoder_embed.c runs it,
+   encoder_begin.c in two halves. */
 #ifndef S24_RUN_ENCODER_H
 #define S24_RUN_ENCODER_H
 
@@ -21,7 +22,8 @@ typedef struct s24i_encoder_lane {
     int32_t *types;   /* [same] of pairs of a model that tells them apart; else NULL */
     /* [window, columns], before modules [window, their given], before words' weights those of
        tokens, [batch_tokens, the model's width]. */
-    float *vectors;
+    float *vectors; /* on a device, but of words, in its pinned memory */
+    int pinned;
     int64_t *places; /* [window] where the vectors belong, in texts */
     int64_t texts;   /* 0: none is on its way */
 } s24i_encoder_lane;
@@ -58,8 +60,13 @@ struct s24_encoder {
     int64_t *starts;    /* [max_tokens + 2] where each length begins in order */
     s24i_encoder_lane lanes[S24I_LANES];
     int lane_count, next; /* lane */
+    int oldest;           /* lane, of a batch that was begun; who ends batches has it */
     int64_t most_tokens;  /* of a pass so far */
 };
+
+/* Makes lanes, and what texts need before them (encoder_lanes.c). */
+s24_status s24i_encoder_make_lanes(s24_encoder *encoder, s24_ctx *ctx, int64_t batch_tokens);
+void s24i_encoder_free_lanes(s24_encoder *encoder);
 
 /* Logits in place of embeddings (encoder_classes.c). */
 s24_status s24i_encoder_read_labels(s24_encoder *encoder, s24_ctx *ctx, const char *folder);
@@ -87,6 +94,12 @@ typedef struct s24i_encoder_texts {
 /* ARGUMENT: one is NULL or too long. */
 s24_status s24i_encoder_check_texts(const s24_encoder *encoder, s24_ctx *ctx, const s24_text *texts,
                                     int64_t count);
+/* What the session would find window by window is said before the first. */
+s24_status s24i_encoder_check_ids(const s24_encoder *encoder, s24_ctx *ctx, const s24_batch *ids);
+/* Orders texts of encoder->lengths [count]: the longest first, equal ones as they came. */
+void s24i_encoder_sort(s24_encoder *encoder, int64_t count);
+/* Waits for the lane's batch and puts its vectors where they belong. */
+s24_status s24i_encoder_collect(const s24i_encoder_texts *w, s24i_encoder_lane *lane, s24_ctx *ctx);
 /* Runs all texts of `all`, window by window. */
 s24_status s24i_encoder_run(int64_t *tokens, const s24i_encoder_texts *all, s24_ctx *ctx);
 

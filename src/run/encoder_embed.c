@@ -69,8 +69,7 @@ static s24_status tokenize_window(const window *w, s24_ctx *ctx)
     return S24_OK;
 }
 
-/* The longest first, equal ones as they came. */
-static void sort_by_length(s24_encoder *e, int64_t count)
+void s24i_encoder_sort(s24_encoder *e, int64_t count)
 {
     memset(e->starts, 0, (size_t)(e->max_tokens + 2) * sizeof *e->starts);
     for (int64_t i = 0; i < count; i++)
@@ -93,8 +92,7 @@ static s24_status weigh(const window *w, const s24i_encoder_lane *lane, s24_ctx 
     return s24i_words_run(w->encoder->words, ctx, &job);
 }
 
-/* Waits for the lane's batch and puts its vectors where they belong. */
-static s24_status collect(const window *w, s24i_encoder_lane *lane, s24_ctx *ctx)
+s24_status s24i_encoder_collect(const s24i_encoder_texts *w, s24i_encoder_lane *lane, s24_ctx *ctx)
 {
     s24_encoder *e = w->encoder;
     float *results = w->results;
@@ -122,7 +120,7 @@ static s24_status send_batch(int64_t *done, const window *w, s24_ctx *ctx, int64
                                  .logits = e->head ? lane->vectors : NULL};
     s24_batch batch = {.offsets = lane->offsets, .ids = lane->ids, .types = lane->types};
     e->next = (e->next + 1) % e->lane_count;
-    TRY(collect(w, lane, ctx));
+    TRY(s24i_encoder_collect(w, lane, ctx));
     lane->offsets[0] = 0;
     for (int64_t i = first; i < w->count; i++) {
         const int64_t text = e->order[i], start = lane->offsets[batch.texts];
@@ -161,7 +159,7 @@ static s24_status run_window(const window *w, s24_ctx *ctx, int64_t all)
 {
     s24_encoder *e = w->encoder;
     TRY(tokenize_window(w, ctx));
-    sort_by_length(e, w->count);
+    s24i_encoder_sort(e, w->count);
     for (int64_t i = 0, done; i < w->count; i += done) {
         TRY(send_batch(&done, w, ctx, i));
         TRY(s24_ctx_progress(ctx, "embedding", w->first + i + done, all));
@@ -169,8 +167,7 @@ static s24_status run_window(const window *w, s24_ctx *ctx, int64_t all)
     return S24_OK;
 }
 
-/* What the session would find window by window is said before the first. */
-static s24_status check_ids(const s24_encoder *encoder, s24_ctx *ctx, const s24_batch *ids)
+s24_status s24i_encoder_check_ids(const s24_encoder *encoder, s24_ctx *ctx, const s24_batch *ids)
 {
     const int64_t vocabulary = encoder->model->shape.vocabulary;
     for (int64_t b = 0; b < ids->texts; b++)
@@ -189,6 +186,9 @@ s24_status s24i_encoder_run(int64_t *tokens, const s24i_encoder_texts *all, s24_
     s24_encoder *encoder = all->encoder;
     int64_t total = 0;
     s24_status status = S24_OK;
+    for (int i = 0; i < encoder->lane_count; i++)
+        REQUIRE(ctx, !encoder->lanes[i].texts, S24_ERROR_ARGUMENT,
+                "a batch that was begun has not been ended");
     for (int64_t at = 0; at < all->count && status == S24_OK; at += encoder->window) {
         window w = *all;
         w.first = at;
@@ -199,10 +199,11 @@ s24_status s24i_encoder_run(int64_t *tokens, const s24i_encoder_texts *all, s24_
     }
     for (int i = 0; i < encoder->lane_count; i++) {
         s24i_encoder_lane *lane = &encoder->lanes[(encoder->next + i) % encoder->lane_count];
-        if (status == S24_OK) status = collect(all, lane, ctx);
+        if (status == S24_OK) status = s24i_encoder_collect(all, lane, ctx);
         if (lane->texts) (void)s24i_session_finish(lane->session, encoder->ctx);
         lane->texts = 0;
     }
+    encoder->oldest = encoder->next;
     if (tokens) *tokens = total;
     return status;
 }
@@ -228,7 +229,7 @@ static s24_status embed_images(float *embeddings, s24_encoder *e, s24_ctx *ctx, 
         lane->places[i] = i;
     lane->texts = count;
     const window all = {.encoder = e, .results = embeddings};
-    return collect(&all, lane, ctx);
+    return s24i_encoder_collect(&all, lane, ctx);
 }
 
 s24_image_form s24_encoder_image_form(const s24_encoder *encoder)
@@ -294,7 +295,7 @@ s24_status s24_encoder_embed_ids(float *embeddings, int64_t *tokens, s24_encoder
     REQUIRE(ctx, !encoder->images, S24_ERROR_ARGUMENT,
             "token ids were given to an encoder of images");
     TRY(check_embeds(ctx, encoder));
-    if (ids->texts) TRY(check_ids(encoder, ctx, ids));
+    if (ids->texts) TRY(s24i_encoder_check_ids(encoder, ctx, ids));
     const window all = {.encoder = encoder, .ids = ids, .count = ids->texts, .results = embeddings};
     return s24i_encoder_run(tokens, &all, ctx);
 }

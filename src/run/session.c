@@ -361,7 +361,8 @@ s24_status s24i_session_submit(s24_session *session, s24_ctx *ctx, const s24_bat
     if (status == S24_OK) status = begin(session, ctx, &whole, batch, s24i_batch_check);
     if (status == S24_OK && session->model->lm_head.n)
         status = s24i_language_check(ctx, session->model, &whole, outputs);
-    const s24i_gpu_pass pass = {&whole, outputs, session->unpooled, session->cache, session->picks};
+    const s24i_gpu_pass pass = {&whole,         outputs,        session->unpooled,
+                                session->cache, session->picks, session->pinned};
     /* A comparison costs as much as a step on a device, whose texts were compared before. */
     if (status == S24_OK && session->gpu && session->model->ranks.comm &&
         s24i_gpu_is_known_step(session->gpu, &pass))

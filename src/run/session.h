@@ -86,6 +86,7 @@ struct s24_session {
     int64_t unpooled;    /* a prompt's tokens, the first of every text: attended to, but left
                                      out by mean and max pooling; set by whoever submits */
     int takes_ways;      /* embeddings have room for every way of pooling; set likewise */
+    int pinned;          /* embeddings are in a device's pinned memory; set likewise */
     struct s24i_gpu_session *gpu; /* of a model on a device; then nothing above but ctx … threads */
 };
 

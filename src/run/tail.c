@@ -27,6 +27,7 @@ s24_status s24i_tail_run(s24_session *session, s24_ctx *ctx, const s24i_gpu_pass
     there.embeddings = NULL;
     if (texts) there.logits = NULL;
     first.outputs = &there;
+    first.pinned = 0;
     TRY(s24i_gpu_submit(session->gpu, ctx, &first));
     TRY(s24i_gpu_finish(session->gpu, ctx));
     const float *states = s24i_session_states(session, ctx, pass->batch, there.hidden, asked);

@@ -430,6 +430,55 @@ static void test_ids(void **state)
     s24_encoder_close(encoder);
 }
 
+/* In two halves: the same vectors, whatever length comes first, and a sentence for who errs. */
+static void test_two_halves(void **state)
+{
+    static const int64_t offsets[] = {0, 2, 7, 10}, too_long[] = {0, 50};
+    static const int32_t ids[50] = {2, 3, 2, 9, 10, 11, 3, 2, 7, 3};
+    const s24_batch batch = {.texts = 3, .offsets = offsets, .ids = ids}, none = {0},
+                    one = {.texts = 1, .offsets = offsets, .ids = ids},
+                    empty = {.texts = 0, .offsets = offsets, .ids = ids},
+                    cut = {.texts = 1, .offsets = too_long, .ids = ids};
+    float expected[3 * WIDTH], found[3 * WIDTH];
+    int64_t texts, tokens;
+    (void)state;
+    const char *folder = make_folder("mean_tokens", 1);
+    s24_encoder *encoder = open_ids(folder, 0);
+    assert_int_equal(s24_encoder_most_begun(encoder, &texts, &tokens), 1);
+    assert_true(texts >= 16 && tokens == 4096);
+    assert_int_equal(s24_encoder_most_begun(encoder, NULL, NULL), 1);
+    assert_int_equal(s24_encoder_most_begun(NULL, &texts, &tokens), 0);
+    assert_int_equal(s24_encoder_embed_ids(expected, NULL, encoder, ctx, &batch), S24_OK);
+    for (int turn = 0; turn < 3; turn++) {
+        memset(found, 0, sizeof found);
+        assert_int_equal(s24_encoder_begin_ids(encoder, ctx, &batch), S24_OK);
+        assert_int_equal(s24_encoder_begin_ids(encoder, ctx, &one), S24_ERROR_ARGUMENT);
+        assert_sentence(ctx, "1 batches are begun, as many as may be");
+        assert_int_equal(s24_encoder_embed_ids(found, NULL, encoder, ctx, &one),
+                         S24_ERROR_ARGUMENT);
+        assert_sentence(ctx, "a batch that was begun has not been ended");
+        assert_int_equal(s24_encoder_end(NULL, encoder, ctx), S24_ERROR_ARGUMENT);
+        assert_int_equal(s24_encoder_end(found, encoder, ctx), S24_OK);
+        assert_memory_equal(found, expected, sizeof found);
+        assert_int_equal(s24_encoder_end(found, encoder, ctx), S24_ERROR_ARGUMENT);
+        assert_sentence(ctx, "no batch is begun");
+        assert_int_equal(s24_encoder_embed_ids(found, NULL, encoder, ctx, &one), S24_OK);
+        assert_memory_equal(found, expected, WIDTH * sizeof *found);
+    }
+    assert_int_equal(s24_encoder_embed_ids(expected, NULL, encoder, ctx, &cut), S24_OK);
+    assert_int_equal(s24_encoder_begin_ids(encoder, ctx, &cut), S24_OK);
+    assert_int_equal(s24_encoder_end(found, encoder, ctx), S24_OK);
+    assert_memory_equal(found, expected, WIDTH * sizeof *found);
+    assert_int_equal(s24_encoder_begin_ids(encoder, ctx, &empty), S24_ERROR_ARGUMENT);
+    assert_sentence(ctx, "0 texts were begun, 1 to");
+    assert_int_equal(s24_encoder_begin_ids(encoder, ctx, &none), S24_ERROR_ARGUMENT);
+    assert_sentence(ctx, "ids has no offsets or no ids");
+    assert_int_equal(s24_encoder_begin_ids(encoder, ctx, NULL), S24_ERROR_ARGUMENT);
+    assert_int_equal(s24_encoder_begin_ids(NULL, ctx, &one), S24_ERROR_ARGUMENT);
+    assert_int_equal(s24_encoder_end(found, NULL, ctx), S24_ERROR_ARGUMENT);
+    s24_encoder_close(encoder);
+}
+
 static void test_bad_ids(void **state)
 {
     static const int64_t offsets[] = {0, 2, 2}, one[] = {0, 2};
@@ -528,6 +577,7 @@ int main(void)
         cmocka_unit_test(test_refused),       cmocka_unit_test(test_bad_texts),
         cmocka_unit_test(test_interrupted),   cmocka_unit_test(test_memory),
         cmocka_unit_test(test_ids),           cmocka_unit_test(test_bad_ids),
+        cmocka_unit_test(test_two_halves),
     };
     return cmocka_run_group_tests(tests, encoder_setup, encoder_teardown);
 }

@@ -39,6 +39,7 @@ typedef struct s24i_gpu_pass {
     int64_t unpooled;
     const struct s24_cache *cache;
     struct s24i_pick *picks;
+    int pinned; /* what it gives goes to pinned memory: copied as the pass ends */
 } s24i_gpu_pass;
 
 /* Is it one more token of each text, as a pass before was that has its graph? */

@@ -296,24 +296,6 @@ int s24i_gpu_is_known_step(const s24i_gpu_session *gpu, const s24i_gpu_pass *pas
     return 0;
 }
 
-s24_status s24i_gpu_submit(s24i_gpu_session *gpu, s24_ctx *ctx, const s24i_gpu_pass *pass)
-{
-    const s24_batch *batch = pass->batch;
-    const s24_outputs *outputs = pass->outputs;
-    const s24i_gpu_shape key = s24i_gpu_shape_of(gpu, pass);
-    REQUIRE(ctx, !outputs->blocks, S24_ERROR_UNSUPPORTED,
-            "the hidden states of every block are not given by a device");
-    TRY(s24i_gpu_finish(gpu, ctx));
-    TRY(s24i_gpu_write(gpu, ctx, batch, &key));
-    TRY(s24i_gpu_plan(gpu, ctx, &key));
-    TRY(run(gpu, ctx, &key));
-    TRY(s24i_gpu_logits_begin(gpu, ctx, outputs, key.tokens));
-    gpu->outputs = *outputs;
-    gpu->asked = pass->picks;
-    gpu->submitted = key;
-    return S24_OK;
-}
-
 static s24_status fetch(const s24i_gpu_session *gpu, s24_ctx *ctx, float *to, const void *from,
                         int64_t first, int64_t count)
 {
@@ -338,13 +320,33 @@ static s24_status give(const s24i_gpu_session *gpu, s24_ctx *ctx, const s24_outp
     return fetch(gpu, ctx, o->logits, gpu->class_logits, 0, key.texts * gpu->model->shape.classes);
 }
 
+s24_status s24i_gpu_submit(s24i_gpu_session *gpu, s24_ctx *ctx, const s24i_gpu_pass *pass)
+{
+    const s24_batch *batch = pass->batch;
+    const s24_outputs *outputs = pass->outputs;
+    const s24i_gpu_shape key = s24i_gpu_shape_of(gpu, pass);
+    REQUIRE(ctx, !outputs->blocks, S24_ERROR_UNSUPPORTED,
+            "the hidden states of every block are not given by a device");
+    TRY(s24i_gpu_finish(gpu, ctx));
+    TRY(s24i_gpu_write(gpu, ctx, batch, &key));
+    TRY(s24i_gpu_plan(gpu, ctx, &key));
+    TRY(run(gpu, ctx, &key));
+    TRY(s24i_gpu_logits_begin(gpu, ctx, outputs, key.tokens));
+    gpu->outputs = *outputs;
+    gpu->asked = pass->picks;
+    gpu->submitted = key;
+    gpu->given = pass->pinned;
+    if (gpu->given) TRY(give(gpu, ctx, outputs, &key));
+    return S24_OK;
+}
+
 s24_status s24i_gpu_finish(s24i_gpu_session *gpu, s24_ctx *ctx)
 {
     const s24i_gpu_shape key = gpu->submitted;
     const s24_outputs *o = &gpu->outputs;
     if (!key.tokens) return S24_OK;
     gpu->submitted.tokens = 0;
-    TRY(give(gpu, ctx, o, &key));
+    if (!gpu->given) TRY(give(gpu, ctx, o, &key));
     TRY(s24i_gpu_logits_give(gpu, ctx, o, key.tokens));
     if (gpu->asked) TRY(s24i_gpu_picks_give(gpu, ctx, &key));
     TRY(s24_device_wait(ctx, gpu->device, gpu->stream));

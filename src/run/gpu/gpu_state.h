@@ -146,6 +146,7 @@ struct s24i_gpu_session {
     s24_outputs outputs;      /* of the submitted pass, */
     s24i_pick *asked;         /* and likeliest tokens that were asked for; NULL: none */
     s24i_gpu_shape submitted; /* tokens 0: none */
+    int given;                /* its outputs are on their way to the host */
     s24i_gpu_shape laid;      /* of the batch that pinned has, tokens 0: none */
     int running;              /* 1: nothing has waited for a pass, which may read pinned yet */
 };
