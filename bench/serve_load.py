@@ -10,6 +10,14 @@ route at PATH take turns with ours: same clients, same requests, which are texts
 (--words VOCAB.TXT, each word one token), since not all take ids. bench/peers/http_server.py
 makes such servers.
 
+With --native the clients are bench/serve_clients.c, which cc compiles, or the program that it is
+given: they cost a tenth of those in Python, which take as much of a machine as eight threads of a
+server that answers 40,000 texts a second. They take no chunked answers.
+
+The share that is told is of `bench --model` with texts of the same lengths, as many as fit a batch,
+or as there are clients where these are fewer. On a GPU nvidia-smi, where it is, tells the share of
+the time in which a kernel ran, each tenth of a second.
+
 Every answer is checked to be the vector of its own request: the text's number is in its ids, and
 the first answer of each number is kept. The clients' own time on the CPU is told, since they share
 the cores with the server. Standard library only.
@@ -233,14 +241,44 @@ def clients_of(address, made, count, seconds, seed):
     return tokens, latencies, took, least, time.process_time() - own
 
 
+def write_requests(path, made):
+    """What serve_clients.c reads."""
+    with open(path, "wb") as file:
+        file.write(struct.pack("<I", len(made)))
+        for count, sent in made:
+            file.write(struct.pack("<II", count, len(sent)) + sent)
+
+
+def native(options, address, made, seed, seconds):
+    """What load gives, by clients in C."""
+    with tempfile.TemporaryDirectory() as folder:
+        write_requests(folder + "/requests", made)
+        done = subprocess.run(
+            [options.native, folder + "/requests", socket.gethostbyname(address[0]),
+             str(address[1]), str(options.clients), str(seconds), str(options.processes),
+             str(seed)], capture_output=True, text=True)
+    if done.returncode:
+        raise SystemExit(done.stderr)
+    found = json.loads(done.stdout)
+    return (found["tokens"], {"count": found["texts"], "p50": found["p50_ms"] / 1e3,
+                              "p99": found["p99_ms"] / 1e3},
+            found["seconds"], found["least_cosine"], found["own"])
+
+
 def load(options, address, made, seed, seconds=None):
-    """What clients_of gives, of all clients, shared by --processes of them."""
+    """(tokens, latencies, seconds, least likeness, seconds of the CPU) of all clients, shared by
+    --processes of them; of latencies how many they are and two of them, in seconds."""
+    if options.native:
+        return native(options, address, made, seed, seconds or options.seconds)
     each = [(address, made, options.clients * (n + 1) // options.processes -
              options.clients * n // options.processes, seconds or options.seconds, seed * 64 + n)
             for n in range(options.processes)]
     with multiprocessing.Pool(options.processes) as pool:
         tokens, latencies, took, least, own = zip(*pool.starmap(clients_of, each))
-    return sum(tokens), sorted(sum(latencies, [])), max(took), min(least), sum(own)
+    every = sorted(sum(latencies, []))
+    of_all = {"count": len(every), "p50": every[len(every) // 2],
+              "p99": every[len(every) * 99 // 100]}
+    return sum(tokens), of_all, max(took), min(least), sum(own)
 
 
 def first_answer(options):
@@ -270,13 +308,38 @@ def first_answer(options):
         return 1e3 * took
 
 
-def passes(options, batch, tokens):
-    """Tokens a second of whole passes, in the 2:4 column."""
+def passes(options, batch):
+    """Tokens a second of whole passes of texts of the clients' lengths, in the 2:4 column."""
+    shortest, longest = options.tokens.split("-")
     done = subprocess.run([options.program, "bench", "--model", options.model, "--batch",
-                           str(batch), "--seq", str(tokens), "--json", "-q", *options.more],
+                           str(batch), "--seq", longest, "--shortest", shortest, "--json", "-q",
+                           *options.effort, *options.more],
                           capture_output=True, text=True, check=True)
     row = json.loads(done.stdout)["rows"][0]
-    return 1e3 * batch * tokens / row["sparse_ms"]
+    return 1e3 * row["tokens"] / row["sparse_ms"]
+
+
+class Busy:
+    """The share of the time in which a kernel ran on the GPU, by nvidia-smi; None without one."""
+
+    def __init__(self, options):
+        self.process = None
+        if options.device == "cpu":
+            return
+        try:
+            self.process = subprocess.Popen(
+                ["nvidia-smi", "--query-gpu=utilization.gpu", "--format=csv,noheader,nounits",
+                 "-lms", "100"], stdout=subprocess.PIPE, text=True)
+        except OSError:
+            pass
+
+    def end(self):
+        if not self.process:
+            return None
+        self.process.terminate()
+        found = [int(line) for line in self.process.communicate()[0].split() if line.isdigit()]
+        inner = found[len(found) // 4:]  # its sampling period reaches back to before the load
+        return sum(inner) / len(inner) / 100 if inner else None
 
 
 def server_times(pid):
@@ -297,24 +360,24 @@ def peer_turn(options, peer, number):
     """One turn of load of another server."""
     name, address, made = peer
     _, latencies, took, least, _ = load(options, address, made, number)
-    count = len(latencies)
-    return {"name": name, "texts_per_second": count / took, "p50_ms": 1e3 * latencies[count // 2],
-            "p99_ms": 1e3 * latencies[count * 99 // 100], "least_cosine": least}
+    return {"name": name, "texts_per_second": latencies["count"] / took,
+            "p50_ms": 1e3 * latencies["p50"], "p99_ms": 1e3 * latencies["p99"],
+            "least_cosine": least}
 
 
 def turn(options, address, made, server, number):
     """One turn of load and of passes as long as batches were."""
-    before = server_times(server.pid)
+    before, busy = server_times(server.pid), Busy(options)
     tokens, latencies, took, least, own = load(options, address, made, number)
-    count = len(latencies)
+    ran, count = busy.end(), latencies["count"]
     if least <= LEAST_COSINE:
         raise SystemExit("a text got another text's answer")
     after = server_times(server.pid)
     mean = tokens // count
-    batch = max(1, options.batch_tokens // mean)
-    bench = passes(options, batch, mean)
+    batch = max(1, min(options.clients, options.batch_tokens // mean))
+    bench = passes(options, batch)
     return {"texts_per_second": count / took, "tokens_per_second": tokens / took,
-            "p50_ms": 1e3 * latencies[count // 2], "p99_ms": 1e3 * latencies[count * 99 // 100],
+            "p50_ms": 1e3 * latencies["p50"], "p99_ms": 1e3 * latencies["p99"], "gpu_ran": ran,
             "server_cores": (after[0] - before[0]) / took,
             "http_cores": (after[1] - before[1]) / took, "client_cores": own / took,
             "least_cosine": least, "resident_bytes": resident(server.pid),
@@ -328,6 +391,7 @@ def parse():
     parser.add_argument("--program", default="build/release/sparse24")
     parser.add_argument("--clients", type=int, default=64)
     parser.add_argument("--processes", type=int, default=1, help="that the clients share")
+    parser.add_argument("--native", nargs="?", const="", metavar="PROGRAM")
     parser.add_argument("--tokens", default="8-256", metavar="LEAST-MOST")
     parser.add_argument("--seconds", type=float, default=10)
     parser.add_argument("--turns", type=int, default=5)
@@ -335,9 +399,10 @@ def parse():
     parser.add_argument("--threads", default=None)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--batch-tokens", type=int, default=4096)
-    parser.add_argument("--http-threads", default="1")
+    parser.add_argument("--http-threads", default=None)
     parser.add_argument("--warm", type=float, default=0, metavar="SECONDS",
                         help="of load before the first turn, of each server")
+    parser.add_argument("--starts", type=int, default=9, help="that are timed to the first answer")
     parser.add_argument("--sparse", action="store_true", help="2:4 layers alone")
     parser.add_argument("--soak", type=int, metavar="REQUESTS")
     parser.add_argument("--language", metavar="MODEL")
@@ -350,6 +415,8 @@ def parse():
     options = parser.parse_args()
     if options.peer and not options.words:
         parser.error("--peer needs --words")
+    # On a CPU turns so long that what else there is takes from passes what it takes from the load.
+    options.effort = ["--rounds", "3", "--min-ms", "700"] if options.device == "cpu" else []
     options.more = ["--dtype", options.dtype, "--device", options.device]
     options.more += ["--sparse"] * options.sparse
     if options.threads:
@@ -384,12 +451,19 @@ def measure(options, address, server):
 
 def main():
     options = parse()
-    starts = sorted(first_answer(options) for _ in range(9)) if options.model else [None] * 9
+    starts = sorted(first_answer(options) for _ in range(options.starts if options.model else 0))
+    if options.native == "":
+        folder = tempfile.TemporaryDirectory()
+        options.native = folder.name + "/serve_clients"
+        subprocess.run(["cc", "-O2", "-pthread", "-o", options.native,
+                        pathlib.Path(__file__).with_name("serve_clients.c"), "-lm"], check=True)
     models = [model for model in (options.model, options.language) if model]
     more = ["--texts", options.texts] if options.texts else []
+    if options.http_threads:
+        more += ["--http-threads", options.http_threads]
     server = subprocess.Popen([options.program, "serve", *models, "--port", "0", "--json",
                                "--max-batch-tokens", str(options.batch_tokens), "-q",
-                               "--http-threads", options.http_threads, *options.more, *more],
+                               *options.more, *more],
                               stdout=subprocess.PIPE, text=True)
     try:
         text = ""
@@ -400,9 +474,10 @@ def main():
     finally:
         server.terminate()
         server.wait()
-    print(json.dumps({"clients": options.clients, "http_threads": int(options.http_threads),
+    print(json.dumps({"clients": options.clients, "http_threads": options.http_threads,
                       "tokens": options.tokens, "dtype": options.dtype,
-                      "first_answer_ms": [starts[0], starts[4]], **found}, indent=2))
+                      "first_answer_ms": [starts[0], starts[len(starts) // 2]] if starts else None,
+                      **found}, indent=2))
 
 
 if __name__ == "__main__":

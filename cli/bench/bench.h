@@ -268,6 +268,7 @@ typedef struct bench_model_plan {
     bench_source source;
     int64_t batches[BENCH_MAX_LIST], lengths[BENCH_MAX_LIST], threads[BENCH_MAX_LIST];
     int batch_count, length_count, thread_count; /* length_count 0: the model's own */
+    int64_t shortest;                            /* 0: texts of one length */
     s24_dtype dtypes[BENCH_MAX_DTYPES];
     int dtype_count;
     bench_effort effort;
@@ -297,8 +298,9 @@ typedef struct bench_generate_plan {
 
 int bench_generate(cli_app *cli, const bench_generate_plan *plan);
 
-/* Makes a random batch for the model, of texts of seq tokens or of images; freed in any case. */
-int bench_batch_make(cli_app *cli, s24_batch *batch, int64_t texts, int64_t seq,
+/* Makes a random batch for the model, of texts whose lengths are from the first to the second in
+   even steps, or of images; freed in any case. */
+int bench_batch_make(cli_app *cli, s24_batch *batch, int64_t texts, const int64_t lengths[2],
                      const s24_model_info *info);
 void bench_batch_free(cli_app *cli, const s24_batch *batch);
 

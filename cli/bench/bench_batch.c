@@ -32,29 +32,44 @@ static int images_make(cli_app *cli, s24_batch *batch, int64_t images, const s24
     return cli_status(cli, status);
 }
 
-/* Makes random ids of whole lengths. */
-static int texts_make(cli_app *cli, s24_batch *batch, int64_t texts, int64_t seq,
+/* Lengths from the shortest to the longest, in even steps and at random places. */
+static void lengths_make(int64_t *offsets, int64_t texts, int64_t shortest, int64_t longest)
+{
+    uint64_t state = 2;
+    for (int64_t i = 0; i < texts; i++)
+        offsets[i + 1] = texts > 1 ? shortest + i * (longest - shortest) / (texts - 1) : longest;
+    for (int64_t i = texts; i > 1; i--) {
+        const int64_t other = 1 + (int64_t)(next_random(&state) % (uint64_t)i);
+        const int64_t length = offsets[i];
+        offsets[i] = offsets[other];
+        offsets[other] = length;
+    }
+    for (int64_t i = 0; i < texts; i++)
+        offsets[i + 1] += offsets[i];
+}
+
+/* Makes random ids. */
+static int texts_make(cli_app *cli, s24_batch *batch, int64_t texts, const int64_t lengths[2],
                       int64_t vocabulary)
 {
-    int64_t tokens = texts * seq;
-    int64_t *offsets = malloc(((size_t)texts + 1) * sizeof *offsets);
-    int32_t *ids = malloc((size_t)tokens * sizeof *ids);
+    const int64_t most = texts * lengths[1];
+    int64_t *offsets = calloc((size_t)texts + 1, sizeof *offsets);
+    int32_t *ids = malloc((size_t)most * sizeof *ids);
     *batch = (s24_batch){.texts = texts, .offsets = offsets, .ids = ids};
     if (!offsets || !ids)
-        return cli_fail(cli, CLI_IO, "out of memory for %lld tokens", (long long)tokens);
-    for (int64_t i = 0; i <= texts; i++)
-        offsets[i] = i * seq;
+        return cli_fail(cli, CLI_IO, "out of memory for %lld tokens", (long long)most);
+    lengths_make(offsets, texts, lengths[0], lengths[1]);
     uint64_t state = 1;
-    for (int64_t i = 0; i < tokens; i++)
+    for (int64_t i = 0; i < offsets[texts]; i++)
         ids[i] = (int32_t)(next_random(&state) % (uint64_t)vocabulary);
     return CLI_OK;
 }
 
-int bench_batch_make(cli_app *cli, s24_batch *batch, int64_t texts, int64_t seq,
+int bench_batch_make(cli_app *cli, s24_batch *batch, int64_t texts, const int64_t lengths[2],
                      const s24_model_info *info)
 {
     return info->image ? images_make(cli, batch, texts, info)
-                       : texts_make(cli, batch, texts, seq, info->vocabulary);
+                       : texts_make(cli, batch, texts, lengths, info->vocabulary);
 }
 
 void bench_batch_free(cli_app *cli, const s24_batch *batch)

@@ -222,8 +222,8 @@ static int make_players(cli_app *cli, player players[PLAYERS], const bench_pair 
     const s24_model *models[] = {m->dense, m->sparse};
     const model_residence *loaded[] = {&m->dense_residence, &m->sparse_residence};
     generate_side *sides[] = {&row->dense, &row->sparse};
-    int code =
-        bench_batch_make(cli, &players[DENSE].batch, row->batch, plan->prompt_tokens, &m->info);
+    const int64_t lengths[2] = {plan->prompt_tokens, plan->prompt_tokens};
+    int code = bench_batch_make(cli, &players[DENSE].batch, row->batch, lengths, &m->info);
     players[SPARSE].ids = row->ids;
     for (int i = row->alone ? SPARSE : DENSE; i < PEER && code == CLI_OK; i++) {
         const int64_t before = bench_private_bytes();

@@ -29,7 +29,7 @@ static int run_pass(void *state)
 /* Gives logits of answers where the model has a head for them, else pooled vectors. */
 static int64_t value_count(const bench_pair *m, const model_row *row)
 {
-    return m->info.has_qa_head ? 2 * row->batch * row->seq : row->batch * m->info.width;
+    return m->info.has_qa_head ? 2 * row->tokens : row->batch * m->info.width;
 }
 
 static s24_status outputs_make(pass *p, const bench_pair *m, const model_row *row)
@@ -100,7 +100,7 @@ static int measure(cli_app *cli, const bench_pair *m, const s24_batch *batch, mo
                    const bench_model_plan *plan)
 {
     const bench_effort *effort = &plan->effort;
-    int64_t tokens = row->batch * row->seq;
+    const int64_t tokens = row->tokens;
     pass passes[OURS] = {{.cli = cli, .batch = batch}, {.cli = cli, .batch = batch}};
     bench_turn turns[OURS + BENCH_TORCH_WAYS];
     int peers = 0;
@@ -139,7 +139,10 @@ static int run_row(cli_app *cli, const bench_pair *m, model_row *row, const benc
     row->dense_bytes = m->info.dense_bytes;
     row->dense_residence = m->dense_residence;
     row->sparse_residence = m->sparse_residence;
-    int code = bench_batch_make(cli, &batch, row->batch, row->seq, &m->info);
+    const int64_t lengths[2] = {row->shortest ? row->shortest : row->seq, row->seq};
+    int code = bench_batch_make(cli, &batch, row->batch, lengths, &m->info);
+    row->tokens =
+        code == CLI_OK && batch.offsets ? batch.offsets[row->batch] : row->batch * row->seq;
     s24_ctx_set_threads(cli->ctx, (int)row->threads);
     if (code == CLI_OK) code = measure(cli, m, &batch, row, plan);
     bench_batch_free(cli, &batch);
@@ -155,7 +158,7 @@ static int row_count(const bench_model_plan *plan)
    own. */
 static model_row row_at(const bench_model_plan *plan, int i)
 {
-    model_row row = {.threads = plan->threads[i % plan->thread_count]};
+    model_row row = {.threads = plan->threads[i % plan->thread_count], .shortest = plan->shortest};
     i /= plan->thread_count;
     row.seq = plan->lengths[i % plan->length_count];
     i /= plan->length_count;
@@ -172,6 +175,9 @@ static int check_rows(cli_app *cli, const bench_pair *m, const bench_model_plan 
         if (row.seq > m->info.positions)
             return cli_fail(cli, CLI_USAGE, "option --seq: the model has %lld positions, not %lld",
                             (long long)m->info.positions, (long long)row.seq);
+        if (row.shortest > row.seq)
+            return cli_fail(cli, CLI_USAGE, "option --shortest: %lld is more than --seq %lld",
+                            (long long)row.shortest, (long long)row.seq);
         if (row.batch > MAX_TOKENS / row.seq)
             return cli_fail(cli, CLI_USAGE,
                             "option --batch: %lld texts of %lld tokens are more than %d tokens",
@@ -183,6 +189,9 @@ static int check_rows(cli_app *cli, const bench_pair *m, const bench_model_plan 
 /* Sets the lengths where none were asked for; images have one. */
 static int choose_lengths(cli_app *cli, bench_model_plan *plan, const s24_model_info *info)
 {
+    if (plan->shortest && info->image)
+        return cli_fail(cli, CLI_USAGE, "option --shortest: images of this model have %lld tokens",
+                        (long long)info->positions);
     if (plan->length_count && info->image)
         return cli_fail(cli, CLI_USAGE, "option --seq: images of this model have %lld tokens",
                         (long long)info->positions);

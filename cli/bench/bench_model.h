@@ -8,6 +8,7 @@
 
 typedef struct model_row {
     int64_t batch, seq, threads;
+    int64_t shortest, tokens; /* of a text, 0: seq; of the batch */
     s24_dtype dtype;
     double dense, sparse;               /* seconds, medians */
     double dense_joules, sparse_joules; /* of a text or an image, as in bench_times */

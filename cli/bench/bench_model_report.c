@@ -29,6 +29,8 @@ static json_t *row_json(const model_row *row, const bench_torch *torch)
     json_t *object = json_object();
     json_object_set_new(object, "batch", json_integer(row->batch));
     json_object_set_new(object, "seq", json_integer(row->seq));
+    if (row->shortest) json_object_set_new(object, "shortest", json_integer(row->shortest));
+    json_object_set_new(object, "tokens", json_integer(row->tokens));
     json_object_set_new(object, "dtype", json_string(s24_dtype_name(row->dtype)));
     json_object_set_new(object, "threads", json_integer(row->threads));
     json_object_set_new(object, "dense_ms", cli_real(1e3 * row->dense));

@@ -15,7 +15,7 @@ struct bench_options {
     const char *set, *shapes, *model, *generate, *dtype, *activations, *output, *backend, *threads,
         *peers, *python, *ways, *batch, *seq, *svg, *include, *exclude, *attention, *train_linear,
         *format;
-    int64_t zeros, prune, rounds, min_ms, busy, prompt_tokens, new_tokens;
+    int64_t zeros, prune, rounds, min_ms, busy, prompt_tokens, new_tokens, shortest;
     double dropout;
     int tune, causal, alone, energy;
 };
@@ -81,6 +81,9 @@ static const cli_option options[] = {
      "Numbers of texts, or of images, by default 1,32; with --generate 1.", NULL},
     {"seq", 0, CLI_COUNTS, offsetof(struct bench_options, seq), "LIST", NULL,
      "Tokens of a text, by default 16,128; images have as many as the model says.", NULL},
+    {"shortest", 0, CLI_COUNT, offsetof(struct bench_options, shortest), "N", NULL,
+     "Texts of different lengths, from N to --seq tokens in even steps, as they come to a server.",
+     NULL},
     {"include", 0, CLI_TEXT, offsetof(struct bench_options, include), "GLOB", NULL,
      "Make only these layers of a preset 2:4, by the names of their tensors.", NULL},
     {"exclude", 0, CLI_TEXT, offsetof(struct bench_options, exclude), "GLOB", NULL,
@@ -159,7 +162,8 @@ static const cli_option options[] = {
 static const cli_rule rules[] = {
     {CLI_ONE_OF, "set shapes model generate attention prune train-linear", NULL, NULL},
     {CLI_ONLY_WITH, "batch include exclude sparse verify", "model generate", NULL},
-    {CLI_ONLY_WITH, "seq", "model", NULL},
+    {CLI_ONLY_WITH, "seq shortest", "model", NULL},
+    {CLI_NOT_WITH, "shortest", "peers=torch", "is of our own passes"},
     {CLI_ONLY_WITH, "comm", "model generate", NULL},
     {CLI_NOT_WITH, "comm", "peers=torch peers=llama.cpp busy", "is of one process"},
     {CLI_ONLY_WITH, "zeros", "format", NULL},
@@ -346,6 +350,7 @@ static int run_model(cli_app *cli, const struct bench_options *o)
     int torch = 0;
     bench_model_plan plan = {.source = {o->model, o->include, o->exclude, 0, by_layer(o), 0},
                              .effort = read_effort(o),
+                             .shortest = o->shortest,
                              .svg = o->svg};
     plan.batch_count = cli_counts(plan.batches, BENCH_MAX_LIST, o->batch ? o->batch : "1,32");
     plan.length_count = o->seq ? cli_counts(plan.lengths, BENCH_MAX_LIST, o->seq) : 0;
