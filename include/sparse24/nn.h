@@ -211,8 +211,10 @@ S24_API int s24_model_classifies_tokens(const s24_model *model);
 typedef struct s24_batch {
     int64_t texts;
     const int64_t *offsets; /* [texts + 1], offsets[0] = 0 */
-    const int32_t *ids;     /* [offsets[texts]] */
-    const int32_t *types;   /* [same] or NULL: 0 */
+    /* [offsets[texts]]. Of models of RoBERTa's kin positions do not count those of the id
+       pad_token_id, which have a row of their own, the padding's. */
+    const int32_t *ids;
+    const int32_t *types; /* [same] or NULL: 0 */
     /* [same] or NULL: 1. No token attends to one whose mask is 0, and all pooling but CLS leaves it
        out. In a text of zeros only, every token attends to all alike. */
     const uint8_t *mask;
@@ -274,10 +276,11 @@ S24_API s24_status s24_session_forward(s24_session *session, s24_ctx *ctx, const
  * whose end begins what is enqueued there later. The batch's offsets are in host memory and may
  * change when the call returns; ids, types, mask, pixels and outputs are in the device's memory.
  * states [tokens, width] (may be NULL) is what outputs->hidden is, in f16 of a model of f16, else
- * in bf16. ids and types are not checked: those out of range read what is not theirs. The call
- * waits for the pass before where the texts have other lengths than its, and for what it measures
- * and captures in the first two of a shape; else for nothing. Errors: as above, UNSUPPORTED (a
- * model on the CPU, or that ranks hold together; blocks; logits and losses of a language model).
+ * in bf16. ids and types are not checked: those out of range read what is not theirs. All
+ * of a text's tokens are counted, those that pad too (see s24_batch). The call waits for the pass
+ * before where the texts have other lengths than its, and for what it measures and captures in the
+ * first two of a shape; else for nothing. Errors: as above, UNSUPPORTED (a model on the CPU, or
+ * that ranks hold together; blocks; logits and losses of a language model).
  */
 S24_API s24_status s24_session_enqueue(s24_session *session, s24_ctx *ctx, const s24_batch *batch,
                                        const s24_outputs *outputs, void *states, void *stream);

@@ -197,7 +197,8 @@ S24_API s24_status s24_device_train_embed(s24_ctx *ctx, s24_device *device,
                                           const s24_device_train_embed_args *args);
 
 /* Adds ds to the tables' gradients, NULL ones left out. `order` is the tokens sorted by id,
-   those of one id in any order that is always the same. Position i is token i of each text.
+   those of one id in any order that is always the same. The first token of a text's whose position
+   is i is its token i or a later one; a position of −1 adds nothing to dpositions.
    Images (dfirst): the first tokens' rows of ds become 0 afterwards. work holds tokens·width/8
    floats of it. */
 typedef struct s24_device_train_embed_back_args {

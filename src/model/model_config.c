@@ -198,6 +198,7 @@ static s24_status read_tables(s24i_shape *shape, const s24i_config *config,
     if (!arch->key_padding) return S24_OK;
     TRY(s24i_config_int(&padding, config, arch->key_padding, S24I_OPTIONAL, 0, MOST_ROWS));
     shape->skipped = padding + 1;
+    shape->pads = 1;
     shape->positions -= shape->skipped;
     REQUIRE(config->ctx, shape->positions > 0, S24_ERROR_FORMAT,
             "%s: %s is %lld; more than %s, %lld, and one was expected", config->file,

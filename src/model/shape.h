@@ -48,6 +48,7 @@ typedef struct s24i_shape {
     int64_t embedding; /* columns of the tables of words, positions and types */
     int projects;      /* a layer makes one of the other even where they are alike */
     int64_t skipped;   /* rows before the first position's */
+    int pads;          /* tokens of the id skipped − 1 have that row, and none counts them */
     int masked_grows;  /* words of the id `masked` are zeros, see key_masked_grows */
     int64_t masked;
     int joint;              /* query, key and value are one layer, S24I_QUERY */
@@ -127,6 +128,15 @@ static inline int64_t s24i_block_sliding(const s24i_shape *shape, int64_t block)
 static inline int64_t s24i_block_near(const s24i_shape *shape, int64_t block)
 {
     return s24i_block_windowed(shape, block) ? shape->near : 0;
+}
+
+/* Where in the table of positions the i-th token of a text is, after `pads` that pad, which counts
+   on: these have the row before the first position's, and positions leave them out. */
+static inline int64_t s24i_place_of(const s24i_shape *shape, int32_t id, int64_t i, int64_t *pads)
+{
+    if (!shape->pads || id != shape->skipped - 1) return i - *pads;
+    ++*pads;
+    return -1;
 }
 
 /* Rows of the checkpoint's table of positions. */

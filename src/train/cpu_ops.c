@@ -124,7 +124,7 @@ static void embed_back_range(void *arg, int64_t begin, int64_t end, int thread)
     for (int64_t t = 0; t < step->tokens; t++) {
         float *ds = j->s + t * width + begin, *to = NULL;
         const int64_t type = step->types ? step->types[t] : 0;
-        if (e->dpositions) {
+        if (e->dpositions && step->positions[t] >= 0) { /* the row of what pads stays */
             to = e->dpositions + step->positions[t] * width + begin;
             j->m->vec->add(to, to, ds, n);
         }

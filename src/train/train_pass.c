@@ -81,8 +81,10 @@ static void lay_out_places(s24_transformer *t, const s24_examples *e)
         const int64_t n = offsets[b + 1] - offsets[b];
         tiles[b + 1] = tiles[b] + s24i_attention_tiles(n);
         longest = s24i_max(longest, n);
-        for (int64_t i = 0; i < n; i++)
-            positions[offsets[b] + i] = (int32_t)i;
+        for (int64_t i = 0, pads = 0; i < n; i++)
+            positions[offsets[b] + i] =
+                (int32_t)(image ? i
+                                : s24i_place_of(&t->shape, e->texts.ids[offsets[b] + i], i, &pads));
     }
     *s = (s24i_train_batch){.tokens = offsets[texts], .texts = texts, .longest = longest};
     s->offsets = put(t, r->offsets, offsets, texts + 1, sizeof *offsets);

@@ -222,7 +222,9 @@ __global__ void __launch_bounds__(THREADS)
     wait_for_predecessors();
 #pragma unroll 4
     for (int b = warp * each; b < end; b++) {
-        const int64_t t = job.offsets[b] + position;
+        int64_t t = job.offsets[b] + position;
+        while (t < job.offsets[b + 1] && job.position[t] != position)
+            t++; /* past those that have no place */
         if (t >= job.offsets[b + 1] || c >= job.width) continue;
         float v[8];
         load_narrow<T>(v, ds + t * job.width);

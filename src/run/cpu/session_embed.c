@@ -37,6 +37,16 @@ float s24i_kept_factor(const s24i_shape *shape, const s24_batch *batch, int64_t 
     return masked < all ? S24I_MASKED_KEPT / (1.0f - (float)masked / (float)all) : 0.0f;
 }
 
+/* How many tokens of a text before `end` pad. */
+static int64_t pads_before(const s24i_shape *shape, const s24_batch *batch, int64_t text,
+                           int64_t end)
+{
+    int64_t pads = 0;
+    for (int64_t t = batch->offsets[text]; shape->pads && t < end; t++)
+        (void)s24i_place_of(shape, batch->ids[t], 0, &pads);
+    return pads;
+}
+
 /* A token's word, times the model's factor and the text's. */
 static void put_scaled(float *row, const s24_session *session, int32_t id, float kept)
 {
@@ -62,13 +72,14 @@ static void embed_range(void *arg, int64_t first, int64_t end, int thread)
     const int64_t width = s24i_embedding_width(&model->shape);
     first += job->first;
     end += job->first;
-    int64_t text = first < end ? s24i_batch_text(batch, first) : 0;
+    int64_t text = first < end ? s24i_batch_text(batch, first) : 0, pads = 0;
     float kept = first < end ? s24i_kept_factor(&model->shape, batch, text) : 0.0f;
+    if (first < end) pads = pads_before(&model->shape, batch, text, first);
     for (int64_t t = first; t < end; t++) {
         for (; t >= batch->offsets[text + 1]; kept = s24i_kept_factor(&model->shape, batch, text))
-            text++;
-        const int64_t before = s24i_cache_before(job->session->cache, text);
-        const int64_t position = before + t - batch->offsets[text];
+            text++, pads = 0;
+        const int64_t i = s24i_cache_before(job->session->cache, text) + t - batch->offsets[text];
+        const int64_t position = s24i_place_of(&model->shape, batch->ids[t], i, &pads);
         const int64_t type = batch->types ? batch->types[t] : 0;
         float *row = job->hidden + (t - job->first) * width;
         put_scaled(row, job->session, batch->ids[t], kept);

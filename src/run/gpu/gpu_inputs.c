@@ -62,6 +62,24 @@ static void write_lengths(s24i_gpu_session *gpu, const s24_batch *batch, const s
         gpu->pinned[p.offsets + b] = (int32_t)batch->offsets[b];
 }
 
+/* The places of tokens where some of them pad, in place of those that lengths decide. Are there
+   any? */
+static int write_padded(s24i_gpu_session *gpu, const s24_batch *batch, const s24i_gpu_shape *key)
+{
+    int32_t *positions = gpu->pinned + s24i_gpu_places_of(key).positions;
+    int64_t all = 0;
+    if (!gpu->model->shape.pads || key->images) return 0;
+    for (int64_t b = 0; b < batch->texts; b++) {
+        const int64_t first = batch->offsets[b];
+        int64_t pads = 0;
+        for (int64_t t = first; t < batch->offsets[b + 1]; t++)
+            positions[t] =
+                (int32_t)s24i_place_of(&gpu->model->shape, batch->ids[t], t - first, &pads);
+        all += pads;
+    }
+    return all > 0;
+}
+
 /* What each word is multiplied by for those of its text that are masked. */
 static void write_kept(s24i_gpu_session *gpu, const s24_batch *batch, float *to)
 {
@@ -72,7 +90,8 @@ static void write_kept(s24i_gpu_session *gpu, const s24_batch *batch, float *to)
     }
 }
 
-static void write_inputs(s24i_gpu_session *gpu, const s24_batch *batch, const s24i_gpu_shape *key)
+/* Returns whether the texts' lengths decide all places. */
+static int write_inputs(s24i_gpu_session *gpu, const s24_batch *batch, const s24i_gpu_shape *key)
 {
     const s24i_gpu_places p = s24i_gpu_places_of(key);
     const size_t tokens = (size_t)key->tokens;
@@ -82,6 +101,7 @@ static void write_inputs(s24i_gpu_session *gpu, const s24_batch *batch, const s2
     if (key->types) memcpy(gpu->pinned + p.types, batch->types, tokens * sizeof(int32_t));
     if (key->mask) memcpy(gpu->pinned + p.mask, batch->mask, tokens);
     if (key->kept) write_kept(gpu, batch, (float *)(gpu->pinned + p.kept));
+    return !write_padded(gpu, batch, key);
 }
 
 static size_t pixel_bytes(const s24i_gpu_session *gpu, const s24i_gpu_shape *key)
@@ -161,8 +181,9 @@ s24_status s24i_gpu_write(s24i_gpu_session *gpu, s24_ctx *ctx, const s24_batch *
                           const s24i_gpu_shape *key)
 {
     TRY(settle(gpu, ctx));
-    write_inputs(gpu, batch, key);
+    const int by_lengths = write_inputs(gpu, batch, key);
     TRY(copy_pinned(gpu, ctx, key));
+    if (!by_lengths) gpu->laid.tokens = 0;
     return copy_pixels(gpu, ctx, batch, key);
 }
 
