@@ -74,11 +74,12 @@ static int read_ids(cli_app *cli, passages *given, const passages_options *o,
     return read;
 }
 
-/* Encodes the lines as pairs, of at most so many tokens each, into given->tokens: ids, then as many
-   types. */
+/* Encodes the lines as pairs, of at most as many tokens as the model or --max-tokens says, into
+   given->tokens: ids, then as many types, which are left out of a model that has one at most. */
 static int encode_pairs(cli_app *cli, passages *given, const passages_options *o,
-                        const s24_tokenizer *tokenizer, int64_t most)
+                        const s24_tokenizer *tokenizer, const s24_transformer_info *info)
 {
+    const int64_t most = o->max_tokens ? o->max_tokens : info->positions;
     const int64_t room = given->count * most;
     s24_token *tokens = calloc((size_t)most, sizeof *tokens);
     given->tokens = calloc(2 * (size_t)room, sizeof *given->tokens);
@@ -109,10 +110,11 @@ static int encode_pairs(cli_app *cli, passages *given, const passages_options *o
         given->ends[t + 1] = at + count;
     }
     free(tokens);
-    given->batch = (s24_batch){.texts = given->count,
-                               .offsets = given->ends,
-                               .ids = given->tokens,
-                               .types = given->tokens ? given->tokens + room : NULL};
+    given->batch =
+        (s24_batch){.texts = given->count,
+                    .offsets = given->ends,
+                    .ids = given->tokens,
+                    .types = given->tokens && info->types > 1 ? given->tokens + room : NULL};
     return code;
 }
 
@@ -126,9 +128,7 @@ static int read_pairs(cli_app *cli, passages *given, const passages_options *o,
     if (code == CLI_OK) code = cli_status(cli, s24_transformer_peek(&info, cli->ctx, in));
     if (code == CLI_OK)
         code = cli_status(cli, s24_tokenizer_load(&tokenizer, cli->ctx, cli->operands[0]));
-    if (code == CLI_OK)
-        code =
-            encode_pairs(cli, given, o, tokenizer, o->max_tokens ? o->max_tokens : info.positions);
+    if (code == CLI_OK) code = encode_pairs(cli, given, o, tokenizer, &info);
     s24_tokenizer_destroy(tokenizer);
     given->count = 0; /* what is read of them are ids */
     return code;

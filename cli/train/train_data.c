@@ -64,7 +64,7 @@ static int read_lines(cli_app *cli, train_data *data, const struct train_options
 static void write_feature(const train_data *data, const s24_example *example, int64_t index)
 {
     const s24_qa_feature *feature = s24_qa_feature_at(data->features, index);
-    s24_qa_feature_write(example->ids, example->types, data->features, index);
+    s24_qa_feature_write(example->ids, data->typed ? example->types : NULL, data->features, index);
     *example->start = feature->start;
     *example->end = feature->end;
 }
@@ -103,6 +103,7 @@ int train_data_read(cli_app *cli, train_data *data, const struct train_options *
             "them");
     if (o->stream) return train_stream_read(cli, data, o, info->positions);
     if (o->images) return train_images_read(cli, data, o);
+    data->typed = info->types > 1;
     return o->text ? read_lines(cli, data, o, info) : read_questions(cli, data, o, info->positions);
 }
 

@@ -30,6 +30,7 @@ struct train_data {
     s24_text_source *texts, *held_texts;
     s24_qa *qa;
     s24_qa_features *features;
+    int typed; /* the model tells question and context apart by their types */
     s24_stream *stream;
     int64_t window;   /* tokens of the stream's pieces */
     int32_t *lengths; /* of each */

@@ -82,8 +82,9 @@ S24_API int64_t s24_qa_count(const s24_qa *qa);
 S24_API const s24_qa_question *s24_qa_at(const s24_qa *qa, int64_t index);
 
 /*
- * What a model reads: [CLS] question [SEP] context [SEP]. A context that is too long for that is
- * cut into several, each `stride` tokens into the one before.
+ * What a model reads: [CLS] question [SEP] context [SEP], or what else the tokenizer puts around
+ * two texts (RoBERTa's has two </s> between them). A context that is too long for that is cut into
+ * several, each `stride` tokens into the one before.
  */
 typedef struct s24_qa_features s24_qa_features;
 

@@ -11,7 +11,7 @@ typedef struct pass {
     s24_batches *order; /* of one feature each: the longest first */
     s24_session *session;
     int64_t batch_tokens;
-    int32_t *ids, *types; /* [batch_tokens] */
+    int32_t *ids, *types; /* [batch_tokens]; types NULL: the model has one at most */
     int64_t *offsets;     /* [batch_tokens + 1] */
     int64_t *members;     /* [batch_tokens] features of the batch */
     float *starts, *ends; /* [batch_tokens] */
@@ -45,7 +45,8 @@ static s24_status make_buffers(pass *p, s24_ctx *ctx, const s24_model *model, in
     p->batch_tokens = tokens;
     TRY(s24_batches_create(&p->order, ctx, &opts));
     TRY(s24i_alloc_elems(&p->ids, ctx, tokens, sizeof *p->ids, "ids"));
-    TRY(s24i_alloc_elems(&p->types, ctx, tokens, sizeof *p->types, "types"));
+    if (model->shape.types > 1)
+        TRY(s24i_alloc_elems(&p->types, ctx, tokens, sizeof *p->types, "types"));
     TRY(s24i_alloc_elems(&p->offsets, ctx, tokens + 1, sizeof *p->offsets, "offsets"));
     TRY(s24i_alloc_elems(&p->members, ctx, tokens, sizeof *p->members, "features"));
     TRY(s24i_alloc_elems(&p->starts, ctx, tokens, sizeof *p->starts, "logits"));
@@ -63,7 +64,8 @@ static s24_status run_batch(int64_t *done, pass *p, s24_ctx *ctx, int64_t first)
         const int64_t *feature, start = p->offsets[batch.texts];
         s24_batches_at(&feature, p->order, i);
         if (start + p->features->lengths[*feature] > p->batch_tokens) break;
-        s24_qa_feature_write(p->ids + start, p->types + start, p->features, *feature);
+        s24_qa_feature_write(p->ids + start, p->types ? p->types + start : NULL, p->features,
+                             *feature);
         p->members[batch.texts] = *feature;
         p->offsets[++batch.texts] = start + p->features->lengths[*feature];
     }

@@ -4,6 +4,7 @@
 #define S24_TASK_SQUAD_H
 
 #include "io/file/io.h"
+#include "io/tokenizer/tokenizer.h"
 #include "sparse24/task.h"
 
 struct s24_qa {
@@ -26,7 +27,7 @@ struct s24_qa_features {
     s24_ctx *ctx;
     const s24_qa *qa;
     s24_qa_features_opts opts;
-    int32_t cls, sep;
+    s24i_template around; /* both texts */
     s24i_token_lists questions, contexts;
     int64_t count;
     s24_qa_feature *features;

@@ -10,8 +10,6 @@
 #include "io/tokenizer/tokenizer.h"
 #include "task/squad.h"
 
-enum { SPECIALS = 3 }; /* [CLS] and two [SEP] */
-
 /* ---- tokens ---------------------------------------------------------------------------------- */
 
 typedef struct tokenize_job {
@@ -91,7 +89,8 @@ static s24_status add_question(s24_qa_features *f, s24_ctx *ctx, int64_t index)
     const s24_qa_question *question = &f->qa->questions[index];
     const int64_t *starts = f->contexts.starts + question->paragraph;
     const int64_t own = f->questions.starts[index + 1] - f->questions.starts[index];
-    const int64_t tokens = starts[1] - starts[0], room = f->opts.max_tokens - SPECIALS - own;
+    const int64_t tokens = starts[1] - starts[0];
+    const int64_t room = f->opts.max_tokens - s24i_template_tokens(&f->around) - own;
     REQUIRE(
         ctx, room > f->opts.stride, S24_ERROR_ARGUMENT,
         "%s: question %s has %lld tokens, which leaves %lld of max_tokens %lld for its context; "
@@ -101,10 +100,11 @@ static s24_status add_question(s24_qa_features *f, s24_ctx *ctx, int64_t index)
     for (int64_t at = 0;; at += room - f->opts.stride) {
         const int32_t count = (int32_t)(tokens - at < room ? tokens - at : room);
         if (f->features) {
-            const int32_t begin = (int32_t)own + 2;
+            const int32_t begin =
+                (int32_t)own + f->around.count[S24I_BEFORE] + f->around.count[S24I_BETWEEN];
             s24_qa_feature *feature = &f->features[f->count];
             *feature = (s24_qa_feature){.question = index,
-                                        .tokens = begin + count + 1,
+                                        .tokens = begin + count + f->around.count[S24I_AFTER],
                                         .context_begin = begin,
                                         .context_end = begin + count};
             f->windows[f->count] = starts[0] + at;
@@ -139,13 +139,14 @@ static s24_status fill(s24_qa_features *f, s24_ctx *ctx, const s24_tokenizer *to
     return add_all(f, ctx);
 }
 
-static s24_status check(s24_ctx *ctx, const s24_qa_features_opts *o)
+static s24_status check(s24_ctx *ctx, const s24_qa_features_opts *o, const s24i_template *around)
 {
-    REQUIRE(ctx, o->max_tokens > SPECIALS && o->max_tokens <= S24_MAX_EXAMPLE_TOKENS,
+    const int special = (int)s24i_template_tokens(around);
+    REQUIRE(ctx, o->max_tokens > special && o->max_tokens <= S24_MAX_EXAMPLE_TOKENS,
             S24_ERROR_ARGUMENT, "max_tokens is %lld, %d to %d is expected",
-            (long long)o->max_tokens, SPECIALS + 1, S24_MAX_EXAMPLE_TOKENS);
-    REQUIRE(ctx, o->stride >= 0 && o->stride < o->max_tokens - SPECIALS, S24_ERROR_ARGUMENT,
-            "stride is %lld, 0 to less than max_tokens, %lld, without [CLS] and two [SEP] is "
+            (long long)o->max_tokens, special + 1, S24_MAX_EXAMPLE_TOKENS);
+    REQUIRE(ctx, o->stride >= 0 && o->stride < o->max_tokens - special, S24_ERROR_ARGUMENT,
+            "stride is %lld, 0 to less than max_tokens, %lld, without [CLS] and each [SEP] is "
             "expected",
             (long long)o->stride, (long long)o->max_tokens);
     return S24_OK;
@@ -159,20 +160,21 @@ s24_status s24_qa_features_create(s24_qa_features **out, s24_ctx *ctx, const s24
     if (!out || !ctx) return S24_ERROR_ARGUMENT;
     *out = NULL;
     REQUIRE(ctx, qa && tokenizer, S24_ERROR_ARGUMENT, "%s is NULL", qa ? "tokenizer" : "qa");
-    const s24i_template *around = &tokenizer->single;
-    REQUIRE(ctx, around->count[S24I_BEFORE] == 1 && around->count[S24I_AFTER] == 1,
+    const s24i_template *around = &tokenizer->pair;
+    REQUIRE(ctx,
+            tokenizer->pairs && around->count[S24I_BEFORE] == 1 && around->count[S24I_BETWEEN] &&
+                around->count[S24I_AFTER] == 1,
             S24_ERROR_UNSUPPORTED,
             "question and context need a tokenizer that puts tokens like [CLS] and [SEP] around "
             "them");
     TRY(s24i_opts_read(ctx, &known, sizeof known, opts, "s24_qa_features_opts"));
     if (!known.max_tokens) known.max_tokens = 384;
-    TRY(check(ctx, &known));
+    TRY(check(ctx, &known, around));
     TRY(s24i_zeroed(&f, ctx, sizeof *f));
     f->ctx = ctx;
     f->qa = qa;
     f->opts = known;
-    f->cls = around->ids[S24I_BEFORE][0];
-    f->sep = around->ids[S24I_AFTER][0];
+    f->around = *around;
     GIVE(out, f, s24_qa_features_destroy, fill(f, ctx, tokenizer));
 }
 
@@ -205,21 +207,38 @@ const s24_qa_feature *s24_qa_feature_at(const s24_qa_features *features, int64_t
     return features && index >= 0 && index < features->count ? &features->features[index] : NULL;
 }
 
+static int32_t write_around(int32_t *ids, int32_t *types, int32_t at, const s24i_template *around,
+                            s24i_end end)
+{
+    for (int i = 0; i < around->count[end]; i++, at++) {
+        ids[at] = around->ids[end][i];
+        if (types) types[at] = around->types[end][i];
+    }
+    return at;
+}
+
+static int32_t write_text(int32_t *ids, int32_t *types, int32_t at, const s24_token *tokens,
+                          int64_t count, int32_t type)
+{
+    for (int64_t i = 0; i < count; i++, at++) {
+        ids[at] = tokens[i].id;
+        if (types) types[at] = type;
+    }
+    return at;
+}
+
 void s24_qa_feature_write(int32_t *ids, int32_t *types, const s24_qa_features *features,
                           int64_t index)
 {
     const s24_qa_feature *feature = &features->features[index];
-    const s24_token *question =
-        features->questions.tokens + features->questions.starts[feature->question];
-    const s24_token *window = s24i_qa_window(features, index);
-    const int32_t begin = feature->context_begin, end = feature->context_end;
-    ids[0] = features->cls;
-    for (int32_t i = 1; i < begin - 1; i++)
-        ids[i] = question[i - 1].id;
-    ids[begin - 1] = features->sep;
-    for (int32_t i = begin; i < end; i++)
-        ids[i] = window[i - begin].id;
-    ids[end] = features->sep;
-    for (int32_t i = 0; types && i < feature->tokens; i++)
-        types[i] = i >= begin;
+    const s24i_template *around = &features->around;
+    const int64_t *starts = features->questions.starts + feature->question;
+    const int32_t context = feature->context_end - feature->context_begin;
+    int32_t at = write_around(ids, types, 0, around, S24I_BEFORE);
+    at = write_text(ids, types, at, features->questions.tokens + starts[0], starts[1] - starts[0],
+                    around->text_types[0]);
+    at = write_around(ids, types, at, around, S24I_BETWEEN);
+    at =
+        write_text(ids, types, at, s24i_qa_window(features, index), context, around->text_types[1]);
+    write_around(ids, types, at, around, S24I_AFTER);
 }

@@ -6,10 +6,12 @@ import json
 import math
 import random
 import re
+import shutil
 import string
 import unittest
 
 from cli_case import SOURCE, Scratch
+import cli_data
 import stories
 import tiny_bert
 
@@ -53,6 +55,7 @@ def make(folder):
     tiny_bert.write(folder / "model", qa=True)
     tiny_bert.write(folder / "encoder")
     (folder / "dev.json").write_text(json.dumps(questions()))
+    (folder / "pairs.txt").write_text("read\tthe file\nopen\ta line of the table\n")
     (folder / "latin.json").write_bytes(b'{"data": "caf\xe9"}')
     lost = questions()
     lost["data"][0]["paragraphs"][2]["qas"][1]["answers"][0]["answer_start"] += 1
@@ -98,6 +101,52 @@ class Answers(Scratch):
             self.good(*self.arguments(model=name), "--predictions", name + ".json")
         self.assertEqual((self.folder / "dense.json").read_text(),
                          (self.folder / "packed.json").read_text())
+
+    def test_models_without_types(self):
+        """DistilBERT and RoBERTa have no second type, and answer as a BERT of zeros there."""
+        config = json.loads((self.folder / "model/config.json").read_text())
+        tensors, _ = cli_data.read(self.folder / "model/model.safetensors")
+        tensors = {name: (shape, cli_data.floats(raw)) for name, (_, shape, raw) in tensors.items()}
+        types = "bert.embeddings.token_type_embeddings.weight"
+        tensors[types] = (tensors[types][0], [0.0] * len(tensors[types][1]))
+        places = "bert.embeddings.position_embeddings.weight"
+        rows, width = tensors[places][0]
+        later = {places: ([rows + 1, width], [0.5] * width + tensors[places][1]),
+                 types: ([1, width], [0.0] * width)}
+        distil = {".attention.self.query": ".attention.q_lin", ".self.key": ".k_lin",
+                  ".self.value": ".v_lin", ".attention.output.dense": ".attention.out_lin",
+                  ".attention.output.LayerNorm": ".sa_layer_norm",
+                  ".intermediate.dense": ".ffn.lin1", ".output.dense": ".ffn.lin2",
+                  ".output.LayerNorm": ".output_layer_norm", "bert.encoder.": "bert.transformer.",
+                  "bert.": "distilbert."}
+        kinds = {
+            "bert": (config, {}, tensors),
+            "roberta": ({**config, "model_type": "roberta", "type_vocab_size": 1,
+                         "pad_token_id": 0, "max_position_embeddings": rows + 1},
+                        {"bert.": "roberta."}, {**tensors, **later}),
+            "distilbert": ({"model_type": "distilbert", "dim": width, "n_layers": tiny_bert.LAYERS,
+                            "n_heads": tiny_bert.HEADS, "hidden_dim": tiny_bert.INTERMEDIATE,
+                            "vocab_size": config["vocab_size"], "activation": "gelu",
+                            "max_position_embeddings": rows},
+                           distil, {k: v for k, v in tensors.items() if k != types})}
+        found = {}
+        for kind, (keys, names, weights) in kinds.items():
+            shutil.copytree(self.folder / "model", self.folder / kind)
+            (self.folder / kind / "config.json").write_text(json.dumps(keys))
+            renamed = {}
+            for name, value in weights.items():
+                for old, new in names.items():
+                    name = name.replace(old, new, 1)
+                renamed[name] = value
+            (self.folder / kind / "model.safetensors").write_bytes(tiny_bert.safetensors(renamed))
+            self.good(*self.arguments(model=kind), "--predictions", kind + ".json")
+            found[kind] = json.loads((self.folder / (kind + ".json")).read_text())
+            self.good("prune", kind, kind + "-pruned", "--method", "wanda", "--pairs",
+                      "--calibration", "pairs.txt")
+            self.good("train", kind, kind + "-trained", "--qa", "dev.json", "--steps", "1",
+                      "--batch", "2", "--quiet")
+        self.assertEqual(found["distilbert"], found["bert"])
+        self.assertEqual(found["roberta"], found["bert"])
 
     def test_integers_and_their_dense_floats_alike(self):
         self.good("prune", "model", "sparse")

@@ -450,6 +450,52 @@ static void test_memory(void **state)
     assert_true(count_failures(all_of_it) >= 20);
 }
 
+/* A feature in one piece is what the tokenizer makes of both texts, as BERT has them or RoBERTa. */
+static void test_as_the_tokenizer(void **state)
+{
+    static const char *const around[] = {"BertProcessing", "RobertaProcessing"};
+    (void)state;
+    io_write_text(io_path("one.json"), QA("ab ab b", ANSWER("3", "ab")));
+    s24_qa *qa = read_qa(io_path("one.json"));
+    for (int i = 0; i < 2; i++) {
+        char json[800];
+        s24_token tokens[32];
+        int32_t ids[32], types[32];
+        int64_t count;
+        snprintf(json, sizeof json,
+                 "{\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":false},"
+                 "\"post_processor\":{\"type\":\"%s\",\"sep\":[\"</s>\",1],\"cls\":[\"<s>\",0],"
+                 "\"trim_offsets\":true,\"add_prefix_space\":false},\"added_tokens\":["
+                 "{\"id\":0,\"content\":\"<s>\",\"special\":true},"
+                 "{\"id\":1,\"content\":\"</s>\",\"special\":true}],"
+                 "\"model\":{\"type\":\"BPE\",\"vocab\":{\"<s>\":0,\"</s>\":1,\"a\":2,\"b\":3,"
+                 "\"ab\":4,\"\\u0120\":5,\"c\":6,\"d\":7},\"merges\":[\"a b\"]}}",
+                 around[i]);
+        io_write_text(io_path("tokenizer.json"), json);
+        s24_tokenizer *tokenizer = load(io_path("tokenizer.json"));
+        s24_qa_features *features = make(qa, tokenizer, 32, 0, 0);
+        const s24_text question = s24_qa_at(qa, 0)->text;
+        assert_int_equal(s24_tokenizer_encode(tokens, &count, 32, tokenizer, ctx, question.data,
+                                              question.bytes, "ab ab b", 7),
+                         S24_OK);
+        const s24_qa_feature *f = s24_qa_feature_at(features, 0);
+        assert_int_equal(s24_qa_features_count(features), 1);
+        assert_int_equal(f->tokens, count);
+        s24_qa_feature_write(ids, types, features, 0);
+        for (int64_t t = 0; t < count; t++) {
+            assert_int_equal(ids[t], tokens[t].id);
+            assert_int_equal(types[t], tokens[t].type);
+        }
+        assert_int_equal(ids[f->context_begin], 4);
+        assert_int_equal(f->context_begin, f->context_end - 5);
+        assert_int_equal(ids[f->start], 4);
+        assert_int_equal(f->start, f->context_begin + 2);
+        s24_qa_features_destroy(features);
+        s24_tokenizer_destroy(tokenizer);
+    }
+    s24_qa_destroy(qa);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -457,7 +503,7 @@ int main(void)
         cmocka_unit_test(test_scores),          cmocka_unit_test(test_windows),
         cmocka_unit_test(test_answers),         cmocka_unit_test(test_best),
         cmocka_unit_test(test_refused),         cmocka_unit_test(test_no_room),
-        cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_memory),          cmocka_unit_test(test_as_the_tokenizer),
     };
     return cmocka_run_group_tests(tests, ctx_folder_setup, ctx_folder_teardown);
 }
