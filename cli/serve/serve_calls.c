@@ -141,16 +141,15 @@ static json_t *read_json(reading *r)
     return value;
 }
 
-/* Takes over a call's name and arguments; 0: it has none. */
+/* Takes over a call's name and arguments; 0: it has none, or they are no text. */
 static int add_call(reading *r, const char *name, json_t *arguments)
 {
     char *text = json_is_string(arguments) ? strdup(json_string_value(arguments))
                                            : json_dumps(arguments, JSON_COMPACT);
-    const int good = name && *name && text;
-    if (good)
-        json_array_append_new(r->calls, json_pack("{s:s,s:s}", "name", name, "arguments", text));
+    json_t *call =
+        name && *name && text ? json_pack("{s:s,s:s}", "name", name, "arguments", text) : NULL;
     free(text);
-    return good;
+    return call && json_array_append_new(r->calls, call) == 0;
 }
 
 static int add_object(reading *r, const json_t *object)
@@ -191,6 +190,7 @@ static int read_named(reading *r)
         bytes++;
     memcpy(name, from, bytes);
     name[bytes] = '\0';
+    if (from + bytes < r->at && !is_space(from[bytes])) return 0; /* no function is called so */
     while (r->at < r->end && *r->at != '{')
         r->at++;
     json_t *arguments = r->at < r->end ? read_json(r) : NULL;

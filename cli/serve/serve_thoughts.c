@@ -4,6 +4,7 @@
  * as they come, without the marks and the white space around them; what may still become a mark
  * waits. Calls of tools in what it says are told apart, too, each when it is whole.
  */
+#include <stdlib.h>
 #include <string.h>
 
 #include "serve/serve_language.h"
@@ -188,6 +189,19 @@ json_t *serve_part_json(serve_generation *generation)
     return part ? json_pack("{s:o}", key, part) : NULL;
 }
 
+/* Both, one after the other; either may have a byte of 0. */
+static json_t *joined(const json_t *first, const json_t *second)
+{
+    const size_t before = json_string_length(first), more = json_string_length(second);
+    char *both = malloc(before + more + 1);
+    if (!both) return NULL;
+    memcpy(both, json_string_value(first), before);
+    memcpy(both + before, json_string_value(second), more);
+    json_t *string = json_stringn(both, before + more);
+    free(both);
+    return string;
+}
+
 /* Adds a part to an answer that has what came before it. */
 static void join_part(json_t *answer, json_t *part)
 {
@@ -198,9 +212,7 @@ static void join_part(json_t *answer, json_t *part)
         if (json_is_array(before))
             json_array_extend(before, more);
         else if (json_string_length(before))
-            json_object_set_new(
-                answer, key,
-                json_sprintf("%s%s", json_string_value(before), json_string_value(more)));
+            json_object_set_new(answer, key, joined(before, more));
         else
             json_object_set(answer, key, more);
     }

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * What a language model answers, told apart into thoughts, what it says and calls of tools, after a
+ * byte that says how its template writes them. Whatever it is, it makes JSON, and what a stream of
+ * it tells in pieces is together what the whole answer has.
+ */
+#include "fuzz.h"
+
+#include <string.h>
+
+#include "program_errors.h"
+#include "serve/serve_language.h"
+
+static const serve_call_way ways[] = {{"<tool_call>", "</tool_call>", SERVE_CALL_OBJECT},
+                                      {"[TOOL_CALLS]", "", SERVE_CALL_LIST},
+                                      {"[TOOL_CALLS]", "", SERVE_CALL_NAMED},
+                                      {"", "", SERVE_CALL_OBJECT}};
+enum { WAYS = sizeof ways / sizeof *ways };
+
+int cli_status(cli_app *cli, s24_status status)
+{
+    CHECK(status == S24_OK);
+    return cli == NULL;
+}
+
+void cli_escaped(FILE *to, const char *text, size_t bytes)
+{
+    CHECK(to && text && bytes);
+}
+
+/* All that an answer says, by the message's keys. */
+typedef struct told {
+    json_t *texts[2], *calls;
+} told;
+
+static void add_text(json_t **to, const json_t *part)
+{
+    const size_t before = json_string_length(*to), more = json_string_length(part);
+    char *both = malloc(before + more + 1);
+    CHECK(both && (before + more || 1));
+    if (before) memcpy(both, json_string_value(*to), before);
+    if (more) memcpy(both + before, json_string_value(part), more);
+    json_decref(*to);
+    *to = json_stringn(both, before + more);
+    CHECK(*to);
+    free(both);
+}
+
+static void add_calls(told *t, json_t *calls)
+{
+    json_t *call;
+    size_t i;
+    CHECK(json_array_size(calls) > 0);
+    json_array_foreach (calls, i, call) {
+        const json_t *function = json_object_get(call, "function");
+        CHECK(json_string_length(json_object_get(call, "id")) > 0);
+        CHECK(json_string_length(json_object_get(function, "name")) > 0);
+        CHECK(json_is_string(json_object_get(function, "arguments")));
+        json_array_append(t->calls, json_object_get(call, "function"));
+    }
+}
+
+static void add(told *t, json_t *part)
+{
+    static const char *const keys[] = {"reasoning_content", "content"};
+    if (json_is_string(part)) add_text(&t->texts[1], part);
+    for (int k = 0; k < 2 && json_is_object(part); k++)
+        if (json_is_string(json_object_get(part, keys[k])))
+            add_text(&t->texts[k], json_object_get(part, keys[k]));
+    if (json_object_get(part, "tool_calls")) add_calls(t, json_object_get(part, "tool_calls"));
+    char *text = json_dumps(part, JSON_ENCODE_ANY);
+    CHECK(text);
+    free(text);
+    json_decref(part);
+}
+
+/* An answer in pieces of at most so many bytes, 0: as a whole. */
+static told tell(serve_model *model, int kind, const char *text, size_t bytes, size_t piece)
+{
+    static const char *const stops[] = {"STOP", NULL};
+    told t = {{json_string(""), json_string("")}, json_array()};
+    serve_generation g = {.model = model, .chat = 1, .stream = piece > 0, .id = "x"};
+    g.phase = model->language.marks[0] ? SERVE_BEFORE : SERVE_PLAIN;
+    g.sought = model->language.calls != NULL;
+    if (g.sought && g.phase == SERVE_PLAIN) g.phase = SERVE_ANSWERING;
+    if (kind & 32) g.stops[0] = stops[0];
+    for (size_t at = 0; at < bytes;) {
+        const size_t more = piece && bytes - at > piece ? piece : bytes - at;
+        CHECK(generate_text_put(&model->cli, &g.text, text + at, more) == CLI_OK);
+        at += more;
+        for (json_t *part; piece && (part = serve_part_json(&g)) != NULL;)
+            add(&t, part);
+    }
+    g.text.stopped = "length";
+    for (json_t *part; piece && (part = serve_part_json(&g)) != NULL;)
+        add(&t, part);
+    if (!piece) add(&t, serve_answer_json(&g));
+    generate_text_free(&g.text);
+    return t;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
+{
+    serve_model model = {.name = "language"};
+    if (!bytes) return 0;
+    const int kind = *data;
+    if (kind & 8) {
+        model.language.marks[0] = "<think>";
+        model.language.marks[1] = "</think>";
+    }
+    if (kind & 4) model.language.calls = &ways[kind % WAYS];
+    const char *text = (const char *)data + 1;
+    told whole = tell(&model, kind, text, bytes - 1, 0);
+    told parts = tell(&model, kind, text, bytes - 1, kind & 16 ? 1 : 7);
+    CHECK(json_equal(whole.texts[0], parts.texts[0]) && json_equal(whole.texts[1], parts.texts[1]));
+    CHECK(json_equal(whole.calls, parts.calls));
+    for (int i = 0; i < 2; i++) {
+        told *t = i ? &parts : &whole;
+        json_decref(t->texts[0]);
+        json_decref(t->texts[1]);
+        json_decref(t->calls);
+    }
+    return 0;
+}
