@@ -60,8 +60,7 @@ typedef struct sensitivity_job {
     int by_speed, by_score;
     double share, mean, loss;  /* that the budget allows; the last of a score */
     int64_t most;              /* steps that may be taken, see sensitivity_budget.c */
-    double rest;               /* of a speed: seconds of a pass outside the layers, */
-    int fitted;                /* which passes of the model say, and what forms save in them */
+    double rest;               /* of a speed: seconds of a pass outside the layers */
     double speed;              /* of the proposal, by a pass of the model so; 0: none was run */
     double dense_score, score; /* of a budget of a score */
     double bytes, cost, error; /* of the proposal: shares of the dense layers', and the mean */
@@ -89,7 +88,7 @@ int sensitivity_read_budget(sensitivity_job *job);
 int sensitivity_propose(sensitivity_job *job);
 /* What a layer of that form has of k columns once it is stored. */
 double sensitivity_columns(const sensitivity_form *form, int64_t k);
-/* Fills in cost: bytes, or seconds as plan predicts them and passes of the model say. */
+/* Fills in cost: bytes, or seconds as plan times them and passes of the model say. */
 int sensitivity_find_costs(sensitivity_job *job);
 /* Seconds of a pass with the forms that are chosen so far, and dense. */
 int sensitivity_pass(sensitivity_job *job, double *seconds, double *dense);

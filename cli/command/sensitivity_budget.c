@@ -4,9 +4,10 @@
  * dense. A step takes one of them to a form that saves more, at the price of the error it adds for
  * each byte or second saved; a layer's first step is its cheapest one, and so on, which is the
  * lower convex hull of its forms. The steps of all layers are taken by their prices. Of a speed
- * layers that run as one product where they are alike step together, and what is proposed is run:
- * where a pass so saves another share of a dense one's time than was predicted, all savings are
- * taken for as much more or less, and the steps are taken again.
+ * layers that run as one product where they are alike step together, and how many steps that takes
+ * is measured: what is proposed runs as a model, and where that saves another share of a dense
+ * pass than was predicted, all savings are taken for as much more or less and steps are counted
+ * again, between too few and enough.
  */
 #include <math.h>
 #include <stdio.h>
@@ -121,9 +122,11 @@ static void take_step(sensitivity_job *j, const step *s)
     }
 }
 
-/* Takes steps in their order while there is something to save and room for their error. */
-static void take(sensitivity_job *j, const step_list *steps)
+/* Takes steps in their order while there is something to save, down to that share of the costs, and
+   room for their error; the number of those gone through. */
+static int64_t take(sensitivity_job *j, const step_list *steps, double share)
 {
+    int64_t gone = 0;
     double whole = j->rest, all = 0;
     for (int64_t i = 0; i < j->count; i++) {
         whole += j->layers[i].cost[DENSE];
@@ -137,12 +140,15 @@ static void take(sensitivity_job *j, const step_list *steps)
         const step *s = &steps->at[i];
         const double more =
             (error_of(&s->unit, s->to) - error_of(&s->unit, s->from)) / (double)j->count;
-        if (s->unit.layers->chosen == s->from && j->cost > j->share * whole &&
-            j->error + more <= j->mean)
+        if (s->unit.layers->chosen == s->from && j->cost > share * whole &&
+            j->error + more <= j->mean) {
             take_step(j, s);
+            gone = i + 1;
+        }
     }
     j->cost /= whole;
     j->bytes /= all;
+    return gone;
 }
 
 /* All steps were taken. */
@@ -152,7 +158,7 @@ static int too_small(const sensitivity_job *j)
         return cli_fail(j->cli, CLI_USAGE,
                         "--budget %s cannot be met: with every layer in the form that is "
                         "fastest the model runs %.2f times as fast",
-                        j->options->budget, 1 / j->cost);
+                        j->options->budget, j->speed > 0 ? j->speed : 1);
     return cli_fail(j->cli, CLI_USAGE,
                     "--budget %s cannot be met: with every layer in the form that is smallest "
                     "the layers take %.3f of their bytes",
@@ -166,13 +172,13 @@ static int fit_score(sensitivity_job *j, const step_list *steps)
     const int64_t count = steps->count;
     int64_t good = 0, bad = count + 1;
     j->most = 0;
-    take(j, steps);
+    take(j, steps, 0);
     int code = sensitivity_score(j, &j->dense_score);
     j->score = j->dense_score;
     while (code == CLI_OK && bad - good > 1) {
         double score;
         j->most = bad > count ? count : good + (bad - good) / 2;
-        take(j, steps);
+        take(j, steps, 0);
         code = sensitivity_score(j, &score);
         cli_note(j->cli, "%.3f of the layers' bytes: score %.2f", j->bytes, fabs(score));
         if (score >= j->dense_score - j->loss) {
@@ -184,7 +190,7 @@ static int fit_score(sensitivity_job *j, const step_list *steps)
         }
     }
     j->most = good;
-    take(j, steps);
+    take(j, steps, 0);
     return code;
 }
 
@@ -198,25 +204,55 @@ static void scale_savings(const sensitivity_job *j, double factor)
         }
 }
 
-/* Runs the proposal, and takes the steps again until they are those of the last pass. */
+/* The first so many steps, whatever they save. */
+static void take_first(sensitivity_job *j, const step_list *steps, int64_t count)
+{
+    j->most = count;
+    take(j, steps, 0);
+    j->most = INT64_MAX;
+}
+
+/* How many steps are run next: as many as the savings say by now, between too few and enough; the
+   last time all, where none were enough. */
+static int64_t next_count(sensitivity_job *j, const step_list *steps, int64_t few, int64_t enough,
+                          int last)
+{
+    if (last && enough > steps->count) return steps->count;
+    int64_t count = take(j, steps, j->share);
+    if (j->cost > j->share) count = steps->count;
+    return count <= few ? few + 1 : count >= enough ? enough - 1 : count;
+}
+
+/* Runs proposals until the fewest steps are known with which a pass is as fast, or some that are
+   faster by a little. */
 static int fit_speed(sensitivity_job *j, const step_list *steps)
 {
-    enum { PASSES = 4 };
-    double bytes = -1;
-    int code = CLI_OK;
-    for (int pass = 0; pass < PASSES && bytes != j->bytes && j->cost < 1; pass++) {
+    enum { PASSES = 8 };
+    const double wanted = 0.995 / j->share, near = 1.02 / j->share;
+    int64_t few = 0, enough = steps->count + 1;
+    double speed = 0; /* of what was enough */
+    for (int pass = 1; pass <= PASSES && enough - few > 1 && !(speed > 0 && speed < near); pass++) {
         double seconds, dense;
-        code = sensitivity_pass(j, &seconds, &dense);
+        const int64_t count = next_count(j, steps, few, enough, pass == PASSES);
+        take_first(j, steps, count);
+        const int code = sensitivity_pass(j, &seconds, &dense);
         if (code != CLI_OK) return code;
-        bytes = j->bytes;
         j->speed = dense / seconds;
         cli_note(j->cli,
                  "a pass with %.3f of the layers' bytes: %.2f times as fast, predicted %.2f",
                  j->bytes, j->speed, 1 / j->cost);
+        if (j->speed >= wanted) {
+            enough = count;
+            speed = j->speed;
+        } else {
+            few = count;
+        }
         const double factor = (1 - 1 / j->speed) / (1 - j->cost);
         scale_savings(j, fmin(fmax(factor, 0.5), 2));
-        if (pass + 1 < PASSES) take(j, steps);
     }
+    if (enough > steps->count) return too_small(j);
+    take_first(j, steps, enough);
+    j->speed = speed;
     return CLI_OK;
 }
 
@@ -243,10 +279,10 @@ int sensitivity_propose(sensitivity_job *j)
     int code = sensitivity_find_costs(j);
     if (code == CLI_OK) code = list_steps(j, &steps);
     if (code != CLI_OK) return code;
-    take(j, &steps);
+    take(j, &steps, j->share);
     if (j->by_score) code = fit_score(j, &steps);
-    if (j->fitted && j->cost <= j->share) code = fit_speed(j, &steps);
+    if (j->by_speed && j->share < 1) code = fit_speed(j, &steps);
     free(steps.at);
-    if (code != CLI_OK) return code;
+    if (code != CLI_OK || j->by_speed) return code;
     return j->cost <= j->share || j->share == 0 ? CLI_OK : too_small(j);
 }
