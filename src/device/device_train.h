@@ -579,6 +579,23 @@ typedef struct s24_device_train_variance_args {
 S24_API s24_status s24_device_train_variance(s24_ctx *ctx, s24_device *device,
                                              const s24_device_train_variance_args *args);
 
+/* ---- lifted matrices (sparse24/lifted.h) ------------------------------------------------------- */
+
+/* to [rows, s24_lifted_cols(cols, lift)] = the columns of from [rows, cols] repeated, as the tokens
+   of a lifted matrix are; of back: from is lifted, a matrix or one of its rows more, and to [rows,
+   cols] what it was lifted from. 8 divides both numbers of columns. SHAPE: or lift is none. */
+typedef struct s24_device_train_lift_args {
+    size_t size; /* sizeof(s24_device_train_lift_args) */
+    s24_dtype dtype;
+    int64_t rows, cols;
+    int lift, back;
+    void *to;
+    const void *from;
+    void *stream;
+} s24_device_train_lift_args;
+S24_API s24_status s24_device_train_lift(s24_ctx *ctx, s24_device *device,
+                                         const s24_device_train_lift_args *args);
+
 /* ---- time ------------------------------------------------------------------------------------ */
 
 /* A mark notes when a stream comes to it, and may be put there again and again; seconds waits for

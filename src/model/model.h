@@ -39,7 +39,8 @@ typedef struct s24i_linear {
     int64_t n, k;
     const float *bias;
     s24_activation activation;
-    int sparse;                     /* its weight is 2:4, however it runs */
+    int sparse;                     /* its weight is 2:4, however it runs, */
+    int lift;                       /* with k lifted; 0: as it is */
     s24i_choice choice;             /* on the CPU */
     s24i_weight *weight[S24I_WAYS]; /* NULL: it does not run so */
 } s24i_linear;

@@ -255,6 +255,7 @@ KERNEL(fake_train_mvue, s24_device_train_mvue_args)
 KERNEL(fake_train_fp8, s24_device_train_fp8_args)
 KERNEL(fake_train_tokens, s24_device_train_tokens_args)
 KERNEL(fake_train_variance, s24_device_train_variance_args)
+KERNEL(fake_train_lift, s24_device_train_lift_args)
 
 /* These two are real: what prunes goes by them. */
 static s24_status fake_rows(s24i_device *d, const s24i_device_rows *job, void *stream,
@@ -638,6 +639,7 @@ const s24i_device_table *s24_device_table_cuda(void)
                                                   .fp8 = fake_train_fp8,
                                                   .tokens = fake_train_tokens,
                                                   .variance = fake_train_variance,
+                                                  .lift = fake_train_lift,
                                                   .wide = fake_wide,
                                                   .copy_rows = fake_rows,
                                                   .sweep = fake_sweep,

@@ -206,15 +206,17 @@ static note_key key_of(const search *s)
     static const char *const activations[] = {"", " relu", " gelu", " gelu-tanh", " silu"};
     const s24_device_linear_norm *norm = &s->o.norm;
     note_key key;
+    char lifted[S24_LIFT_BYTES + 1] = " ";
     const s24_model *model = s->gpu->model;
-    snprintf(key.text, sizeof key.text, "%s%s%s %lldx%lldx%lld%s%s%s", s24_dtype_name(model->dtype),
-             model->narrow ? "/" : "", model->narrow ? s24_dtype_name(model->narrow) : "",
-             1ll << s24i_gpu_octave(s->tokens), (long long)s->linear->k, (long long)s->linear->n,
-             activations[s->linear->activation],
+    if (!s24_lift_pattern(lifted + 1, s->linear->lift)) *lifted = '\0';
+    snprintf(key.text, sizeof key.text, "%s%s%s %lldx%lldx%lld%s%s%s%s",
+             s24_dtype_name(model->dtype), model->narrow ? "/" : "",
+             model->narrow ? s24_dtype_name(model->narrow) : "", 1ll << s24i_gpu_octave(s->tokens),
+             (long long)s->linear->k, (long long)s->linear->n, activations[s->linear->activation],
              norm->x_moments   ? " normed"
              : norm->y_moments ? " added"
                                : "",
-             s24i_gpu_has_fixed(s->gpu, s->index) ? " fixed" : "");
+             s24i_gpu_has_fixed(s->gpu, s->index) ? " fixed" : "", lifted);
     return key;
 }
 

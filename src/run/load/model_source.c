@@ -101,14 +101,26 @@ static s24_status source_low_rank(s24i_loader *l, int slot, const s24_tensor *te
     return source_packed(l, slot, &pruned);
 }
 
+/* Has a device a product of a lifted matrix? Of floats of 16 bits, with whole pieces of 16 bytes a
+   token, and not of experts, whose weights its kernels find by themselves. */
+static int lifts_there(const s24i_loader *l, int slot, const s24_tensor *tensor)
+{
+    const int narrow = l->opts.dtype == S24_I8 || l->opts.dtype == S24_E4M3;
+    return !narrow && !l->opts.quantize && !l->opts.layer_dtypes && !l->ranks.comm &&
+           !tensor->bits && slot < S24I_ALL_SLOTS && tensor->shape[1] % 8 == 0 &&
+           s24i_stored_cols(tensor) % 8 == 0;
+}
+
 /* A packed tensor: used as it is, or with its values converted when the model computes in another
-   dtype, or through f32 where it computes dense, as a device does with lifted ones, or integers
-   have scales that do not fit. */
+   dtype, or through f32 where it computes dense, as a device does with some lifted ones, or
+   integers have scales that do not fit. */
 static s24_status source_packed(s24i_loader *l, int slot, const s24_tensor *tensor)
 {
     s24i_source *source = &l->sources[slot];
     const int has_factors = tensor->factors.rank > 0;
-    const int stays_dense = l->opts.dense || ((tensor->lift || has_factors) && l->opts.device);
+    const int no_product =
+        l->opts.device && (has_factors || (tensor->lift && !lifts_there(l, slot, tensor)));
+    const int stays_dense = l->opts.dense || no_product;
     s24_matrix *matrix;
     /* Query, key and value that are one after the other were joined before. */
     if (slot <= S24I_VALUE && l->joined) return S24_OK;

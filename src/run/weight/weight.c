@@ -69,6 +69,7 @@ void s24i_linear_shape(s24i_linear *linear, const s24i_source *source)
                 : source->sparse          ? s24_sparse_get(source->sparse).cols
                 : source->integers.values ? source->integers.cols
                                           : source->dense.cols;
+    linear->lift = source->lift;
     if (source->lift) linear->k = s24_lowered_cols(linear->k, source->lift);
 }
 

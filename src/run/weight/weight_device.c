@@ -8,7 +8,7 @@ int s24i_device_takes_integers(const s24_model *model, const s24i_source *source
     const s24_matrix *matrix = source->matrix;
     const int64_t group = matrix ? s24_matrix_group(matrix) : source->integers.group;
     const int64_t k = matrix ? s24_matrix_cols(matrix) : source->integers.cols;
-    if (!model->device || model->narrow) return 0;
+    if (!model->device || model->narrow || source->lift) return 0;
     /* Encoders have many tokens, for which floats are faster: integers where they are asked for. */
     if (!model->architecture->lm_head && !source->scheme) return 0;
     if (matrix ? s24_matrix_bits(matrix) : source->integers.values != NULL)

@@ -11,6 +11,7 @@ typedef struct s24i_device_weight {
     void *stream; /* that its memory was given in */
     s24_dtype dtype;
     int64_t n, k;
+    int lift;                  /* of `packed`, whose columns are then more than k; else 0 */
     s24_device_weight *packed; /* 2:4, or */
     void *dense;               /* [n, k] in the model's dtype, or */
     s24_device_integers *integers;

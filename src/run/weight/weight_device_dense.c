@@ -5,6 +5,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "device/device_train.h"
 #include "run/gpu/gpu_model.h"
 
 static int takes(const s24_model *model, const s24i_source *source)
@@ -85,6 +86,29 @@ static s24_status make(s24i_weight *weight, const s24_model *model, s24_ctx *ctx
     return status;
 }
 
+/* What a lifted weight was lifted from, by way of its lifted form. */
+static s24_status widen_lifted(s24_ctx *ctx, const s24_dense *to, const s24i_device_weight *from,
+                               void *stream)
+{
+    s24_dense lifted = {NULL, to->dtype, to->rows, s24_lifted_cols(to->cols, from->lift), 0};
+    const size_t bytes = (size_t)(S24I_GPU_ELEMENT * lifted.rows * lifted.cols);
+    TRY(s24_device_alloc(&lifted.data, ctx, from->device, bytes, stream));
+    const s24_device_train_lift_args args = {.size = sizeof args,
+                                             .dtype = to->dtype,
+                                             .rows = to->rows,
+                                             .cols = to->cols,
+                                             .lift = from->lift,
+                                             .back = 1,
+                                             .to = to->data,
+                                             .from = lifted.data,
+                                             .stream = stream};
+    s24_status status =
+        s24_device_weight_to_dense(ctx, from->device, &lifted, from->packed, stream);
+    if (status == S24_OK) status = s24_device_train_lift(ctx, from->device, &args);
+    const s24_status released = s24_device_free(ctx, from->device, lifted.data, stream);
+    return status == S24_OK ? released : status;
+}
+
 s24_status s24i_device_widen(s24i_weight **out, s24_ctx *ctx, const s24i_weight *sparse,
                              void *stream)
 {
@@ -100,7 +124,8 @@ s24_status s24i_device_widen(s24i_weight **out, s24_ctx *ctx, const s24i_weight 
     s24_status status = reserve(w, ctx);
     const s24_dense to = {w->dense, w->dtype, w->n, w->k, 0};
     if (status == S24_OK)
-        status = s24_device_weight_to_dense(ctx, w->device, &to, from->packed, stream);
+        status = from->lift ? widen_lifted(ctx, &to, from, stream)
+                            : s24_device_weight_to_dense(ctx, w->device, &to, from->packed, stream);
     if (status == S24_OK) return S24_OK;
     s24i_weight_destroy(*out, ctx);
     *out = NULL;
