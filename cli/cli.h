@@ -409,6 +409,7 @@ int cli_open(cli_app *cli, s24_checkpoint **checkpoint);
    carried through files and never computed on. */
 int cli_selected(cli_app *cli, const s24_checkpoint *checkpoint, const char *include,
                  const char *exclude, int along_k);
+int cli_no_pattern(cli_app *cli, const char *option, const char *text); /* refuses its value */
 /* Makes a writer of the same kind (folder or file) as the checkpoint, every tensor of it declared
    as change(user, &tensor) leaves it. */
 int cli_writer(cli_app *cli, s24_writer **out, const s24_checkpoint *checkpoint, const char *path,

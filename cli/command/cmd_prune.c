@@ -347,9 +347,7 @@ static int check_pattern(cli_app *cli, const struct prune_options *o)
     if (factors && !o->packed)
         return cli_fail(cli, CLI_USAGE, "--pattern %s needs --packed", o->pattern);
     if (factors) return CLI_OK;
-    if (!s24_pattern_group(o->pattern))
-        return cli_fail(cli, CLI_USAGE, "--pattern: '%s' is no pattern; see 'sparse24 help prune'",
-                        o->pattern);
+    if (!s24_pattern_group(o->pattern)) return cli_no_pattern(cli, "pattern", o->pattern);
     if (o->packed && strcmp(o->pattern, "2:4") != 0 && !s24_pattern_lift(o->pattern))
         return cli_fail(cli, CLI_USAGE,
                         "--packed is of --pattern 2:4, 6:8 and its kin, dense:COLUMNS, or "

@@ -107,8 +107,7 @@ static int read_patterns(sensitivity_job *j)
     while (j->form_count < MOST_FORMS) {
         sensitivity_form *f = &j->forms[j->form_count];
         if (!cli_list_next(f->text, sizeof f->text, &list)) break;
-        if (!read_form(f))
-            return cli_fail(j->cli, CLI_USAGE, "--patterns: '%s' is no pattern", f->text);
+        if (!read_form(f)) return cli_no_pattern(j->cli, "patterns", f->text);
         j->form_count++;
     }
     if (*list || !j->form_count)

@@ -17,8 +17,21 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* A model of which nothing is pruned is no result. */
+static s24_status refuse_none(const s24i_pruner *pruner, const s24_tensor *passed)
+{
+    if (!passed) return S24_OK;
+    const s24_dense matrix = s24i_pruner_matrix(NULL, passed);
+    return s24_ctx_fail(
+        pruner->ctx, S24_ERROR_SHAPE, "no selected tensor holds %s: '%s' has %lld rows of %lld",
+        pruner->opts.prune.pattern ? pruner->opts.prune.pattern : "2:4",
+        s24i_show(passed->name).text, (long long)matrix.rows, (long long)matrix.cols);
+}
+
 static s24_status declare(const s24i_pruner *pruner)
 {
+    const s24_tensor *passed = NULL; /* one that is selected, while none is taken */
+    int64_t count = 0;
     for (int64_t i = 0; i < s24_checkpoint_count(pruner->in); i++) {
         s24_tensor tensor = *s24_checkpoint_tensor(pruner->in, i);
         const int selected =
@@ -27,6 +40,8 @@ static s24_status declare(const s24i_pruner *pruner)
             TRY(s24_tensor_check_sides(pruner->ctx, pruner->in, &tensor, pruner->opts.packed));
         const int taken = s24i_pruner_takes(pruner, &tensor);
         const s24_tensor *mask;
+        count += taken;
+        if (selected && !taken) passed = s24_checkpoint_tensor(pruner->in, i);
         if (taken && pruner->opts.masks)
             TRY(s24i_name_tensor(pruner->ctx, s24i_pruner_find_mask(&mask, pruner, &tensor),
                                  &tensor));
@@ -45,7 +60,7 @@ static s24_status declare(const s24i_pruner *pruner)
         }
         TRY(s24_writer_declare(pruner->writer, &tensor));
     }
-    return S24_OK;
+    return refuse_none(pruner, count ? NULL : passed);
 }
 
 /* The models of a folder that passages are run through: what reads texts, and what reads images,
