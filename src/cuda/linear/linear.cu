@@ -31,18 +31,22 @@ s24_status linear_map(const s24i_device *device, s24i_device_error *error, CUten
 }
 
 struct linear_maps {
-    CUtensorMap x, y;
+    CUtensorMap x, y, last; /* `last`: X in boxes as high as the last tile's tokens */
 };
 
 /* Describes X, and Y where the copy engine writes it. */
 static s24_status make_maps(const s24i_device *device, s24i_device_error *error,
-                            const s24i_device_linear *job, const linear_row *row, int tokens,
-                            linear_maps *maps)
+                            const s24i_device_linear *job, const linear_row *row,
+                            const linear_shape *shape, linear_maps *maps)
 {
-    const s24_dense *to = job->args->y;
+    const s24_dense *to = job->args->y, *x = job->args->x;
     const CUtensorMapDataType type = linear_kind_of(job->weight->dtype)->type;
-    const int box_rows = job->columns ? 64 : tokens; /* of columns boxes are 64 by 64 */
-    s24_status status = make_map(device, error, &maps->x, type, job->args->x, box_rows);
+    const int box_rows = job->columns ? 64 : shape->tokens; /* of columns boxes are 64 by 64 */
+    const int rest = shape->m - (shape->m_tiles - 1) * shape->tokens;
+    s24_status status = make_map(device, error, &maps->x, type, x, box_rows);
+    maps->last = maps->x;
+    if (status == S24_OK && !job->columns && rest <= shape->tokens - 8)
+        status = make_map(device, error, &maps->last, type, x, (rest + 7) / 8 * 8);
     if (status != S24_OK) return status;
     if (job->columns) return make_map(device, error, &maps->y, type, to, 64);
     const linear_epilogue epilogue = linear_epilogue_of(job);
@@ -151,8 +155,8 @@ static s24_status mma_enqueue(const s24i_device_linear *job, const device_launch
 /* Launches a product with what norms need. */
 static s24_status between_enqueue(const s24i_device *device, const s24i_device_linear *job,
                                   const device_launch *launch, const linear_row *row,
-                                  const linear_params *linear, CUtensorMap *x, CUtensorMap *y,
-                                  void *stream, s24i_device_error *error)
+                                  const linear_params *linear, linear_maps *maps, void *stream,
+                                  s24i_device_error *error)
 {
     const s24_device_linear_norm *norm = job->args->norm;
     const bool adds = norm->y_moments != nullptr;
@@ -174,7 +178,7 @@ static s24_status between_enqueue(const s24i_device *device, const s24i_device_l
                      norm->residual_beta,
                      norm->y_gamma,
                      reinterpret_cast<float2 *>(norm->y_moments)};
-    void *args[] = {x, y, &residual, &p};
+    void *args[] = {&maps->x, &maps->y, &residual, &p, &maps->last};
     return device_launch_kernel(error, launch, args, stream);
 }
 
@@ -208,10 +212,10 @@ s24_status linear_own_enqueue(s24i_device *device, const s24i_device_linear *job
                                   work < EARLY_PRODUCT,
                                   linear_cluster_of(device, &p.shape, row, option, grid)};
     if (option->family == LINEAR_MMA) return mma_enqueue(job, &launch, &p, stream, error);
-    s24_status status = make_maps(device, error, job, row, p.shape.tokens, &maps);
+    s24_status status = make_maps(device, error, job, row, &p.shape, &maps);
     if (status != S24_OK) return status;
     if (option->family == LINEAR_BETWEEN)
-        return between_enqueue(device, job, &launch, row, &p, &maps.x, &maps.y, stream, error);
-    void *args[] = {&maps.x, &maps.y, &p};
+        return between_enqueue(device, job, &launch, row, &p, &maps, stream, error);
+    void *args[] = {&maps.x, &maps.y, &p, &maps.last};
     return device_launch_kernel(error, &launch, args, stream);
 }

@@ -44,11 +44,13 @@ template <class TILE> struct weight_source {
           stride(back ? -TILE::depth * BLOCK : TILE::depth * BLOCK)
     {
     }
-    /* Announces a stage and loads its weights; on to the next step. */
-    __device__ void load(const linear_ring<TILE> &ring, const linear_params &p, int stage, int step)
+    /* Announces a stage, of which a block along k has so many bytes of tokens, and loads its
+       weights; on to the next step. */
+    __device__ void load(const linear_ring<TILE> &ring, const linear_params &p, int token_bytes,
+                         int stage, int step)
     {
         const int depth = depth_of<TILE>(p.shape, step);
-        barrier_expect(ring.full(stage), depth * (TILE::token_block + TILE::slabs * BLOCK));
+        barrier_expect(ring.full(stage), depth * (token_bytes + TILE::slabs * BLOCK));
 #pragma unroll
         for (int i = 0; i < TILE::slabs; i++)
             bulk_load(ring.weight(stage) + i * TILE::depth * BLOCK,
@@ -58,10 +60,30 @@ template <class TILE> struct weight_source {
     }
 };
 
+/*
+ * A tile's tokens come in a box for each block along k, and the last tile's in one that is as high
+ * as there are tokens, in eights: for lines past the last token the copy engine takes up to three
+ * times as long as for those that are there. What shared memory holds in their place becomes sums
+ * that nobody stores. Boxes of columns are as they are.
+ */
+struct token_source {
+    const CUtensorMap *x;
+    int m, bytes; /* the first token; of a block along k */
+
+    __device__ token_source(const linear_shape &s, const CUtensorMap *x, const CUtensorMap *last,
+                            int m, int tokens, bool columns = false)
+        : x(x), m(m), bytes(tokens * TOKEN_BYTES)
+    {
+        if (columns || s.m - m > tokens - 8) return;
+        this->x = last;
+        bytes = (s.m - m + 7) / 8 * 8 * TOKEN_BYTES;
+    }
+};
+
 /* The tokens of a step. */
 template <class TILE>
 static __device__ void load_tokens(const linear_ring<TILE> &ring, const linear_params &p,
-                                   const CUtensorMap *x, int stage, int step, int m)
+                                   const token_source &from, int stage, int step)
 {
     const int depth = depth_of<TILE>(p.shape, step);
 #pragma unroll
@@ -69,10 +91,10 @@ static __device__ void load_tokens(const linear_ring<TILE> &ring, const linear_p
         const uint32_t to = ring.tokens(stage) + j * TILE::token_block;
         const int k = (step * TILE::depth + j) * TILE::element::block_k;
         if (j >= depth) break;
-        if (!TILE::columns) tile_load(to, x, k, m, ring.full(stage));
+        if (!TILE::columns) tile_load(to, from.x, k, from.m, ring.full(stage));
 #pragma unroll
         for (int i = 0; TILE::columns && i < TILE::tokens / 64; i++)
-            tile_load(to + i * COLUMNS_BOX, x, m + i * 64, k, ring.full(stage));
+            tile_load(to + i * COLUMNS_BOX, from.x, from.m + i * 64, k, ring.full(stage));
     }
 }
 
@@ -82,17 +104,19 @@ static __device__ void load_tokens(const linear_ring<TILE> &ring, const linear_p
  * has then changes with them.
  */
 template <class TILE>
-static __device__ void ask_for_tokens(const linear_shape &s, const CUtensorMap *x)
+static __device__ void ask_for_tokens(const linear_shape &s, const CUtensorMap *x,
+                                      const CUtensorMap *last)
 {
     const int wave = (int)gridDim.x / min(s.group, s.n_tiles) + 1, boxes = min(s.m_tiles, wave);
 #pragma unroll 1
     for (int i = blockIdx.x; i < boxes * min(s.k_blocks, TILE::asked); i += gridDim.x)
-        tile_ask(x, i / boxes * TILE::element::block_k, i % boxes * TILE::tokens);
+        tile_ask(i % boxes < s.m_tiles - 1 ? x : last, i / boxes * TILE::element::block_k,
+                 i % boxes * TILE::tokens);
 }
 
 template <class TILE>
 static __device__ void produce(const linear_ring<TILE> &ring, const linear_params &p,
-                               const CUtensorMap *x)
+                               const CUtensorMap *x, const CUtensorMap *last)
 {
     typename TILE::walk walk(p.shape);
     linear_part part;
@@ -104,30 +128,31 @@ static __device__ void produce(const linear_ring<TILE> &ring, const linear_param
        around read last is what L2 still has. */
     bool back = false;
     weight_source<TILE> weight(p, n_tile, part.begin, back);
-    if (!TILE::shared && !TILE::columns) ask_for_tokens<TILE>(p.shape, x);
+    token_source tokens(p.shape, x, last, m_tile * TILE::tokens, TILE::tokens, TILE::columns);
+    if (!TILE::shared && !TILE::columns) ask_for_tokens<TILE>(p.shape, x, last);
     /* Weights do not depend on the kernels before this one in the stream: the first of them may
        come early. Whatever else is read or written here follows the first tokens. */
     int early = min(TILE::early, part.end - part.begin);
 #pragma unroll 1
     for (int i = 0; i < early; i++)
-        weight.load(ring, p, i, part.begin + i);
+        weight.load(ring, p, tokens.bytes, i, part.begin + i);
     wait_for_predecessors();
 #pragma unroll 1
     for (int i = 0; i < early; i++, at.next())
-        load_tokens(ring, p, x, i, part.begin + i, m_tile * TILE::tokens);
+        load_tokens(ring, p, tokens, i, part.begin + i);
     int step = part.begin + early;
     for (;;) {
 #pragma unroll 1
         for (; step < part.end; step++, at.next()) {
             barrier_wait(ring.empty(at.stage), at.parity ^ 1);
-            weight.load(ring, p, at.stage, step);
-            load_tokens(ring, p, x, at.stage, back ? p.shape.steps - 1 - step : step,
-                        m_tile * TILE::tokens);
+            weight.load(ring, p, tokens.bytes, at.stage, step);
+            load_tokens(ring, p, tokens, at.stage, back ? p.shape.steps - 1 - step : step);
         }
         if (!walk.next(p.shape, &part)) return;
         tile_origin(p.shape, part.tile, &m_tile, &n_tile);
         back = TILE::turns && p.shape.steps >= LONG_K && !back;
         weight = weight_source<TILE>(p, n_tile, back ? p.shape.steps - 1 : part.begin, back);
+        tokens = token_source(p.shape, x, last, m_tile * TILE::tokens, TILE::tokens, TILE::columns);
         step = part.begin;
     }
 }
@@ -387,7 +412,7 @@ store_tile(const typename TILE::sum (&d)[TILE::blocks][TILE::sums], const linear
 template <class TILE, linear_epilogue EPILOGUE>
 __global__ void __launch_bounds__(TILE::threads, 1)
     linear_kernel(const __grid_constant__ CUtensorMap x, const __grid_constant__ CUtensorMap y,
-                  const __grid_constant__ linear_params p)
+                  const __grid_constant__ linear_params p, const __grid_constant__ CUtensorMap last)
 {
     extern __shared__ uint8_t memory[];
     linear_ring<TILE> ring = {(shared_address(memory) + 1023) / 1024 * 1024};
@@ -409,7 +434,7 @@ __global__ void __launch_bounds__(TILE::threads, 1)
     dependents_may_start();
     if (producer >= 0) {
         if constexpr (TILE::warpgroups > 1) registers_give<TILE::give>();
-        if (producer == 0 && one_lane()) produce<TILE>(ring, p, &x);
+        if (producer == 0 && one_lane()) produce<TILE>(ring, p, &x, &last);
     } else {
         if constexpr (TILE::warpgroups > 1) registers_take<TILE::take>();
         int buffer = 0;

@@ -217,8 +217,9 @@ linear_shape linear_shape_of(const s24i_device *device, const s24i_device_linear
     s.m_tiles = (int)ceil_div(job->m, row->tokens);
     s.n_tiles = (int)ceil_div(job->weight->n, row->rows);
     /* Tiles for few tokens share what there is evenly. */
-    s.tokens = option->family == LINEAR_FEW ? (int)ceil_div(ceil_div(job->m, s.m_tiles), 8) * 8
-                                            : row->tokens;
+    s.tokens = option->family == LINEAR_FEW    ? (int)ceil_div(ceil_div(job->m, s.m_tiles), 8) * 8
+               : option->family == LINEAR_KEPT ? s.m
+                                               : row->tokens;
     s.share = option->share;
     const int64_t tiles = (int64_t)s.m_tiles * s.n_tiles, wave = device->processors;
     s.whole = (int)(option->cut ? tiles / wave * wave : tiles);

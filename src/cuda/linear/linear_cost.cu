@@ -144,8 +144,9 @@ static double tiles_time(const s24i_device *device, const s24i_device_linear *jo
     const linear_kind *kind = linear_kind_of(job->weight->dtype);
     const double crowd = fmax(1, fmin(w->blocks / w->busy, w->room / w->busy));
     const double askew = is_askew(job->args->x) ? g->askew : 0;
-    const double bytes = row->depth * (row->rows / 64.0 * kind->weight_block +
-                                       w->shape.tokens * TOKEN_BYTES * (1 + askew));
+    const int tokens = option->family == LINEAR_KEPT ? row->tokens : w->shape.tokens;
+    const double bytes =
+        row->depth * (row->rows / 64.0 * kind->weight_block + tokens * TOKEN_BYTES * (1 + askew));
     const double load = bytes / fmin(w->tile->rate, g->l2 / w->busy);
     const double step = longer(load, products_of(job, option, w)) * crowd;
     if (option->cut)

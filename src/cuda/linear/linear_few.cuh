@@ -141,20 +141,22 @@ static __device__ void few_load_weights(const few_ring<TILE> &ring, const linear
 
 template <class TILE>
 static __device__ void few_load_tokens(const few_ring<TILE> &ring, const linear_shape &s,
-                                       const CUtensorMap *x, const few_part<TILE> &part)
+                                       const CUtensorMap *x, const CUtensorMap *last,
+                                       const few_part<TILE> &part)
 {
     ring_place<TILE::token_slots> at;
-    const int bytes = s.tokens * TOKEN_BYTES;
+    const token_source from(s, x, last, part.m, s.tokens);
     /* Into L2, which changes with what the kernels before still write: a box here and one there. */
 #pragma unroll 1
     for (int i = blockIdx.x; i < s.k_blocks * s.m_tiles; i += gridDim.x)
-        tile_ask(x, i / s.m_tiles * TILE::element::block_k, i % s.m_tiles * s.tokens);
+        tile_ask(i % s.m_tiles < s.m_tiles - 1 ? x : last, i / s.m_tiles * TILE::element::block_k,
+                 i % s.m_tiles * s.tokens);
     wait_for_predecessors();
 #pragma unroll 1
     for (int i = 0; i < part.count; i++, at.next()) {
         barrier_wait(ring.tokens_empty(at.stage), at.parity ^ 1);
-        barrier_expect(ring.tokens_full(at.stage), bytes);
-        tile_load(ring.tokens(at.stage), x, (part.begin + i) * TILE::element::block_k, part.m,
+        barrier_expect(ring.tokens_full(at.stage), from.bytes);
+        tile_load(ring.tokens(at.stage), from.x, (part.begin + i) * TILE::element::block_k, part.m,
                   ring.tokens_full(at.stage));
     }
 }
@@ -360,7 +362,7 @@ static __device__ __forceinline__ void few_consume(const few_ring<TILE> &ring,
 template <class TILE>
 __global__ void __launch_bounds__(TILE::threads, 1)
     few_kernel(const __grid_constant__ CUtensorMap x, const __grid_constant__ CUtensorMap,
-               const __grid_constant__ linear_params p)
+               const __grid_constant__ linear_params p, const __grid_constant__ CUtensorMap last)
 {
     extern __shared__ uint8_t memory[];
     const few_ring<TILE> ring = {(shared_address(memory) + 1023) / 1024 * 1024};
@@ -386,7 +388,7 @@ __global__ void __launch_bounds__(TILE::threads, 1)
     else if (producer == 0 && one_lane())
         few_load_weights<TILE>(ring, p, part);
     else if (producer == 1 && one_lane())
-        few_load_tokens<TILE>(ring, p.shape, &x, part);
+        few_load_tokens<TILE>(ring, p.shape, &x, &last, part);
 }
 
 template <class T, int ROWS, int TOKENS, int WEIGHT_SLOTS, int TOKEN_SLOTS>

@@ -98,12 +98,13 @@ template <class TILE> struct kept_part {
 /* ---- the producer: one thread ---------------------------------------------------------------- */
 
 template <class TILE>
-static __device__ void kept_load_weight(const kept_ring<TILE> &ring, const uint8_t *slab,
+static __device__ void kept_load_weight(const kept_ring<TILE> &ring, const linear_params &p,
                                         const kept_part<TILE> &part, int group, int i)
 {
+    const uint8_t *slab = p.w + (size_t)part.slab * p.slab_bytes;
     const int slot = (i - TILE::kept) % TILE::slots;
     if (i >= part.count(group)) return;
-    barrier_expect(ring.full(group, slot), TILE::block + TILE::token_block);
+    barrier_expect(ring.full(group, slot), TILE::block + p.shape.tokens * TOKEN_BYTES);
     bulk_load(ring.weight(group, slot), slab + (size_t)(part.begin(group) + i) * TILE::block,
               TILE::block, ring.full(group, slot));
 }
@@ -123,18 +124,17 @@ static __device__ void kept_produce(const kept_ring<TILE> &ring, const linear_pa
                                     const CUtensorMap *x, const kept_part<TILE> &part)
 {
     constexpr int FIRST = TILE::kept, ROUND = TILE::kept + TILE::slots;
-    const uint8_t *slab = p.w + (size_t)part.slab * p.slab_bytes;
     int most = 0;
     for (int i = FIRST; i < ROUND; i++)
         for (int g = 0; g < TILE::groups; g++)
-            kept_load_weight(ring, slab, part, g, i);
+            kept_load_weight(ring, p, part, g, i);
     /* Into L2, which changes with what the kernels before still write: a box here and one there. */
     for (int i = blockIdx.x; i < p.shape.k_blocks; i += gridDim.x)
         tile_ask(x, i * TILE::element::block_k, 0);
     wait_for_predecessors();
     for (int g = 0; g < TILE::groups; g++) {
         const int count = min(TILE::kept, part.count(g));
-        barrier_expect(ring.kept_full(g), count * TILE::token_block);
+        barrier_expect(ring.kept_full(g), count * p.shape.tokens * TOKEN_BYTES);
         for (int i = 0; i < count; i++)
             tile_load(ring.kept_tokens(g, i), x, (part.begin(g) + i) * TILE::element::block_k, 0,
                       ring.kept_full(g));
@@ -147,7 +147,7 @@ static __device__ void kept_produce(const kept_ring<TILE> &ring, const linear_pa
         for (int g = 0; g < TILE::groups; g++) {
             if (i >= part.count(g)) continue;
             barrier_wait(ring.empty(g, (i - FIRST) % TILE::slots), (i - ROUND) / TILE::slots & 1);
-            kept_load_weight(ring, slab, part, g, i);
+            kept_load_weight(ring, p, part, g, i);
             kept_load_tokens(ring, x, part, g, i);
         }
 }

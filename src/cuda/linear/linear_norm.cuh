@@ -255,7 +255,8 @@ template <class TILE, linear_epilogue EPILOGUE>
 __global__ void __launch_bounds__(TILE::threads, 1)
     norm_linear_kernel(const __grid_constant__ CUtensorMap x, const __grid_constant__ CUtensorMap y,
                        const __grid_constant__ CUtensorMap residual,
-                       const __grid_constant__ norm_params p)
+                       const __grid_constant__ norm_params p,
+                       const __grid_constant__ CUtensorMap last)
 {
     extern __shared__ uint8_t memory[];
     norm_ring<TILE> ring;
@@ -279,7 +280,7 @@ __global__ void __launch_bounds__(TILE::threads, 1)
         else if (producer == 1 && EPILOGUE == LINEAR_ADDED)
             move<TILE>(ring, p, &y, &residual);
         else if (producer == 0 && one_lane())
-            produce<TILE>(ring, linear, &x);
+            produce<TILE>(ring, linear, &x, &last);
     } else {
         if constexpr (TILE::warpgroups > 1) registers_take<TILE::take>();
         uint32_t parity = 0;
