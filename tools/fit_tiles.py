@@ -5,7 +5,7 @@
     sparse24 bench --device cuda --tune --dtype bf16 --shapes '...' --json > sweep.json
     tools/fit_tiles.py --gpu h200 sweep.json ... [--check other.json ...] [--keep]
 
-(bench/results/cuda/tiles-h200.json is such a sweep with 1015 cells, in fewer words)
+(bench/results/cuda/tiles-h200.json is such a sweep with 1359 cells, in fewer words)
 
 writes the file anew, and prints what choosing by it costs on each sweep: how far the chosen tile's
 time is from the best one's; the files of --check have no part in the fit. With --keep nothing is
@@ -46,8 +46,14 @@ GLOBALS = {
     "again": "of what a block loads from memory, for each further tile of tokens",
 }
 COLUMNS = ("products", "narrow", "rate", "alone", "end", "gap", "two", "three", "four")
+BLOCKS_AT = (-4, -3, -2, -1, -0.5, 0, 0.5, 1, 1.5, 2, 3)  # linear_cost.cu's
+STEPS_AT = (0, 2, 4, 6, 8)
+LEFT = [(f"by blocks, {family}, {bits} bits", BLOCKS_AT) for family in FITTED for bits in (16, 8)]
+LEFT += [(f"by steps, {family}", STEPS_AT) for family in FITTED]
 NEAR, CONVINCING, LIKELY = 3, 0.22, 0.03  # a tile slower by much must only not look better
-TURNS, CHOICE, HOLD, STEP = 450, 10, 0.1, 1e-4
+FAR = 1.5  # times the best: slower ones have no part in the fit
+TURNS, CHOICE, HOLD, STEP = 300, 10, 0.1, 1e-4
+HOLD_LEFT = 5  # what is left over is to be little
 
 
 def read_tiles():
@@ -82,19 +88,22 @@ def def_path(gpu):
 
 
 def read_costs(gpu, tiles):
-    """A GPU's numbers: its title, the general ones by name, COLUMNS of each tile."""
+    """A GPU's numbers: its title, the general ones by name, COLUMNS of each tile, what is LEFT."""
     text = open(def_path(gpu)).read()
     title = re.search(r"What tiles cost an? (.*?)[,:]", text)[1]
     found = {m[2]: float(m[1]) for m in re.finditer(r"^ +([-\d.e+]+), /\* (\w+):", text, re.M)}
     costs = {m[2]: [float(x) for x in m[1].split(",")]
              for m in re.finditer(r"\{([-\d., ]+)\}, +/\* (\S+) \*/", text)}
+    left = {name: [float(x) for x in values.split(",")] for (name, _), values in
+            zip(LEFT, re.findall(r"^ +\{([-\d., ]+)\},$", text, re.M))}
     missing = [x for x in GLOBALS if x not in found] + [x for x in tiles if x not in costs]
+    missing += [name for name, _ in LEFT if name not in left]
     if missing:
         raise SystemExit(f"{def_path(gpu)}: no number for {', '.join(missing)}")
-    return title, {name: found[name] for name in GLOBALS}, costs
+    return title, {name: found[name] for name in GLOBALS}, costs, left
 
 
-def write_costs(gpu, title, g, costs, tiles):
+def write_costs(gpu, title, g, costs, left, tiles):
     """The file of a GPU, an initialiser of linear_cost.cu's gpu_cost."""
     lines = ["// SPDX-License-Identifier: Apache-2.0", "/*",
              f" * What tiles cost an {title}, for linear_cost.cu: by tools/fit_tiles.py from",
@@ -102,7 +111,8 @@ def write_costs(gpu, title, g, costs, tiles):
              " * of a step's products, of 16 bits and of 8; bytes a ns that a block alone loads,",
              " * and of weights from memory; ns once a tile, between waves where blocks do not",
              " * stay, and of sharing by two, three and four. Those of norms and of mma are of",
-             " * single products, by hand: ns of a step and once a tile.",
+             " * single products, by hand: ns of a step and once a tile. Last, times what the time",
+             " * is: by blocks per processor and by steps, as linear_cost.cu says.",
              " */", "// clang-format off", "{"]
     lines += [f"    {round(g[name], 4) if g[name] < 100 else round(g[name], 1):g}, /* {name}: "
               f"{what} */" for name, what in GLOBALS.items()]
@@ -112,6 +122,13 @@ def write_costs(gpu, title, g, costs, tiles):
         lines += [f"            {{{', '.join(f'{x:.0f}' for x in costs[name])}}}, /* {name} */"
                   for name, tile in tiles.items() if tile["family"] == family]
         lines.append("        },")
+    rows = ["{" + ", ".join(f"{x:.3f}" for x in left[name]) + "}," for name, _ in LEFT]
+    lines += ["    },", "    {"]
+    for i, family in enumerate(FITTED):
+        lines.append(f"        {{ /* by blocks, {family}: of 16 bits, of 8 */")
+        lines += [f"            {row}" for row in rows[2 * i:2 * i + 2]] + ["        },"]
+    lines += ["    },", f"    {{ /* by steps, {', '.join(FITTED)} */"]
+    lines += [f"        {row}" for row in rows[2 * len(FITTED):]]
     lines += ["    },", "},", ""]
     open(def_path(gpu), "w").write("\n".join(lines))
 
@@ -143,10 +160,11 @@ class Sweep:
     def __init__(self, path, tiles, names, clusters):
         self.path, self.cells, samples = path, [], []
         for row in rows_of(json.load(open(path))):
-            cell = []
-            for entry in row.get("tiles", []):
+            cell, entries = [], row.get("tiles", [])
+            far = FAR * min((entry["ms"] for entry in entries), default=0)
+            for entry in entries:
                 name, share, cut = split(entry["tile"])
-                if name in names:
+                if name in names and entry["ms"] <= far:
                     cell.append(len(samples))
                     samples.append(sample(row, tiles[name], share, cut, clusters) +
                                    [names.index(name), 1e6 * entry["ms"]])
@@ -160,6 +178,21 @@ class Sweep:
             self.best[cell] = self.of["ns"][cell].min()
             self.cell[cell] = i
         self.starts = numpy.array([cell[0] for _, cell in self.cells])
+        s, family = self.of, self.of["family"].astype(int)
+        self.places = [
+            hats(BLOCKS_AT, numpy.log2(s["tiles"] * s["share"] / s["room"]),
+                 len(BLOCKS_AT) * (2 * family + s["narrow"].astype(int))),
+            hats(STEPS_AT, numpy.log2(s["steps"] / s["share"]),
+                 2 * len(FITTED) * len(BLOCKS_AT) + len(STEPS_AT) * family)]
+
+
+def hats(at, x, first):
+    """Between which two of `at` each x lies, counted from `first` on, and how much of the second
+    one it has."""
+    at = numpy.array(at, dtype=float)
+    x = numpy.clip(x, at[0], at[-1])
+    i = numpy.clip(numpy.searchsorted(at, x), 1, len(at) - 1)
+    return first + i, (x - at[i - 1]) / (at[i] - at[i - 1])
 
 
 SAMPLE = ("family share cut tiles m_tiles steps loaded askew askew_y room at_once weight "
@@ -217,19 +250,28 @@ def cost(s, g, products, narrow, rate, alone, end, gap, two, three, four):
 
 
 class Fit:
-    """The logarithms of the fitted numbers: the general ones, then COLUMNS of each tile."""
+    """The logarithms of the fitted numbers: the general ones, then COLUMNS of each tile, then what
+    is LEFT."""
 
-    def __init__(self, g, costs, names):
+    def __init__(self, g, costs, left, names):
         self.names, self.fixed = names, {"memory_speed": g["memory_speed"]}
         self.general = [name for name in g if name not in self.fixed]
         self.v = numpy.log(numpy.concatenate(
             [[g[name] for name in self.general],
-             numpy.array([costs[name] for name in names]).T.ravel()]))
+             numpy.array([costs[name] for name in names]).T.ravel(),
+             numpy.concatenate([left[name] for name, _ in LEFT])]))
+        self.left_at = len(self.general) + len(COLUMNS) * len(names)
 
     def unpack(self, v):
-        v = numpy.exp(v)
+        v = numpy.exp(v[:self.left_at])
         at = len(self.general)
         return dict(zip(self.general, v)), v[at:].reshape(len(COLUMNS), len(self.names))
+
+    def left(self):
+        """What is left over, by name."""
+        ends = numpy.cumsum([len(at) for _, at in LEFT])
+        return {name: numpy.exp(part) for (name, _), part in
+                zip(LEFT, numpy.split(self.v[self.left_at:], ends[:-1]))}
 
     def guess(self, sweep, v, moved=None):
         """The logarithms of the times; `moved` is increased by STEP, of all tiles at once."""
@@ -239,7 +281,10 @@ class Fit:
             g[self.general[moved]] *= math.exp(STEP)
         elif moved is not None:
             tiles[moved - len(self.general)] *= math.exp(STEP)
-        return numpy.log(numpy.maximum(cost(sweep.of, g, *tiles), 1))
+        guess, left = numpy.log(numpy.maximum(cost(sweep.of, g, *tiles), 1)), v[self.left_at:]
+        for at, share in sweep.places:
+            guess += numpy.log((1 - share) * numpy.exp(left[at - 1]) + share * numpy.exp(left[at]))
+        return guess
 
     def slope(self, sweep, v, choice):
         """The loss of a sweep and what it has for slopes. A sample moves only its own tile."""
@@ -253,6 +298,12 @@ class Fit:
             else:
                 first = at + (i - at) * count
                 out[first:first + count] = numpy.bincount(sweep.tile, by_sample, count)
+        left = v[self.left_at:]
+        for at, share in sweep.places:
+            low, high = (1 - share) * numpy.exp(left[at - 1]), share * numpy.exp(left[at])
+            for place, part in ((at - 1, low), (at, high)):
+                out[self.left_at:] += numpy.bincount(place, by_guess * part / (low + high),
+                                                     len(left))
         return total, out
 
     def run(self, sweeps):
@@ -263,6 +314,8 @@ class Fit:
             late = turn >= TURNS // 2
             parts = [self.slope(sweep, v, CHOICE if late else 0) for sweep in sweeps]
             slope = sum(p[1] for p in parts) + 2 * HOLD * (v - start)
+            slope[self.left_at:] = sum(p[1][self.left_at:] for p in parts)
+            slope[self.left_at:] += 2 * HOLD_LEFT * v[self.left_at:]
             mean, square = 0.9 * mean + 0.1 * slope, 0.98 * square + 0.02 * slope**2
             left = 1 - (2 * turn / TURNS - late)
             speed = (0.008 if late else 0.04) * left + 0.001
@@ -326,16 +379,16 @@ def main():
     args = parser.parse_args()
     tiles = read_tiles()
     names = [name for name, tile in tiles.items() if tile["family"] in FITTED]
-    title, g, costs = read_costs(args.like or args.gpu, tiles)
+    title, g, costs, left = read_costs(args.like or args.gpu, tiles)
     g["memory_speed"] = args.memory_speed or g["memory_speed"]
     clusters = [float(x) for x in args.clusters.split(",")]
-    fit = Fit(g, costs, names)
+    fit = Fit(g, costs, left, names)
     sweeps = [Sweep(path, tiles, names, clusters) for path in args.sweeps]
     if not args.keep:
         fit.run(sweeps)
         general, rows = fit.unpack(fit.v)
         costs.update({name: rows[:, i] for i, name in enumerate(names)})
-        write_costs(args.gpu, args.title or title, fit.fixed | general, costs, tiles)
+        write_costs(args.gpu, args.title or title, fit.fixed | general, costs, fit.left(), tiles)
     for sweep in sweeps + [Sweep(path, tiles, names, clusters) for path in args.check]:
         check(sweep, fit)
 

@@ -272,7 +272,8 @@ static bool is_too_long(const linear_option *option, const linear_row *row, int6
  * No product is thought to take longer than one of its layer with more tokens, to which its own
  * could be padded. Of a tile that can be so where it is too long, for what it was not fitted, or
  * where more tokens would be more tiles of as many waves, whose processors load the weight together
- * and share the tokens. The cost of what a product is not must be better by what it may be off.
+ * and share the tokens, or what is left over of the cost falls. The cost of what a product is not
+ * must be better by what it may be off.
  */
 double linear_time(const s24i_device *device, const s24i_device_linear *job,
                    const linear_option *option, double best)
@@ -287,10 +288,12 @@ double linear_time(const s24i_device *device, const s24i_device_linear *job,
     const int64_t blocks = ceil_div(job->weight->n, row->rows) * option->share;
     const int64_t room =
         (int64_t)device->cluster_blocks[option->share] * linear_blocks_at_a_time(row);
-    const bool may_gain = best <= 0 || least < 2 * best; /* twice the processors: half the time */
-    if (may_gain && option->family != LINEAR_KEPT &&
-        ceil_div((tiles + 1) * blocks, room) == ceil_div(tiles * blocks, room)) {
-        padded.m = tiles * row->tokens + 1;
+    const int64_t most = 2 * (tiles * blocks > room ? tiles * blocks : room);
+    const bool may_gain = best <= 0 || least < 1.5 * best;
+    if (!may_gain || option->family == LINEAR_KEPT) return least;
+    for (int64_t more = tiles + 1; more > 0 && more * blocks <= most;
+         more = linear_next_place(device, option, blocks, more)) {
+        padded.m = (more - 1) * row->tokens + 1;
         least = fmin(least, linear_cost(device, &padded, row, option) * convincing);
     }
     return least;

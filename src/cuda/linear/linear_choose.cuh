@@ -73,6 +73,10 @@ int linear_blocks_at_a_time(const linear_row *row);
 /* What a product takes in a tile, in ns (linear_cost.cu). */
 double linear_cost(const s24i_device *device, const s24i_device_linear *job, const linear_row *row,
                    const linear_option *option);
+/* The least number of tiles of tokens beyond `tiles`, each of so many blocks, where what is left
+   over of the cost turns; 0: none. */
+int64_t linear_next_place(const s24i_device *device, const linear_option *option, int64_t blocks,
+                          int64_t tiles);
 /* The same, or what padded tokens would take; of a tile that may be the best, and the best so far
    takes `best`, or 0. */
 double linear_time(const s24i_device *device, const s24i_device_linear *job,

@@ -20,6 +20,19 @@ struct tile_cost {
 
 enum { MOST_TILES = 24 }; /* of a family */
 
+/*
+ * What is left between the formula and what was measured, of the families that are fitted: times
+ * that, by the binary logarithm of blocks per processor, of 16 bits and of 8, and by that of steps
+ * of a block. Between two of these places it is a line.
+ */
+constexpr double BLOCKS_AT[] = {-4, -3, -2, -1, -0.5, 0, 0.5, 1, 1.5, 2, 3};
+constexpr double ROOT = 1.41421356237309505;
+constexpr double BLOCKS[] = {
+    1 / 16., 1 / 8., 1 / 4.,   1 / 2., ROOT / 2, 1,
+    ROOT,    2,      ROOT * 2, 4,      8}; /* those places' powers of two */
+constexpr double STEPS_AT[] = {0, 2, 4, 6, 8};
+enum { FITTED = 3, BLOCKS_PLACES = 11, STEPS_PLACES = 5 };
+
 /* A GPU's numbers: its file has them in this order, and says what each of them is. */
 struct gpu_cost {
     double memory_speed;
@@ -27,6 +40,7 @@ struct gpu_cost {
     double askew, askew_end, l2, last, last_few, cut, cut_steps;
     double memory, tokens, outputs, again;
     tile_cost tiles[LINEAR_FAMILIES][MOST_TILES];
+    double by_blocks[FITTED][2][BLOCKS_PLACES], by_steps[FITTED][STEPS_PLACES];
 };
 
 static constexpr gpu_cost gpus[] = {
@@ -88,6 +102,7 @@ struct linear_work {
     linear_shape shape;
     double tiles, blocks; /* of threads, of all tiles */
     double busy, room;    /* processors that have one, blocks that run at a time */
+    double at_once;       /* of these a processor */
     double spare;         /* of the next product's blocks, how many start before these end */
     double length;        /* steps of a block */
     double weight;        /* bytes */
@@ -117,7 +132,8 @@ static linear_work work_of(const s24i_device *device, const s24i_device_linear *
     w.tiles = (double)w.shape.m_tiles * w.shape.n_tiles;
     w.blocks = w.tiles * option->share;
     w.busy = fmin(w.blocks, clusters);
-    w.room = clusters * linear_blocks_at_a_time(row);
+    w.at_once = linear_blocks_at_a_time(row);
+    w.room = clusters * w.at_once;
     w.spare = fmax(0, fmin(w.room / w.blocks - 1, 1));
     w.length = ceil((double)w.shape.steps / option->share);
     w.weight = (double)ceil_div(job->weight->n, 64) * w.shape.k_blocks * kind->weight_block;
@@ -166,6 +182,40 @@ static double plain_time(const linear_work *w)
     return waves * (w->length * w->tile->products + w->end);
 }
 
+/* A line through `values` at the places on both sides of x, or the last one. */
+static double between(const double *at, const double *values, int count, double x)
+{
+    int i = 1;
+    if (x <= at[0]) return values[0];
+    while (i < count - 1 && x > at[i])
+        i++;
+    const double share = fmin((x - at[i - 1]) / (at[i] - at[i - 1]), 1);
+    return values[i - 1] + share * (values[i] - values[i - 1]);
+}
+
+static double left_over(const s24i_device_linear *job, const linear_option *option,
+                        const linear_work *w)
+{
+    const int family = option->family == LINEAR_WGMMA ? 0 : option->family == LINEAR_KEPT ? 1 : 2;
+    const bool narrow = bytes_of(job->weight->dtype) == 1;
+    const double clusters = w->room / w->at_once;
+    return between(BLOCKS_AT, w->gpu->by_blocks[family][narrow], BLOCKS_PLACES,
+                   log2(w->blocks / clusters)) *
+           between(STEPS_AT, w->gpu->by_steps[family], STEPS_PLACES,
+                   log2((double)w->shape.steps / option->share));
+}
+
+int64_t linear_next_place(const s24i_device *device, const linear_option *option, int64_t blocks,
+                          int64_t tiles)
+{
+    const double clusters = device->cluster_blocks[option->share];
+    for (double at : BLOCKS) {
+        const int64_t there = (int64_t)ceil(at * clusters / (double)blocks);
+        if (there > tiles) return there;
+    }
+    return 0;
+}
+
 double linear_cost(const s24i_device *device, const s24i_device_linear *job, const linear_row *row,
                    const linear_option *option)
 {
@@ -182,5 +232,7 @@ double linear_cost(const s24i_device *device, const s24i_device_linear *job, con
     const double launch = option->family == LINEAR_FEW    ? g->launch_few
                           : option->family == LINEAR_KEPT ? g->launch_kept
                                                           : g->launch;
-    return launch - g->early * w.spare + longer(time, longer(memory, alone)) + exchange;
+    const double thought =
+        launch - g->early * w.spare + longer(time, longer(memory, alone)) + exchange;
+    return fitted ? thought * left_over(job, option, &w) : thought;
 }
