@@ -8,12 +8,13 @@
  *                                 of one (16 bits): a stored vector of kept values, byte-shuffled
  *   sums                          four tiles: 64 tokens x 16 outputs, 32 x 32 or 16 x 64
  *
- * A product occupies a port that shuffles need, so expansion adds to its time. Up to 64 tokens
- * expand each weight a few steps ahead into a ring that stays in L1; of more, the first 64 leave
- * what they expand for the others, some row blocks of it at a time, which L2 holds. Tokens stay in
- * L1: k goes in slices whose tokens fit there, and the sums of those row blocks pass through memory
- * between two slices. What ends a square (bias, activation, y) follows the next one, when its sums
- * have been stored; but sums that begin with the bias and are outputs as they are go to y at once.
+ * Up to 64 tokens expand each weight a few steps ahead into a ring, and stay in L1: k goes in
+ * slices whose tokens fit there, and the sums of some row blocks pass through memory between two
+ * slices. Of more tokens the first 16 expand a slice of four row blocks, which then stays in L1
+ * while the others meet it. Four row blocks end together (bias, activation, y), next to the
+ * products after them, because a line of y costs three times as much by itself as next to three
+ * more: rows of y fall into few sets of L1. But sums that begin with the bias and are outputs as
+ * they are go to y at once.
  *
  * The row's file defines TARGET, TARGET_INLINE and
  *
@@ -33,23 +34,21 @@
 /* ---- a thread's work ------------------------------------------------------------------------- */
 
 typedef struct worker {
-    square open; /* the one whose end is still to be done, if it has tokens */
+    strip next;    /* that grows, if it has row blocks */
+    ending ending; /* of the one before, if tokens are left */
     const s24i_linear_job *job;
     const uint8_t *x;         /* packed groups */
     int64_t m, tokens;        /* which these are */
     int plain;                /* sums are outputs as they are */
     float bias[TILES * ROWS]; /* of row blocks the last of which is not whole */
     uint8_t *kept;            /* the layer's tiles, which nobody writes, or NULL: */
-    uint8_t *expanded;        /* a ring, or the chunk's from its first step on */
-    float *squares[2], *partial;
+    uint8_t *expanded;        /* a ring, or a slice of four row blocks */
+    float *strips[2], *partial;
 } worker;
 
 TARGET static void end_open(worker *w)
 {
-    const square *of = &w->open;
-    for (int64_t i = 0; i < of->blocks; i++)
-        end_block(w->job, of, of->b + i, of->sums + i * 256);
-    w->open.blocks = 0;
+    if (w->ending.t < w->ending.tokens) w->ending.run(&w->ending, GROUP);
 }
 
 /* ---- a square -------------------------------------------------------------------------------- */
@@ -57,6 +56,7 @@ TARGET static void end_open(worker *w)
 /* `count` steps along k of a group of tokens and the row blocks that it meets. */
 typedef struct visit {
     const uint8_t *x, *w[TILES];
+    int64_t x_next; /* bytes from a step's tokens to the next one's */
     uint8_t *tiles; /* row block i's expanded weights of step t: i · next + (t & ring) · step on */
     int64_t next, step, ring;
     int64_t count;
@@ -65,8 +65,9 @@ typedef struct visit {
     /* Where they go: rows of a tile and tiles of tokens and of row blocks, so many bytes apart. */
     float *to;
     int64_t to_step, down, across;
-    char *y; /* of a whole square whose lines are asked for, `asked` at each step; or NULL */
-    int64_t y_step, asked;
+    char *y; /* whose lines are asked for, `asked` of `lines` at each step; or NULL */
+    int64_t y_step, asked, lines;
+    int shift; /* 2^shift lines of a token follow each other */
 } visit;
 
 TARGET_INLINE void expand_all(uint8_t *to, const uint8_t *from)
@@ -104,7 +105,7 @@ TARGET_INLINE void prepare(uint8_t *to, const uint8_t *from, const int part, con
 /* Three or four tiles of tokens and one row block. */
 TARGET_INLINE void step_tall(const visit *v, int64_t t, const int T, const int WHAT)
 {
-    const uint8_t *x = v->x + t * (T * TILE), *w = v->w[0] + (t + LEAD) * TILE_BYTES;
+    const uint8_t *x = v->x + t * v->x_next, *w = v->w[0] + (t + LEAD) * TILE_BYTES;
     uint8_t *made = aim(v, t, 0, 1, WHAT);
     TILE_LOAD(4, tile_at(v, t, 0), 64);
     TILE_LOAD(5, x, 64);
@@ -124,7 +125,7 @@ TARGET_INLINE void step_tall(const visit *v, int64_t t, const int T, const int W
 /* Two tiles of tokens and two row blocks. */
 TARGET_INLINE void step_even(const visit *v, int64_t t, const int WHAT)
 {
-    const uint8_t *x = v->x + t * (2 * TILE);
+    const uint8_t *x = v->x + t * v->x_next;
     const uint8_t *first = v->w[0] + (t + LEAD) * TILE_BYTES;
     const uint8_t *second = v->w[1] + (t + LEAD) * TILE_BYTES;
     uint8_t *made = aim(v, t, 0, 2, WHAT), *other = aim(v, t, 1, 2, WHAT);
@@ -146,7 +147,7 @@ TARGET_INLINE void step_even(const visit *v, int64_t t, const int WHAT)
 TARGET_INLINE void step_wide(const visit *v, int64_t t, const int WHAT)
 {
     const int64_t at = (t + LEAD) * TILE_BYTES;
-    TILE_LOAD(7, v->x + t * TILE, 64);
+    TILE_LOAD(7, v->x + t * v->x_next, 64);
     TILE_LOAD(4, tile_at(v, t, 0), 64);
     DOT(0, 7, 4);
     if (WHAT == EXPANDS) expand_all(tile_at(v, t + LEAD, 0), v->w[0] + at);
@@ -191,8 +192,10 @@ TARGET_INLINE void ask_for_y(const visit *v, int64_t t)
 {
     const int64_t end = (t + 1) * v->asked;
     if (!v->y) return;
-    for (int64_t i = t * v->asked; i < end && i < GROUP; i++)
-        PREFETCH_TO_WRITE(v->y + i * v->y_step);
+    for (int64_t i = t * v->asked; i < end && i < v->lines; i++) {
+        const int64_t row = i >> v->shift, line = i - (row << v->shift);
+        PREFETCH_TO_WRITE(v->y + row * v->y_step + line * 64);
+    }
 }
 
 /* Steps [from, to) of a visit with T tiles of tokens. */
@@ -248,17 +251,22 @@ TARGET static void multiply(const visit *v, int tiles)
 
 /* ---- row blocks [b0, b1) of a worker's tokens ------------------------------------------------ */
 
-/* A square of 64 tokens writes as many lines. They are asked for where sums go there at once, and
-   where L2 does not hold y: in L1 they would push out tokens before they are written. */
-TARGET static void aim_at_y(visit *v, const worker *w, int64_t m, int64_t b)
+/* Lines of y of a square are asked for where sums go there at once, and where L2 does not hold y:
+   in L1 they would push out tokens before they are written. */
+TARGET static void aim_at_y(visit *v, const worker *w, int64_t m, int64_t b, int tiles)
 {
     const s24i_linear_job *job = w->job;
-    const int64_t bytes = job->m * job->n * (job->y_dtype == S24_F32 ? 4 : 2);
+    const int64_t element = job->y_dtype == S24_F32 ? 4 : 2, bytes = job->m * job->n * element;
+    const int64_t outputs = ROWS * blocks_for(tiles);
     v->y = NULL;
-    if (m + GROUP > job->m || !outputs_together(job) || (!w->plain && bytes < ASKED_FOR)) return;
+    if (m + tiles * TOKENS > job->m || b * ROWS + outputs > job->n || !outputs_together(job))
+        return;
+    if (!(w->plain && tiles == TILES) && bytes < ASKED_FOR) return;
     v->y = element_to(job->y, job->y_dtype, m * job->y_stride_m + b * ROWS);
-    v->y_step = job->y_stride_m * (job->y_dtype == S24_F32 ? 4 : 2);
-    v->asked = (GROUP + v->count - 1) / v->count;
+    v->y_step = job->y_stride_m * element;
+    v->shift = tiles == 1 ? job->y_dtype == S24_F32 ? 2 : 1 : 0;
+    v->lines = tiles * TOKENS << v->shift;
+    v->asked = (v->lines + v->count - 1) / v->count;
 }
 
 /* What sums of row blocks from b on begin with, for all tokens alike. */
@@ -288,6 +296,45 @@ TARGET static int aim_to(visit *v, const worker *w, int64_t m, int64_t b, int64_
     return 1;
 }
 
+/* Which square a visit makes. */
+typedef struct square_of {
+    int64_t m, b, left;
+    int tiles;
+    const float *x_scales;
+} square_of;
+
+/* Sums that end later go to the strip that grows. */
+TARGET static void aim_at_strip(visit *v, worker *w, square_of s, const float *x_scales)
+{
+    strip *to = &w->next;
+    if (!to->blocks) {
+        *to = (strip){.sums = w->strips[0], .x_scales = x_scales, .m = s.m, .b = s.b};
+        to->tokens = s.left < GROUP ? s.left : GROUP, to->across = s.tiles * TILE + SKEW;
+        to->begun = begins_with_bias(w->job);
+    }
+    v->to = w->strips[0] + to->blocks * (to->across / 4);
+    v->down = TILE, v->across = to->across;
+}
+
+/* Some row blocks of a strip are there. */
+TARGET static void end_visit(worker *w, int blocks, int last)
+{
+    strip *of = &w->next;
+    float *const sums = w->strips[0];
+    of->blocks += blocks;
+    if (of->blocks < TILES && !last) {
+        if (w->ending.t < w->ending.tokens) w->ending.run(&w->ending, TOKENS);
+        return;
+    }
+    end_open(w);
+    if (of->blocks == TILES && (of->b + TILES) * ROWS <= w->job->n && outputs_together(w->job))
+        begin_ending(&w->ending, w->job, of);
+    else
+        end_strip(w->job, of);
+    of->blocks = 0;
+    w->strips[0] = w->strips[1], w->strips[1] = sums;
+}
+
 /* The weights of row blocks from b on, the first of them once more where b1 is before. */
 static void aim_at_weights(visit *v, const uint8_t *weights, int64_t bytes, int64_t b, int64_t b1)
 {
@@ -300,53 +347,96 @@ typedef struct slice {
     int64_t done, count;
 } slice;
 
-/* A group's slice with row blocks [b0, b1). */
-TARGET static void run_slice(worker *w, int64_t g, int64_t b0, int64_t b1, slice s)
+/* What a visit with all of k, or a slice of it, makes of its sums, and runs it. */
+TARGET static void run_visit(worker *w, visit *v, square_of s, int64_t b1, float *partial, slice k)
 {
-    const int64_t k = w->job->k, left = w->tokens - g * GROUP, all = k_tiles(k);
-    const int64_t m = w->m + g * GROUP;
-    const int tiles = tiles_of(left), blocks = blocks_for(tiles), shared = w->tokens > GROUP;
-    const uint8_t *x = w->x + g * group_bytes(k);
+    const int blocks = blocks_for(s.tiles), last = s.b + blocks >= b1;
+    const int final = k.done + k.count == k_tiles(w->job->k);
+    v->from = k.done ? partial : NULL, v->to = partial;
+    v->to_step = 64, v->down = blocks * TILE, v->across = TILE;
+    aim_from(v, w, s.b, blocks);
+    const int done = final && aim_to(v, w, s.m, s.b, b1, s.tiles);
+    if (final && !done) aim_at_strip(v, w, s, s.x_scales);
+    multiply(v, s.tiles);
+    if (final && !done) end_visit(w, last ? (int)(b1 - s.b) : blocks, last);
+}
+
+/* A group's slice with row blocks [b0, b1). */
+TARGET static void run_group(worker *w, int64_t b0, int64_t b1, slice s)
+{
+    const int64_t k = w->job->k, all = k_tiles(k);
+    const int tiles = tiles_of(w->tokens), blocks = blocks_for(tiles);
     const uint8_t *weights = (const uint8_t *)w->job->w + ROW_HEAD + s.done * TILE_BYTES;
-    const int final = s.done + s.count == all, apart = shared || w->kept;
-    visit v = {.x = x + s.done * tiles * TILE, .count = s.count, .tiles = w->expanded};
-    v.next = apart ? all * TILE : TILE, v.step = apart ? TILE : blocks * TILE;
-    v.ring = apart ? -1 : RING - 1, v.ready = w->kept || (shared && g > 0);
-    if (w->kept) v.tiles = w->kept + b0 * all * TILE;
-    if (apart) v.tiles += s.done * TILE;
     float *partial = w->partial;
+    visit v = {.x_next = x_step(tiles), .count = s.count, .tiles = w->expanded};
+    v.x = w->x + s.done * v.x_next;
+    v.next = TILE, v.step = blocks * TILE, v.ring = RING - 1, v.ready = w->kept != NULL;
+    if (w->kept) v.tiles = w->kept + (b0 * all + s.done) * TILE, v.next = all * TILE;
+    if (w->kept) v.step = TILE, v.ring = -1;
     for (int64_t b = b0; b < b1; b += blocks, partial += SQUARE) {
+        const square_of square = {w->m, b, w->tokens, tiles, scales_of(w->x, k)};
         aim_at_weights(&v, weights, row_block_bytes(k), b, b1);
-        if (final && tiles == TILES) aim_at_y(&v, w, m, b);
-        v.from = s.done ? partial : NULL, v.to = final ? w->squares[0] : partial;
-        v.to_step = 64, v.down = blocks * TILE, v.across = TILE;
-        aim_from(&v, w, b, blocks);
-        const int done = final && aim_to(&v, w, m, b, b1, tiles);
-        multiply(&v, tiles);
-        if (apart) v.tiles += blocks * v.next;
-        if (!final || done) continue;
-        end_open(w);
-        w->open = (square){.sums = v.to, .x_scales = scales_of(x, k), .m = m};
-        w->open.tokens = left < GROUP ? left : GROUP;
-        w->open.begun = begins_with_bias(w->job);
-        w->open.b = b, w->open.blocks = b + blocks < b1 ? blocks : (int)(b1 - b);
-        w->squares[0] = w->squares[1], w->squares[1] = v.to;
+        if (s.done + s.count == all && tiles == TILES) aim_at_y(&v, w, w->m, b, TILES);
+        run_visit(w, &v, square, b1, partial, s);
+        if (w->kept) v.tiles += blocks * v.next;
     }
+}
+
+/* A slice of four row blocks from b on with the tokens from t0 on that sums pass for, tile after
+   tile: the first one expands it. */
+TARGET static void run_slice(worker *w, int64_t t0, int64_t b, int64_t b1, slice s)
+{
+    const int64_t k = w->job->k, all = k_tiles(k);
+    const uint8_t *weights = (const uint8_t *)w->job->w + ROW_HEAD + s.done * TILE_BYTES;
+    float *partial = w->partial;
+    visit v = {.count = s.count, .tiles = w->expanded, .next = s.count * TILE + SKEW, .step = TILE};
+    v.ring = -1, v.ready = w->kept != NULL;
+    if (w->kept) v.tiles = w->kept + (b * all + s.done) * TILE, v.next = all * TILE;
+    aim_at_weights(&v, weights, row_block_bytes(k), b, b1);
+    const int64_t end = t0 + SPAN * TOKENS < w->tokens ? t0 + SPAN * TOKENS : w->tokens;
+    for (int64_t t = t0; t < end; t += TOKENS, partial += SQUARE) {
+        const int64_t g = t / GROUP, tile = t % GROUP / TOKENS;
+        const int width = tiles_of(w->tokens - g * GROUP);
+        const uint8_t *group = w->x + g * group_bytes(k);
+        const square_of square = {w->m + t, b, w->tokens - t < TOKENS ? w->tokens - t : TOKENS, 1,
+                                  scales_of(group, k) + tile * TOKENS};
+        v.x = group + s.done * x_step(width) + tile * TILE, v.x_next = x_step(width);
+        if (s.done + s.count == all) aim_at_y(&v, w, w->m + t, b, 1);
+        run_visit(w, &v, square, b + TILES < b1 ? b + TILES : b1, partial, s);
+        v.ready = 1;
+    }
+}
+
+/* Up to 64 tokens: k in slices whose tokens stay in L1, one after the other for some row blocks. */
+TARGET static void run_few(worker *w, int64_t b0, int64_t b1)
+{
+    const int64_t all = k_tiles(w->job->k), chunk = chunk_of(w->job->k);
+    const int width = tiles_of(w->tokens);
+    const int64_t most = width > 2 ? SLICE / TILE / width : all, slices = (all + most - 1) / most;
+    for (int64_t b = b0; b < b1; b += chunk)
+        for (int64_t s = 0; s < slices; s++) {
+            const int64_t done = all * s / slices, next = all * (s + 1) / slices;
+            run_group(w, b, b + chunk < b1 ? b + chunk : b1, (slice){done, next - done});
+        }
+}
+
+TARGET static void run_many(worker *w, int64_t b0, int64_t b1)
+{
+    const int64_t all = k_tiles(w->job->k), slices = (all + NEAR_STEPS - 1) / NEAR_STEPS;
+    for (int64_t b = b0; b < b1; b += TILES)
+        for (int64_t t = 0; t < w->tokens; t += SPAN * TOKENS)
+            for (int64_t s = 0; s < slices; s++) {
+                const int64_t done = all * s / slices, next = all * (s + 1) / slices;
+                run_slice(w, t, b, b1, (slice){done, next - done});
+            }
 }
 
 TARGET static void run_blocks(worker *w, int64_t b0, int64_t b1)
 {
-    const int64_t tiles = k_tiles(w->job->k), chunk = chunk_of(w->job->k);
-    for (int64_t b = b0; b < b1; b += chunk)
-        for (int64_t g = 0; g * GROUP < w->tokens; g++) {
-            const int width = tiles_of(w->tokens - g * GROUP);
-            const int64_t most = width > 2 ? SLICE / TILE / width : tiles;
-            const int64_t slices = (tiles + most - 1) / most;
-            for (int64_t s = 0; s < slices; s++) {
-                const int64_t done = tiles * s / slices, next = tiles * (s + 1) / slices;
-                run_slice(w, g, b, b + chunk < b1 ? b + chunk : b1, (slice){done, next - done});
-            }
-        }
+    if (w->tokens <= GROUP)
+        run_few(w, b0, b1);
+    else
+        run_many(w, b0, b1);
     end_open(w);
 }
 

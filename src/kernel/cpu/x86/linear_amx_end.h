@@ -11,18 +11,22 @@
 #include "kernel/cpu/x86/avx512.h"
 
 enum {
-    TILE = 1024,              /* bytes of a tile: 16 rows of 64 */
-    TOKENS = 16,              /* of a tile; */
-    TILES = 4,                /* of sums, and the most of tokens */
-    GROUP = TILES * TOKENS,   /* tokens that meet a row block at once */
-    SQUARE = TILES * 16 * 16, /* sums of all tiles */
-    PAGE = 4096,              /* what work is aligned to */
-    LEAD = 2,                 /* steps between expansion and use */
-    RING = 4,                 /* steps of expanded weights of one group; */
-    SHARED = 384,             /* tiles of those that several groups share, in L2 */
-    SLICE = 24 << 10,         /* bytes of tokens that stay in L1 */
-    CHUNK = 16,               /* row blocks whose sums pass from slice to slice, at most */
-    TOKENS_NEAR = 512 << 10,  /* bytes of a thread's tokens, which stay in L2, too */
+    TILE = 1024,                           /* bytes of a tile: 16 rows of 64 */
+    TOKENS = 16,                           /* of a tile; */
+    TILES = 4,                             /* of sums, and the most of tokens */
+    GROUP = TILES * TOKENS,                /* tokens that meet a row block at once */
+    SQUARE = TILES * 16 * 16,              /* sums of all tiles */
+    SKEW = 64,                             /* bytes */
+    STRIP = TILES * (TILES * TILE + SKEW), /* bytes of a strip's sums */
+    SPAN = 32,                             /* tiles of tokens that pass so with four row blocks */
+    NEAR_STEPS = 6,                        /* of four row blocks' tiles that stay in L1 */
+    PAGE = 4096,                           /* what work is aligned to */
+    LEAD = 2,                              /* steps between expansion and use */
+    RING = 4,                              /* steps of expanded weights of few tokens */
+    CHUNK_TILES = 384,                     /* of the weights of a chunk, at most */
+    SLICE = 24 << 10,                      /* bytes of tokens that stay in L1 */
+    CHUNK = 16,              /* row blocks whose sums pass from slice to slice, at most */
+    TOKENS_NEAR = 512 << 10, /* bytes of a thread's tokens, which stay in L2, too */
     EACH_PACKS = 4,      /* tokens up to which each thread packs all for itself, and none waits */
     OWN_TOKENS = 96,     /* tokens for each thread from which it has its own */
     ASKED_FOR = 1 << 20, /* bytes of y from which its lines are asked for before a square ends */
@@ -70,15 +74,22 @@ static inline size_t kept_bytes(int64_t n, int64_t k)
     return KEPT && bytes <= KEPT_BYTES ? (size_t)bytes : 0;
 }
 
+/* Bytes of a step's tiles of tokens: one token's columns of several steps lie in several sets of
+   L1. */
+static inline int64_t x_step(int tiles)
+{
+    return tiles * TILE + SKEW;
+}
+
 /* Bytes of a packed group, whole pages: its tiles, then the tokens' scales. */
 static inline int64_t group_bytes(int64_t k)
 {
-    return (k_tiles(k) * TILES * TILE + GROUP * (int64_t)sizeof(float) + PAGE - 1) / PAGE * PAGE;
+    return (k_tiles(k) * x_step(TILES) + GROUP * (int64_t)sizeof(float) + PAGE - 1) / PAGE * PAGE;
 }
 
 static inline float *scales_of(const uint8_t *group, int64_t k)
 {
-    return (float *)(uintptr_t)(group + k_tiles(k) * TILES * TILE);
+    return (float *)(uintptr_t)(group + k_tiles(k) * x_step(TILES));
 }
 
 /* Tiles that the tokens of a group from `tokens` before the end on fill. */
@@ -106,36 +117,30 @@ static inline int64_t block_groups(int64_t k)
     return groups < 1 ? 1 : groups;
 }
 
-/* Row blocks whose sums pass from slice to slice, and whose weights stay near while all groups meet
-   them. */
+/* Row blocks whose sums pass from slice to slice of few tokens. */
 static inline int64_t chunk_of(int64_t k)
 {
-    const int64_t blocks = SHARED / k_tiles(k) / TILES * TILES;
+    const int64_t blocks = CHUNK_TILES / k_tiles(k) / TILES * TILES;
     return blocks < TILES ? TILES : blocks < CHUNK ? blocks : CHUNK;
 }
 
-/* The memory of a thread besides tokens: expanded weights, a ring or a chunk's, two squares, sums
-   between slices. */
-static inline int64_t expanded_bytes(int64_t k)
-{
-    const int64_t shared = chunk_of(k) * k_tiles(k);
-    return (shared < RING * TILES ? RING * TILES : shared) * TILE;
-}
-
-static inline int64_t worker_bytes(int64_t k)
-{
-    return expanded_bytes(k) + (2 + CHUNK) * SQUARE * 4;
-}
+/* The memory of a thread besides tokens: expanded weights, a ring or a slice of four row blocks,
+   two strips, sums between slices. */
+enum {
+    EXPANDED = TILES * (NEAR_STEPS * TILE + SKEW),
+    WORKER_BYTES = EXPANDED + 2 * STRIP + SPAN * SQUARE * 4
+};
 
 /* ---- the end of a square --------------------------------------------------------------------- */
 
-/* A square of sums: the tiles of a group's first 16 tokens, one for each row block that meets them,
-   then of the next 16. Those from b on are counted by `blocks`: the last square may have more. */
-typedef struct square {
+/* The sums of a group of tokens and up to TILES row blocks from b on, which end together, so that
+   lines of y that lie together are written together. A row block's are `across` bytes from those
+   of the one before, tiles of tokens follow each other. */
+typedef struct strip {
     const float *sums, *x_scales;
-    int64_t m, tokens, b;
+    int64_t m, tokens, b, across;
     int blocks, begun; /* begun: the bias is in the sums */
-} square;
+} strip;
 
 /* y of two tokens as bf16; 0, with nothing done, where one is subnormal: the conversion makes those
    zeros. */
@@ -146,6 +151,18 @@ TARGET_INLINE int store_two(char *y, int64_t step, __m512 v, __m512 u)
     _mm256_storeu_si256((void *)y, _mm512_castsi512_si256(both));
     _mm256_storeu_si256((void *)(y + step), _mm512_extracti64x4_epi64(both, 1));
     return 1;
+}
+
+/* Two vectors that lie together. */
+TARGET_INLINE void store_lines(char *y, s24_dtype dtype, __m512 v, __m512 u)
+{
+    const int64_t next = ROWS * (dtype == S24_F32 ? 4 : 2);
+    if (dtype != S24_F32 && !(_mm512_fpclass_ps_mask(v, 0x20) | _mm512_fpclass_ps_mask(u, 0x20))) {
+        _mm512_storeu_si512(y, (__m512i)_mm512_cvtne2ps_pbh(u, v));
+        return;
+    }
+    store_outputs(y, dtype, 0xffff, v);
+    store_outputs(y + next, dtype, 0xffff, u);
 }
 
 TARGET_INLINE void end_tokens(const epilogue *e, const float *sums, __m512 w_scales,
@@ -180,8 +197,8 @@ TARGET_INLINE void end_as(const epilogue *e, const float *sums, __m512 w_scales,
     }
 }
 
-/* `count` tokens of a square from t on, whose outputs do not lie together. */
-TARGET static void end_apart(const s24i_linear_job *job, const square *of, int64_t t, int64_t n,
+/* `count` tokens of a strip from t on, whose outputs do not lie together. */
+TARGET static void end_apart(const s24i_linear_job *job, const strip *of, int64_t t, int64_t n,
                              const float *sums, __m512 w_scales, int64_t count)
 {
     const __mmask16 mask = lane_mask(job->n - n);
@@ -192,26 +209,122 @@ TARGET static void end_apart(const s24i_linear_job *job, const square *of, int64
                as_floats(sums + i * 16, w_scales, of->x_scales[t + i]), bias);
 }
 
-/* Row block b of a square, whose first tile is at `sums`. */
-TARGET static void end_block(const s24i_linear_job *job, const square *of, int64_t b,
-                             const float *sums)
+/* `count` tokens of a strip from t on with one row block, whose sums of those are at `sums`. */
+TARGET static void end_block(const s24i_linear_job *job, const strip *of, int64_t t, int64_t b,
+                             const float *sums, int64_t count)
 {
     const __m512 w_scales = scales_at(job, b);
-    const int64_t next = blocks_for(tiles_of(of->tokens)) * 256;
-    epilogue e = epilogue_of(job, of->m, b * ROWS, job->y_dtype);
+    epilogue e = epilogue_of(job, of->m + t, b * ROWS, job->y_dtype);
     if (of->begun) e.bias = _mm512_setzero_ps();
-    for (int64_t t = 0; t < of->tokens; t += TOKENS, sums += next) {
-        const int64_t count = of->tokens - t < TOKENS ? of->tokens - t : TOKENS;
-        if (!outputs_together(job))
-            end_apart(job, of, t, b * ROWS, sums, w_scales, count);
-        else if (job->y_dtype == S24_F32)
-            end_as(&e, sums, w_scales, of->x_scales + t, count, S24_F32);
-        else
-            end_as(&e, sums, w_scales, of->x_scales + t, count, S24_BF16);
-        e.y += TOKENS * e.y_step;
-        if (e.gate) e.gate += TOKENS * e.gate_step;
-        if (e.residual) e.residual += TOKENS * e.residual_step;
+    if (!outputs_together(job))
+        end_apart(job, of, t, b * ROWS, sums, w_scales, count);
+    else if (job->y_dtype == S24_F32)
+        end_as(&e, sums, w_scales, of->x_scales + t, count, S24_F32);
+    else
+        end_as(&e, sums, w_scales, of->x_scales + t, count, S24_BF16);
+}
+
+/* The end of a strip whose row blocks are all there, and whole: some tokens at a time, next to the
+   products of the strip after it. */
+typedef struct ending ending;
+struct ending {
+    void (*run)(ending *of, int64_t count); /* the next `count` tokens, or those left */
+    int64_t t, tokens;
+    epilogue e; /* of the first row block */
+    const float *sums, *x_scales;
+    int64_t across; /* floats */
+    __m512 w_scales[TILES], bias[TILES];
+};
+
+TARGET_INLINE void end_lines(ending *of, int64_t count, s24_dtype dtype, s24_activation activation,
+                             const int PLAIN)
+{
+    const int64_t left = of->tokens - of->t, t0 = of->t, bytes = ROWS * (dtype == S24_F32 ? 4 : 2);
+    const int64_t across = of->across, y_step = of->e.y_step;
+    const int64_t gate_step = of->e.gate_step, residual_step = of->e.residual_step;
+    const float *sums = of->sums + t0 * ROWS, *x_scales = of->x_scales + t0;
+    const char *gate = of->e.gate, *residual = of->e.residual;
+    const __m512 alpha = of->e.alpha, beta = of->e.beta;
+    char *y = of->e.y + t0 * y_step;
+    __m512 w_scales[TILES], bias[TILES];
+    UNROLL for (int i = 0; i < TILES; i++)
+    {
+        w_scales[i] = of->w_scales[i], bias[i] = of->bias[i];
     }
+    if (count > left) count = left;
+    of->t = t0 + count;
+    if (gate) gate += t0 * gate_step;
+    if (residual) residual += t0 * residual_step;
+    for (int64_t t = 0; t < count; t++, sums += ROWS, y += y_step) {
+        __m512 v[TILES];
+        UNROLL for (int i = 0; i < TILES; i++)
+        {
+            v[i] = as_floats(sums + i * across, w_scales[i], x_scales[t]);
+            v[i] = activate(_mm512_fmadd_ps(v[i], alpha, bias[i]), activation);
+        }
+        for (int i = 0; i < TILES && !PLAIN && gate; i++) {
+            v[i] = _mm512_mul_ps(v[i], load_outputs(gate + i * bytes, dtype, 0xffff));
+        }
+        for (int i = 0; i < TILES && !PLAIN && residual; i++) {
+            const __m512 r = load_outputs(residual + i * bytes, dtype, 0xffff);
+            v[i] = _mm512_fmadd_ps(r, beta, v[i]);
+        }
+        if (!PLAIN && gate) gate += gate_step;
+        if (!PLAIN && residual) residual += residual_step;
+        UNROLL for (int i = 0; i < TILES; i += 2)
+        {
+            store_lines(y + i * bytes, dtype, v[i], v[i + 1]);
+        }
+    }
+}
+
+#define ENDS(name, dtype, activation, plain)                                                       \
+    TARGET static void name(ending *l, int64_t count)                                              \
+    {                                                                                              \
+        end_lines(l, count, dtype, activation, plain);                                             \
+    }
+ENDS(end_f32, S24_F32, S24_ACTIVATION_NONE, 1)
+ENDS(end_f32_adds, S24_F32, S24_ACTIVATION_NONE, 0)
+ENDS(end_f32_gelu, S24_F32, S24_ACTIVATION_GELU, 0)
+ENDS(end_f32_other, S24_F32, l->e.activation, 0)
+ENDS(end_bf16, S24_BF16, S24_ACTIVATION_NONE, 1)
+ENDS(end_bf16_adds, S24_BF16, S24_ACTIVATION_NONE, 0)
+ENDS(end_bf16_gelu, S24_BF16, S24_ACTIVATION_GELU, 0)
+ENDS(end_bf16_other, S24_BF16, l->e.activation, 0)
+
+TARGET static void begin_ending(ending *l, const s24i_linear_job *job, const strip *of)
+{
+    const int wide = job->y_dtype == S24_F32;
+    l->t = 0, l->tokens = of->tokens;
+    l->e = epilogue_of(job, of->m, of->b * ROWS, job->y_dtype);
+    l->sums = of->sums, l->x_scales = of->x_scales, l->across = of->across / 4;
+    for (int i = 0; i < TILES; i++) {
+        l->w_scales[i] = scales_at(job, of->b + i);
+        l->bias[i] = job->bias && !of->begun ? _mm512_loadu_ps(job->bias + (of->b + i) * ROWS)
+                                             : _mm512_setzero_ps();
+    }
+    switch (job->activation) {
+    case S24_ACTIVATION_NONE:
+        if (l->e.gate || l->e.residual)
+            l->run = wide ? end_f32_adds : end_bf16_adds;
+        else
+            l->run = wide ? end_f32 : end_bf16;
+        break;
+    case S24_ACTIVATION_GELU:
+        l->run = wide ? end_f32_gelu : end_bf16_gelu;
+        break;
+    default:
+        l->run = wide ? end_f32_other : end_bf16_other;
+    }
+}
+
+/* Those of a strip that has fewer, or whose outputs do not lie together. */
+TARGET static void end_strip(const s24i_linear_job *job, const strip *of)
+{
+    for (int64_t t = 0; t < of->tokens; t += TOKENS)
+        for (int i = 0; i < of->blocks; i++)
+            end_block(job, of, t, of->b + i, of->sums + i * (of->across / 4) + t * ROWS,
+                      of->tokens - t < TOKENS ? of->tokens - t : TOKENS);
 }
 
 /* Whether sums begin with the bias, and whether they are outputs as they are then. */

@@ -41,7 +41,7 @@ static const s24i_linear_kernel *other_row(void);
 
 typedef struct run {
     const s24i_linear_job *job;
-    uint8_t *x, *workers; /* packed tokens; worker_bytes() of each thread */
+    uint8_t *x, *workers; /* packed tokens; WORKER_BYTES of each thread */
     int64_t groups;       /* of tokens in x: of all threads, or of each */
     int each;             /* 1: each thread packs the tokens that all share */
     atomic_int refused;   /* tokens that the other row has to multiply */
@@ -50,10 +50,10 @@ typedef struct run {
 static worker worker_of(const run *r, int thread)
 {
     worker w = {.job = r->job, .x = r->x, .tokens = r->job->m, .plain = sums_are_outputs(r->job)};
-    w.expanded = r->workers + thread * worker_bytes(r->job->k);
-    w.squares[0] = (float *)(void *)(w.expanded + expanded_bytes(r->job->k));
-    w.squares[1] = w.squares[0] + SQUARE;
-    w.partial = w.squares[1] + SQUARE;
+    w.expanded = r->workers + thread * WORKER_BYTES;
+    w.strips[0] = (float *)(void *)(w.expanded + EXPANDED);
+    w.strips[1] = w.strips[0] + STRIP / 4;
+    w.partial = w.strips[1] + STRIP / 4;
     if (kept_bytes(r->job->n, r->job->k))
         w.kept = (uint8_t *)(uintptr_t)r->job->w + packed_bytes(r->job->n, r->job->k);
     return w;
@@ -68,7 +68,7 @@ TARGET static int pack_groups(const s24i_linear_job *job, int64_t m, int64_t tok
         uint8_t *group = to + t / GROUP * group_bytes(job->k);
         fine &=
             pack_tokens(job, m + t, tokens - t < TOKENS ? tokens - t : TOKENS, group + tile * TILE,
-                        tiles_of(tokens - first) * TILE, scales_of(group, job->k) + tile * TOKENS);
+                        x_step(tiles_of(tokens - first)), scales_of(group, job->k) + tile * TOKENS);
     }
     return fine;
 }
@@ -176,7 +176,7 @@ static size_t work_bytes(int64_t m, int64_t n, int64_t k, int threads)
     const int64_t all = (m + GROUP - 1) / GROUP, few = (int64_t)OWN_TOKENS * threads / GROUP + 1;
     const int64_t common = all < few ? all : few;
     const int64_t own_x = own_bytes(m, n, k, threads) * threads, x = common * group_bytes(k);
-    const size_t bytes = (size_t)((x > own_x ? x : own_x) + threads * worker_bytes(k) + PAGE);
+    const size_t bytes = (size_t)((x > own_x ? x : own_x) + threads * WORKER_BYTES + PAGE);
     const s24i_linear_kernel *other = other_row();
     const size_t others = other ? other->work_bytes(m, n, k, threads) : 0;
     return bytes > others ? bytes : others;
