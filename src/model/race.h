@@ -45,7 +45,7 @@ typedef struct s24i_lap {
 
 typedef struct s24i_race {
     int products;
-    int keeps;       /* 1: some products have tiles to keep; the others' are as fast either way */
+    unsigned keeps;  /* products that have tiles to keep (bits); the others run 2:4 in their lap */
     int64_t most[2]; /* rows that occur alone, and together; 0: none do */
     double until;    /* the time when it must be over */
     int dense_wins;  /* in doubt, 1: what looked faster dense runs dense; 0: by far faster; below */

@@ -11,6 +11,7 @@ typedef struct machine {
     double clock;
     double sparse[2], dense[2]; /* seconds of a lap: of one row's work, and beside the work */
     double kept[2];             /* of 2:4 with tiles; zeros: it does not race */
+    unsigned keeps;             /* products that have tiles (bits), 0: both have */
     double dense_factor;        /* of the second product */
     int noisy_laps;             /* the first so many laps take 10 times as long; −1: … */
     int busy[2];                /* … alone, or together, each takes longer than the last */
@@ -62,7 +63,9 @@ static void race_in_doubt(s24i_choice choices[2], machine *m, double until, int 
 static void race(s24i_choice choices[2], int *agreed, machine *m, int threads)
 {
     const s24i_race r = {.products = 2,
-                         .keeps = m->kept[0] + m->kept[1] > 0,
+                         .keeps = m->keeps                      ? m->keeps
+                                  : m->kept[0] + m->kept[1] > 0 ? 3
+                                                                : 0,
                          .most = {256, threads > 1 ? 32 * threads : 0},
                          .until = 0.15,
                          .now = now,
@@ -133,6 +136,13 @@ static void a_little_faster_is_not_enough(void **state)
         assert_true(agreed);
         assert_int_equal(choices[0].dense[0], i ? ALL : 0);
     }
+    /* A dense weight that other numbers of rows need is there: 0.98 with one row, 0.94 with two. */
+    machine m = {.sparse = {1e-6, 0}, .dense = {0.9e-6, 0.08e-6}, .dense_factor = 1};
+    s24i_choice choices[2];
+    int agreed = 0;
+    race(choices, &agreed, &m, 1);
+    assert_true(agreed);
+    assert_int_equal(choices[0].dense[0], ALL);
 }
 
 /* Tiles are kept where they gain over the better of the other two, and then dense is compared with
@@ -160,6 +170,18 @@ static void kept_tiles(void **state)
             assert_true(choices[0].kept);
             assert_int_equal(choices[0].dense[S24I_ALONE] & 0x1ff, 0);
         }
+    /* Where a layer has none, its lap says nothing, however fast it was. */
+    machine one = {.sparse = {1e-6, 0},
+                   .dense = {1e-6, 0},
+                   .kept = {0.5e-6, 0},
+                   .dense_factor = 1,
+                   .keeps = 2};
+    s24i_choice of_one[2];
+    int one_agreed = 0;
+    race(of_one, &one_agreed, &one, 1);
+    assert_true(one_agreed);
+    assert_false(of_one[0].kept);
+    assert_true(of_one[1].kept);
     /* Times that do not agree say nothing of them. */
     machine busy = {.sparse = {1e-6, 0},
                     .dense = {1e-6, 0},

@@ -256,15 +256,17 @@ static int list_products(s24i_known *products, const racing *r)
     return listed.count;
 }
 
-static int has_kept(const racing *r)
+/* Which of them have tiles to keep (bits). */
+static unsigned have_kept(const racing *r)
 {
-    int has = 0;
+    unsigned have = 0;
     for (int64_t b = r->first; b < r->end; b++)
         for (int i = 0; i < S24I_PRODUCTS; i++) {
             const s24i_linear *l = s24i_block_product(&r->model->blocks[b], i);
-            has |= product_of(r, l) >= 0 && l->weight[S24I_WAY_KEPT];
+            const int product = product_of(r, l);
+            if (product >= 0 && l->weight[S24I_WAY_KEPT]) have |= 1u << product;
         }
-    return has;
+    return have;
 }
 
 static s24_status run_race(racing *r, int *agreed)
@@ -280,7 +282,7 @@ static s24_status run_race(racing *r, int *agreed)
     const double start = s24i_seconds();
     TRY(s24_session_create(&r->session, r->ctx, r->model, tokens));
     const s24i_race race = {.products = r->count,
-                            .keeps = has_kept(r),
+                            .keeps = have_kept(r),
                             .most = {CHUNK_ROWS, threads > 1 ? shared : 0},
                             .until = start + RACE_SECONDS - chooser->spent,
                             .dense_wins = on_tiles,

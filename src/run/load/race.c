@@ -11,7 +11,7 @@
 
 enum { ROUNDS = 8, ENOUGH = 3 };
 /* Dense must be faster by more than measuring errs, since its weight costs memory, and 2:4 may lose
-   no more than that. */
+   no more than that. A weight that is there for some numbers of rows costs nothing for others. */
 static const double MARGIN = 0.97;
 /* So has 2:4 with its tiles kept, over the best of the other two: it holds 1.6 times as much. */
 static const double KEPT_MARGIN = 0.95;
@@ -141,9 +141,10 @@ static int has_agreed(track *t)
     return points > 0 && (agreed == points || agreed >= ENOUGH);
 }
 
-static uint32_t dense_bits(const track *t, int product, int agreed, int way, const s24i_race *race)
+static uint32_t dense_bits(const track *t, int product, int agreed, int way, double margin,
+                           const s24i_race *race)
 {
-    const double least = log(agreed ? MARGIN : race->dense_wins ? 1 : FAR);
+    const double least = log(agreed ? margin : race->dense_wins ? 1 : FAR);
     const uint32_t all = (1u << S24I_ROW_OCTAVES) - 1;
     uint32_t bits = 0;
     if (last_before(t, S24I_ROW_OCTAVES) < 0) return race->dense_untimed ? all : 0;
@@ -157,7 +158,8 @@ static int keeps(const track tracks[2], const int sure[2], int product, const s2
 {
     double gain = 0;
     int points = 0;
-    for (int i = 0; race->keeps && i < 2 * S24I_ROW_OCTAVES; i++) {
+    if (!(race->keeps >> product & 1)) return 0;
+    for (int i = 0; i < 2 * S24I_ROW_OCTAVES; i++) {
         const point *p = &tracks[i % 2].points[i / 2];
         if (!sure[i % 2] || !p->rounds) continue;
         const double dense = p->least[S24I_RACE_DENSE][product];
@@ -166,6 +168,20 @@ static int keeps(const track tracks[2], const int sure[2], int product, const s2
         points++;
     }
     return points && gain / points > -log(KEPT_MARGIN);
+}
+
+/* For which numbers of rows a product runs dense. */
+static void choose_dense(s24i_choice *choice, const track tracks[2], const int as[2],
+                         const int sure[2], int product, const s24i_race *race)
+{
+    const int way = choice->kept ? S24I_RACE_KEPT : S24I_RACE_SPARSE;
+    double margin = MARGIN;
+    for (int times = 0; times < 2; times++) {
+        for (int i = 0; i < 2; i++)
+            choice->dense[i] = dense_bits(&tracks[as[i]], product, sure[as[i]], way, margin, race);
+        if (!choice->dense[0] && !choice->dense[1]) return;
+        margin = 1;
+    }
 }
 
 s24_status s24i_race_run(s24i_choice *choices, int *agreed, const s24i_race *race)
@@ -180,16 +196,15 @@ s24_status s24i_race_run(s24i_choice *choices, int *agreed, const s24i_race *rac
     const int sure[2] = {has_agreed(&tracks[0]), has_agreed(&tracks[1])};
     for (int p = 0; p < race->products; p++)
         choices[p].kept = keeps(tracks, sure, p, race);
+    int as[2]; /* whose times decide */
     for (int together = 0; together < 2; together++) {
         /* What does not occur now does when a context has other threads. Then, and where other work
            ran beside it, the other track is the best guess. */
         const int occurs = race->most[together] > 0;
-        const int as = !occurs || (!sure[together] && sure[!together]) ? !together : together;
+        as[together] = !occurs || (!sure[together] && sure[!together]) ? !together : together;
         *agreed &= sure[together] || !occurs;
-        for (int p = 0; p < race->products; p++)
-            choices[p].dense[together] =
-                dense_bits(&tracks[as], p, sure[as],
-                           choices[p].kept ? S24I_RACE_KEPT : S24I_RACE_SPARSE, race);
     }
+    for (int p = 0; p < race->products; p++)
+        choose_dense(&choices[p], tracks, as, sure, p, race);
     return S24_OK;
 }
