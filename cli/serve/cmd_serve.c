@@ -9,7 +9,13 @@
 
 #include "serve/serve.h"
 
-enum { MOST_CONNECTIONS = 1 << 20, MOST_BODY = 1 << 30, MOST_TEXTS = 4096, MOST_HTTP_THREADS = 64 };
+enum {
+    MOST_CONNECTIONS = 1 << 20,
+    MOST_BODY = 1 << 30,
+    MOST_TEXTS = 4096,
+    MOST_HTTP_THREADS = 64,
+    HTTP_THREADS = 16 /* by default */
+};
 
 #define OPTION(name, type, field, argument, fallback, help)                                        \
     {                                                                                              \
@@ -41,9 +47,10 @@ static const cli_option options[] = {
            "Longest body of a request; a longer one is answered 413."),
     OPTION("connections", CLI_COUNT, connections, "N", "1024",
            "Most connections at a time; others wait until one of these ends."),
-    OPTION("http-threads", CLI_COUNT, http_threads, "N", "1",
-           "Threads that read requests, tokenize and write answers. One is enough for a CPU; a GPU "
-           "that runs small models waits for it."),
+    OPTION(
+        "http-threads", CLI_COUNT, http_threads, "N", NULL,
+        "Threads that read requests, tokenize and write answers. By default one, on a GPU, which "
+        "would wait for it, half of --threads and at most 16."),
     OPTION("timeout", CLI_COUNT, timeout, "SECONDS", "60",
            "Close a connection on which nothing moved for so long."),
     ENCODE_PROMPT(struct serve_options, "prompt-name", prompt_name,
@@ -195,10 +202,20 @@ static int serve(cli_app *cli, serve_server *s)
     return code;
 }
 
+/* A device would wait for one thread: a small model runs a text in a tenth of the time in which
+   that reads it and writes its answer. */
+static int64_t http_threads(const cli_app *cli)
+{
+    const int64_t half = s24_ctx_threads(cli->ctx) / 2;
+    if (cli_on_cpu(cli) || half < 1) return 1;
+    return half < HTTP_THREADS ? half : HTTP_THREADS;
+}
+
 static int run(cli_app *cli, const void *opaque)
 {
-    const struct serve_options *o = opaque;
+    struct serve_options chosen = *(const struct serve_options *)opaque, *o = &chosen;
     serve_server s = {.cli = cli, .o = o, .listener = -1};
+    if (!o->http_threads) o->http_threads = http_threads(cli);
     pthread_mutex_init(&s.lock, NULL);
     pthread_cond_init(&s.change, NULL);
     int code = check_options(cli, o);

@@ -2,9 +2,10 @@
 /*
  * Declares what the files of serve share. Threads: the main one loads, waits for a signal and
  * ends; libmicrohttpd's, one or several, take requests, read their JSON, tokenize and write
- * answers; each model has a worker that runs batches on its context's threads. A request belongs to
- * the thread of its connection but for its job, which is the worker's from the queue until its
- * connection goes on.
+ * answers; each model has a worker that runs batches on its context's threads, and of an encoder
+ * on a device another one that gives out what they made, while the worker makes up the next. A
+ * request belongs to the thread of its connection but for its job, which is theirs from the queue
+ * until its connection goes on.
  */
 #ifndef SPARSE24_CLI_SERVE_SERVE_H
 #define SPARSE24_CLI_SERVE_SERVE_H
@@ -16,7 +17,6 @@
 #include "sparse24/language.h"
 
 struct MHD_Connection;
-struct MHD_Daemon;
 struct MHD_Response;
 struct serve_generation;
 
@@ -49,8 +49,8 @@ void serve_put_json(serve_text *text, json_t *value);
 
 /* ---- serve_queue.c: what waits for a model, and its worker ----------------------------------- */
 
-/* Holds the texts of one request; of its maker until it is taken, then of the worker until ready
-   is called, which comes once, on the worker's thread. */
+/* Holds the texts of one request; of its maker until it is taken, then of the worker, and from its
+   first batch's end on of who gives it, until ready is called, which comes once, on that thread. */
 typedef struct serve_job {
     struct serve_job *next;
     int64_t texts, taken, done;
@@ -74,10 +74,13 @@ typedef struct serve_counts {
     int64_t texts, tokens, batches, truncated; /* since the start */
     int64_t waiting_texts, waiting_tokens, running_texts;
     int64_t prefix_texts, prefix_tokens; /* that a prompt found in the cache, since the start */
-    double busy;                         /* seconds */
+    double busy;                         /* seconds in which a batch was on its way */
 } serve_counts;
 
-enum { SERVE_ENDS = 64 /* ids that end a text */ };
+enum {
+    SERVE_ENDS = 64,  /* ids that end a text */
+    SERVE_BATCHES = 4 /* of a model: two on their way, one whose answers are given */
+};
 
 /* A text of a language model's cache, which stays when it has ended for prompts that begin so. */
 typedef struct serve_slot {
@@ -131,18 +134,23 @@ typedef struct serve_model {
     serve_language language;
     const s24_tokenizer *tokenizer; /* of either */
     const char *prompt;             /* before every text of an encoder */
+    int64_t least_ids;              /* of a text: more than a prompt that is left out has */
     s24_model_info info;
-    int64_t width, max_tokens, batch_tokens, most_waiting;
-    embedded documents; /* of the first encoder, where there are any */
-    pthread_t worker;
-    int started;
+    int64_t width, max_tokens, batch_texts, batch_tokens, most_waiting;
+    embedded documents;      /* of the first encoder, where there are any */
+    pthread_t worker, giver; /* giver: of an encoder that has several batches on their way */
+    int started, gives;
+    s24_ctx *giver_ctx;
+    struct serve_batch *batches[SERVE_BATCHES]; /* taken by turns; NULL: it is no encoder */
+    int batch_count, most_on_way;
     pthread_mutex_t lock; /* of all below */
-    pthread_cond_t change;
+    pthread_cond_t change, sent;
     serve_job *first, **last;
     serve_counts counts;
-    int ending;
-    /* A batch on its way, the worker's own. */
-    struct serve_batch *batch;
+    int ending, formed; /* formed: the worker has ended, and forms no more */
+    int on_way;         /* batches begun and not ended, the first of which is */
+    int64_t oldest;     /* by the number of all before; the newest has so many tokens: */
+    int64_t newest_tokens;
 } serve_model;
 
 /* Opens the model at `path`; 0 texts wait. Release with serve_model_close, after an error too. */
@@ -159,10 +167,18 @@ void serve_queue_counts(serve_model *model, serve_counts *counts);
 int64_t serve_queue_seconds(serve_model *model);
 /* Takes the job at the front. NULL: there is none; where the caller waits, the model ends, too. */
 serve_job *serve_queue_take(serve_model *model, int waits);
-/* Runs the worker of an encoder until the model ends and nothing waits. */
-void *serve_queue_work(void *model);
-struct serve_batch *serve_batch_create(const serve_model *model);
-void serve_batch_destroy(struct serve_batch *batch);
+/* Tells, in the lock, whether what waits is to be taken: by the one who waits for `change`. */
+int serve_queue_is_due(const serve_model *model);
+
+/* ---- serve_batch.c: texts that run together -------------------------------------------------- */
+
+/* Makes the batches of an encoder; 0: no memory. */
+int serve_batches_create(serve_model *model);
+void serve_batches_destroy(serve_model *model);
+/* Runs the worker of an encoder until the model ends and nothing waits; and the one who gives its
+   answers, where there is one. */
+void *serve_batches_work(void *model);
+void *serve_batches_give(void *model);
 
 /* ---- serve_set.c: the models, which a signal reads anew -------------------------------------- */
 
@@ -192,11 +208,10 @@ int serve_set_open(serve_set **out, cli_app *cli, const struct serve_options *o)
 int serve_set_start(serve_set *set);
 /* Lets the workers end what waits, and releases all. */
 void serve_set_close(serve_set *set);
-/* Takes the server's set for a request, until it is left, and a reader of it, until that is given
-   back. */
+/* Takes the server's set for a request, until that counts itself out of its users, and a reader of
+   it, until that is given back, in the server's lock. */
 serve_set *serve_set_enter(serve_server *server, serve_reader **reader);
-void serve_set_give(serve_server *server, serve_set *set, serve_reader *reader);
-void serve_set_leave(serve_server *server, serve_set *set);
+void serve_set_give(serve_set *set, serve_reader *reader);
 /* Puts another in the place of the server's, which has its counts, and gives that back. */
 serve_set *serve_set_exchange(serve_server *server, serve_set *set);
 /* Waits until no request has the set that was. 0: a signal came to end the program. */
@@ -252,8 +267,8 @@ void serve_tally_add(serve_tally *tally, int status, double seconds);
 struct serve_server {
     cli_app *cli;
     const struct serve_options *o;
-    struct serve_mhd *mhd; /* NULL: it is not loaded yet */
-    struct MHD_Daemon *daemon;
+    struct serve_mhd *mhd;         /* NULL: it is not loaded yet */
+    struct serve_daemons *daemons; /* NULL: none runs */
     int listener;
     char url[512];
     serve_set *set; /* in the lock */
@@ -276,6 +291,7 @@ enum {
 #include "serve/serve_routes.def"
 };
 #undef ROUTE
+extern const serve_route serve_routes[];
 
 /* Decides that the request is refused, in the words of OpenAI's API; param: the key, or NULL. */
 void serve_refuse(serve_request *r, int code, const char *param, const char *format, ...)
@@ -315,7 +331,7 @@ int serve_read_flag(serve_request *r, const char *key, int *value);
 /* Refuses another truncation_direction than right. */
 int serve_read_direction(serve_request *r);
 
-/* ---- serve_http.c: the daemon ---------------------------------------------------------------- */
+/* ---- serve_daemon.c: threads of HTTP, for serve_http.c --------------------------------------- */
 
 int serve_http_start(serve_server *server);
 /* Takes no more, ends what was taken, and stops. */

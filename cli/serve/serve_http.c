@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Speaks HTTP by libmicrohttpd, on threads of its own. A body is kept until it is whole, within
- * bounds for one and for all; a request that waits for a model sleeps (its connection is
- * suspended), and the worker wakes it. What is refused is said after its body, of which nothing is
- * kept, so that the client reads the answer; at once where the client waits for leave to send it,
- * or announces far more than is read. One that sends so much unannounced is cut off.
+ * Answers requests that libmicrohttpd reads, on its threads (serve_daemon.c). A body is kept until
+ * it is whole, within bounds for one and for all; a request that waits for a model sleeps (its
+ * connection is suspended), and who gives its answer wakes it. What is refused is said after its
+ * body, of which nothing is kept, so that the client reads the answer; at once where the client
+ * waits for leave to send it, or announces far more than is read. One that sends so much
+ * unannounced is cut off.
  */
-#include <signal.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,14 +14,13 @@
 #include "serve/serve_mhd.h"
 
 enum {
-    MOST_HELD = 32 << 20,     /* bytes of all bodies and answers on their way */
-    DROPPED_BODIES = 8,       /* so many of the largest are read and dropped */
-    CONNECTION_BYTES = 16384, /* of a request's head, and read at a time */
-    NONE = SERVE_ROUTES       /* no route */
+    MOST_HELD = 32 << 20, /* bytes of all bodies and answers on their way */
+    DROPPED_BODIES = 8,   /* so many of the largest are read and dropped */
+    NONE = SERVE_ROUTES   /* no route */
 };
 
 #define ROUTE(method, path, name, write, open) {method, path, serve_##name, write, open},
-static const serve_route serve_routes[SERVE_ROUTES] = {
+const serve_route serve_routes[SERVE_ROUTES] = {
 #include "serve/serve_routes.def"
 };
 #undef ROUTE
@@ -188,13 +186,15 @@ static int is_streamed(const serve_request *r)
     return r->generation && r->generation->stream && !r->code;
 }
 
-/* Counts a request among those that the server's end waits for; 0: it ends already. A connection
-   that went to sleep later would be one that nobody wakes. */
+/* Gives the reader back, and counts a request that goes on among those that the server's end waits
+   for; 0: it ends already. A connection that went to sleep later would be one that nobody wakes. */
 static int enter(serve_request *r)
 {
     serve_server *s = r->server;
     pthread_mutex_lock(&s->lock);
-    r->counted = !atomic_load(&s->draining);
+    serve_set_give(r->set, r->reader);
+    r->reader = NULL;
+    r->counted = !r->code && !atomic_load(&s->draining);
     s->running += r->counted;
     pthread_mutex_unlock(&s->lock);
     return r->counted;
@@ -233,15 +233,13 @@ static void read_whole(serve_request *r)
     const serve_route *route = &serve_routes[r->route];
     r->set = serve_set_enter(r->server, &r->reader);
     route->read(r);
-    serve_set_give(r->server, r->set, r->reader);
-    r->reader = NULL;
     if (!r->keeps_json) {
         json_decref(r->json);
         r->json = NULL;
     }
     drop_body(r);
     if (!r->code && !cli_json_is_whole()) serve_refuse(r, 503, NULL, "the server is out of memory");
-    if (!r->code && !enter(r)) refuse_late(r);
+    if (!enter(r) && !r->code) refuse_late(r);
     if (!r->code)
         queue(r);
     else if (r->generation)
@@ -301,9 +299,9 @@ static enum MHD_Result begin_stream(serve_request *r)
     return send_response(r, serve_stream_response(r));
 }
 
-static enum MHD_Result handle(void *server, struct MHD_Connection *connection, const char *url,
-                              const char *method, const char *version, const char *data,
-                              size_t *bytes, void **state)
+enum MHD_Result serve_http_handle(void *server, struct MHD_Connection *connection, const char *url,
+                                  const char *method, const char *version, const char *data,
+                                  size_t *bytes, void **state)
 {
     serve_request *r = *state;
     (void)version;
@@ -331,8 +329,8 @@ static enum MHD_Result handle(void *server, struct MHD_Connection *connection, c
 
 /* ---- the end of a request ------------------------------------------------------------------- */
 
-static void complete(void *server, struct MHD_Connection *connection, void **state,
-                     enum MHD_RequestTerminationCode why)
+void serve_http_complete(void *server, struct MHD_Connection *connection, void **state,
+                         enum MHD_RequestTerminationCode why)
 {
     serve_server *s = server;
     serve_request *r = *state;
@@ -354,63 +352,13 @@ static void complete(void *server, struct MHD_Connection *connection, void **sta
     free(r->job.read);
     free(r->job.lines);
     free(r->job.scores);
-    serve_set_leave(s, r->set);
+    const double took = cli_seconds() - r->began;
     pthread_mutex_lock(&s->lock);
-    serve_tally_add(&s->tally[r->route], r->code, cli_seconds() - r->began);
+    if (r->set) r->set->users--;
+    serve_tally_add(&s->tally[r->route], r->code, took);
     s->running -= r->counted;
-    if (r->counted) pthread_cond_signal(&s->change);
+    if (r->set || r->counted) pthread_cond_signal(&s->change);
     pthread_mutex_unlock(&s->lock);
     free(r);
     *state = NULL;
-}
-
-/* ---- the daemon ----------------------------------------------------------------------------- */
-
-/* What a client did wrong is no news of the server's. */
-static void say_nothing(void *user, const char *format, va_list arguments)
-{
-    (void)user;
-    (void)format;
-    (void)arguments;
-}
-
-int serve_http_start(serve_server *server)
-{
-    const struct serve_options *o = server->o;
-    serve_mhd *mhd = calloc(1, sizeof *mhd);
-    const char *why = mhd ? serve_mhd_load(mhd) : "out of memory";
-    server->mhd = mhd;
-    if (why)
-        return cli_fail(server->cli, CLI_UNSUPPORTED, "no server without libmicrohttpd: %s", why);
-    server->routes = serve_routes;
-    server->tally = calloc(SERVE_ROUTES + 1, sizeof *server->tally);
-    if (server->tally)
-        server->daemon = server->mhd->start_daemon(
-            MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG, 0, NULL,
-            NULL, handle, server, MHD_OPTION_EXTERNAL_LOGGER, say_nothing, NULL,
-            MHD_OPTION_LISTEN_SOCKET, server->listener, MHD_OPTION_NOTIFY_COMPLETED, complete,
-            server, MHD_OPTION_CONNECTION_LIMIT, (unsigned)o->connections,
-            MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)o->timeout, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
-            (size_t)CONNECTION_BYTES,
-            o->http_threads > 1 ? MHD_OPTION_THREAD_POOL_SIZE : MHD_OPTION_END,
-            (unsigned)o->http_threads, MHD_OPTION_END);
-    if (server->daemon) return CLI_OK;
-    return cli_fail(server->cli, CLI_IO, "%s: no server can be started there", server->url);
-}
-
-void serve_http_stop(serve_server *server)
-{
-    if (server->daemon) {
-        pthread_mutex_lock(&server->lock);
-        atomic_store(&server->draining, 1);
-        pthread_mutex_unlock(&server->lock);
-        server->mhd->quiesce_daemon(server->daemon);
-        pthread_mutex_lock(&server->lock);
-        while (server->running > 0)
-            pthread_cond_wait(&server->change, &server->lock);
-        pthread_mutex_unlock(&server->lock);
-        server->mhd->stop_daemon(server->daemon);
-    }
-    free(server->tally);
-    free(server->mhd);
 }

@@ -281,6 +281,13 @@ static int add_list(gathered *g, const json_t *ids, int64_t index)
         serve_refuse(g->r, 422, g->key, "text %lld has no token id", (long long)index);
         return 0;
     }
+    if (count < m->least_ids) {
+        serve_refuse(g->r, 422, g->key,
+                     "text %lld has %lld token ids; with the prompt, whose tokens are left out of "
+                     "the vector, it has %lld at least",
+                     (long long)index, (long long)count, (long long)m->least_ids);
+        return 0;
+    }
     if (count > m->max_tokens) {
         if (!too_long(g, index)) return 0;
         count = m->max_tokens;

@@ -18,4 +18,11 @@ typedef struct serve_mhd {
 /* Looks them all up in the library, which then stays. Returns NULL, or why not. */
 const char *serve_mhd_load(serve_mhd *mhd);
 
+/* What daemons call (serve_http.c): with a request's parts, and with its end. */
+enum MHD_Result serve_http_handle(void *server, struct MHD_Connection *connection, const char *url,
+                                  const char *method, const char *version, const char *data,
+                                  size_t *bytes, void **state);
+void serve_http_complete(void *server, struct MHD_Connection *connection, void **state,
+                         enum MHD_RequestTerminationCode why);
+
 #endif

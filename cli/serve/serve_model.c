@@ -52,6 +52,25 @@ static int open_other_tower(serve_model *m, const s24_encoder_opts *opts)
     return CLI_OK;
 }
 
+/* A prompt that pooling leaves out stands in ids that a client gives, too, and leaves some of them:
+   a batch with none would be refused as a whole, whosever the other texts are. */
+static int count_prompt(serve_model *m)
+{
+    s24_token *tokens;
+    int64_t count = 0;
+    if (m->classifies || !m->tokenizer || !*m->prompt || s24_encoder_pools_prompt(m->encoder))
+        return CLI_OK;
+    tokens = malloc((size_t)m->max_tokens * sizeof *tokens);
+    if (!tokens) return cli_fail(&m->cli, CLI_IO, "out of memory for a prompt's tokens");
+    const s24_status status =
+        s24_tokenizer_encode(tokens, &count, m->max_tokens, m->tokenizer, m->cli.ctx, m->prompt,
+                             strlen(m->prompt), NULL, 0);
+    /* Where nothing stands after a text, its own token has to. */
+    m->least_ids = count + (count > 0 && tokens[count - 1].begin < tokens[count - 1].end);
+    free(tokens);
+    return cli_status(&m->cli, status);
+}
+
 static int open_encoder(serve_model *m, const struct serve_options *o)
 {
     cli_app *cli = &m->cli;
@@ -72,13 +91,14 @@ static int open_encoder(serve_model *m, const struct serve_options *o)
     m->max_tokens = s24_encoder_max_tokens(m->encoder);
     m->tokenizer = s24_encoder_tokenizer(m->encoder);
     m->prompt = s24_encoder_prompt(m->encoder, NULL);
+    if ((code = count_prompt(m)) != CLI_OK) return code;
     if (m->classifies) {
         m->width = s24_encoder_classes(m->encoder);
         return CLI_OK;
     }
     if ((code = open_other_tower(m, &opts)) != CLI_OK) return code;
     if (m->batch_tokens < m->max_tokens) m->batch_tokens = m->max_tokens;
-    if ((m->batch = serve_batch_create(m)) != NULL) return CLI_OK;
+    if (serve_batches_create(m)) return CLI_OK;
     return cli_fail(cli, CLI_IO, "out of memory for batches of %lld tokens",
                     (long long)m->batch_tokens);
 }
@@ -105,9 +125,11 @@ int serve_model_open(cli_app *cli, serve_model *model, char *path, const struct 
     pthread_mutex_init(&model->lock, NULL);
     pthread_mutex_init(&model->language.chat_lock, NULL);
     pthread_cond_init(&model->change, NULL);
+    pthread_cond_init(&model->sent, NULL);
     model->cli.json = 0; /* whose one object is the program's */
     model->cli.operands = &model->path;
     model->cli.ctx = NULL;
+    model->cli.device = NULL; /* one of its own, which one thread uses */
     int code = cli_context_whole(&model->cli, &model->cli.ctx, 0);
     return code == CLI_OK ? open_either(model, o) : code;
 }
@@ -126,27 +148,47 @@ int serve_model_documents(serve_model *model, const struct serve_options *o)
 
 int serve_model_start(serve_model *model)
 {
-    void *(*work)(void *) = model->language.model ? serve_generations_work : serve_queue_work;
-    model->started = !pthread_create(&model->worker, NULL, work, model);
-    if (model->started) return CLI_OK;
-    return cli_fail(&model->cli, CLI_IO, "no thread can be started for %s", model->path);
+    serve_model *m = model;
+    void *(*work)(void *) = m->language.model ? serve_generations_work : serve_batches_work;
+    int code = CLI_OK;
+    if (m->most_on_way > 1) {
+        code = cli_context_whole(&m->cli, &m->giver_ctx, 0);
+        m->gives = code == CLI_OK && !pthread_create(&m->giver, NULL, serve_batches_give, m);
+    }
+    m->started = code == CLI_OK && m->gives == (m->most_on_way > 1) &&
+                 !pthread_create(&m->worker, NULL, work, m);
+    if (m->started || code != CLI_OK) return code;
+    return cli_fail(&m->cli, CLI_IO, "no thread can be started for %s", m->path);
+}
+
+/* Lets the worker end what waits, and then who gives it out. */
+static void end_threads(serve_model *m)
+{
+    pthread_mutex_lock(&m->lock);
+    m->ending = 1;
+    if (!m->started) m->formed = 1;
+    pthread_cond_signal(&m->change);
+    pthread_cond_signal(&m->sent);
+    pthread_mutex_unlock(&m->lock);
+    if (m->started) pthread_join(m->worker, NULL);
+    if (m->gives) pthread_join(m->giver, NULL);
+    s24_ctx_destroy(m->giver_ctx);
 }
 
 void serve_model_close(serve_model *model)
 {
-    pthread_mutex_lock(&model->lock);
-    model->ending = 1;
-    pthread_cond_signal(&model->change);
-    pthread_mutex_unlock(&model->lock);
-    if (model->started) pthread_join(model->worker, NULL);
+    end_threads(model);
     if (model->cli.ctx) cli_choices_keep(&model->cli);
-    serve_batch_destroy(model->batch);
+    serve_batches_destroy(model);
     embedded_free(&model->documents);
     if (model->images != model->encoder) s24_encoder_close(model->images);
     s24_encoder_close(model->encoder);
     serve_language_close(model);
+    if (model->cli.device) cli_notes_keep(&model->cli, model->cli.device);
+    s24_device_destroy(model->cli.device);
     s24_ctx_destroy(model->cli.ctx);
     pthread_cond_destroy(&model->change);
+    pthread_cond_destroy(&model->sent);
     pthread_mutex_destroy(&model->lock);
     pthread_mutex_destroy(&model->language.chat_lock);
 }

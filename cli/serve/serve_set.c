@@ -16,8 +16,7 @@ enum { TOKENIZE_ROOM = 1 << 16, LOOK_NS = 100000000 /* for a signal */ };
 
 static int open_models(cli_app *cli, serve_set *s, const struct serve_options *o)
 {
-    s24_device *device;
-    int code = cli_device(cli, &device);
+    int code = CLI_OK;
     s->models = calloc((size_t)cli->operand_count, sizeof *s->models);
     if (!s->models) return cli_fail(cli, CLI_IO, "out of memory");
     for (int i = 0; i < cli->operand_count && code == CLI_OK; i++) {
@@ -38,7 +37,7 @@ static int open_documents(cli_app *cli, serve_set *s, const struct serve_options
 {
     serve_model *m = s->models;
     if (!o->documents) return CLI_OK;
-    while (m < s->models + s->model_count && !m->batch)
+    while (m < s->models + s->model_count && !m->batch_count)
         m++;
     if (m == s->models + s->model_count)
         return cli_fail(cli, CLI_USAGE, "--documents: none of the models is an encoder");
@@ -108,21 +107,10 @@ serve_set *serve_set_enter(serve_server *server, serve_reader **reader)
     return set;
 }
 
-void serve_set_give(serve_server *server, serve_set *set, serve_reader *reader)
+void serve_set_give(serve_set *set, serve_reader *reader)
 {
-    pthread_mutex_lock(&server->lock);
     reader->next = set->idle;
     set->idle = reader;
-    pthread_mutex_unlock(&server->lock);
-}
-
-void serve_set_leave(serve_server *server, serve_set *set)
-{
-    if (!set) return;
-    pthread_mutex_lock(&server->lock);
-    set->users--;
-    pthread_cond_signal(&server->change);
-    pthread_mutex_unlock(&server->lock);
 }
 
 /* Moves what was counted so far from each model to the one that has its place. */

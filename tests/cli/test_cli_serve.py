@@ -37,12 +37,13 @@ class UnixConnection(http.client.HTTPConnection):
 class Server:
     """A running server; ended with the case."""
 
-    def __init__(self, case, *arguments):
+    def __init__(self, case, *arguments, environment=None):
         listens = () if "--socket" in arguments else ("--port", "0")
         self.log = open(case.folder / "log", "w+")
         self.process = subprocess.Popen(
             [PROGRAM, "serve", *map(str, arguments), *listens, "--json"], cwd=case.folder,
-            env=clean_environment(), stdout=subprocess.PIPE, stderr=self.log, text=True)
+            env=clean_environment(environment), stdout=subprocess.PIPE, stderr=self.log,
+            text=True)
         watch = threading.Timer(100, self.process.kill)
         watch.start()
         case.addCleanup(watch.cancel)
@@ -302,6 +303,11 @@ class Serve(Scratch):
         self.assertEqual(len(server.good("/embed", {"inputs": "file", "prompt_name": "query"})), 1)
         status, _, value = server.ask("/embed", {"inputs": "file", "prompt_name": "none"})
         self.assertEqual((status, value["error"]["param"]), (422, "prompt_name"))
+        # [CLS] read the [SEP]: fewer would leave a batch, that of others too, a text of no token.
+        status, _, value = server.ask("/embed", {"inputs": [[2, 57, 58, 3], [2, 57, 3]]})
+        self.assertEqual((status, value["error"]["param"]), (422, "inputs"))
+        self.assertIn("text 1 has 3 token ids; with the prompt", value["error"]["message"])
+        self.assertEqual(len(server.good("/embed", {"inputs": [[2, 57, 58, 3]]})), 1)
 
     def test_vectors_of_any_length(self):
         place = self.folder / "model/modules.json"
