@@ -83,7 +83,7 @@ static int is_alike(const sensitivity_job *j, const sensitivity_layer *a,
 /* ---- the whole model ------------------------------------------------------------------------- */
 
 /* A pass of a model, and of the same one dense. */
-static int run_pass(sensitivity_job *j, const char *model, double *seconds, double *dense)
+static int run_once(sensitivity_job *j, const char *model, double *seconds, double *dense)
 {
     stage_words words = {.count = 0};
     json_t *found;
@@ -98,6 +98,30 @@ static int run_pass(sensitivity_job *j, const char *model, double *seconds, doub
     *dense = json_number_value(json_object_get(row, "dense_ms")) / 1e3;
     *seconds = json_number_value(json_object_get(row, "sparse_ms")) / 1e3;
     json_decref(found);
+    return CLI_OK;
+}
+
+/* Of short passes the one of three whose ratio is in the middle: each loading measures anew which
+   layers run 2:4, and other work disturbs one of them at times. */
+static int run_pass(sensitivity_job *j, const char *model, double *seconds, double *dense)
+{
+    enum { RUNS = 3 };
+    const double is_short = 0.1;
+    double sparse[RUNS], whole[RUNS];
+    int runs = 0, middle = 0;
+    do {
+        const int code = run_once(j, model, &sparse[runs], &whole[runs]);
+        if (code != CLI_OK) return code;
+    } while (whole[runs++] < is_short && runs < RUNS);
+    for (int i = 0; runs == RUNS && i < RUNS; i++) {
+        int slower = 0;
+        for (int other = 0; other < RUNS; other++)
+            slower += sparse[other] * whole[i] > sparse[i] * whole[other] ||
+                      (other < i && sparse[other] * whole[i] == sparse[i] * whole[other]);
+        if (slower == RUNS / 2) middle = i;
+    }
+    *seconds = sparse[middle];
+    *dense = whole[middle];
     return CLI_OK;
 }
 

@@ -223,8 +223,8 @@ class Sensitivity(Scratch):
         ])
 
 
-# In place of the machine: a pass takes 10 ms, less by what its 2:4 layers save, and a product of the
-# command plan what its shape says, 2:4 a share of that. Nothing else takes any time.
+# In place of the machine: a pass takes 10 ms, less by what its 2:4 layers save, and a product of
+# the command plan what its shape says, 2:4 a share of that. Nothing else takes any time.
 MACHINE = """#define _GNU_SOURCE
 #include <dlfcn.h>
 #include <math.h>
