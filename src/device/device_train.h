@@ -579,7 +579,7 @@ typedef struct s24_device_train_variance_args {
 S24_API s24_status s24_device_train_variance(s24_ctx *ctx, s24_device *device,
                                              const s24_device_train_variance_args *args);
 
-/* ---- lifted matrices (sparse24/lifted.h) ------------------------------------------------------- */
+/* ---- lifted matrices (sparse24/lifted.h) ----------------------------------------------------- */
 
 /* to [rows, s24_lifted_cols(cols, lift)] = the columns of from [rows, cols] repeated, as the tokens
    of a lifted matrix are; of back: from is lifted, a matrix or one of its rows more, and to [rows,

@@ -80,8 +80,8 @@ static void check_back(gpu *g, int64_t rows, int64_t cols, int lift)
     s24_matrix *matrix;
     for (int64_t i = 0; i < count; i++) {
         const int64_t col = i % cols + (lift < 0 ? lift : 0);
-        const int zeros = (int)(i * 7919 / cols % (group - 1));
-        if (col >= 0 && (col % group == zeros || col % group == group - 1)) w.host[i] = 0;
+        const int64_t zero = (i / cols * 7919 + col / group) % (group - 1);
+        if (col >= 0 && (col % group == zero || col % group == group - 1)) w.host[i] = 0;
     }
     assert_ok(g->ctx, s24_convert(bits, g->dtype, w.host, S24_F32, count));
     const s24_dense src = {bits, g->dtype, rows, cols, 0}, dst = {flat, g->dtype, rows, lifted, 0};
