@@ -5,13 +5,11 @@
 #define S24_BASE_EVERYWHERE_H
 
 #ifdef __CUDACC__
-#define S24I_CODE  static __device__ inline
-#define S24I_BOTH  static __host__ __device__ inline /* on either side of a launch */
-#define S24I_TABLE static __device__ const
+#define S24I_CODE static __device__ inline
+#define S24I_BOTH static __host__ __device__ inline /* on either side of a launch */
 #else
-#define S24I_CODE  static inline
-#define S24I_BOTH  static inline
-#define S24I_TABLE static const
+#define S24I_CODE static inline
+#define S24I_BOTH static inline
 #endif
 
 #endif

@@ -497,6 +497,9 @@ typedef struct s24_device_train_mask_args {
     /* [PARTS, MASK_SUMS] += bits that changed, |from| that stay, |from|. */
     double *sums;
     void *stream;
+    /* Another matrix, to be made at the same time, of the same dtype, stays, notes, all_run, bits
+       and sums; or NULL. */
+    const struct s24_device_train_mask_args *next;
 } s24_device_train_mask_args;
 S24_API s24_status s24_device_train_mask(s24_ctx *ctx, s24_device *device,
                                          const s24_device_train_mask_args *args);

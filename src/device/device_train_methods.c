@@ -23,27 +23,41 @@ static s24_status check_chance(s24_ctx *ctx, const s24_device_train_chance *chan
     return S24_OK;
 }
 
+static s24_status check_mask(s24_ctx *ctx, const s24_device_train_mask_args *a)
+{
+    TRY(s24i_train_dtype(ctx, a->dtype));
+    TRY(check_matrix(ctx, a->rows, a->cols));
+    TRY(check_chance(ctx, &a->chance));
+    REQUIRE(ctx, a->first >= 0 && a->first % 4 == 0, S24_ERROR_SHAPE,
+            "first is %" PRId64 "; expected a multiple of 4", a->first);
+    REQUIRE(ctx, a->stays >= S24_DEVICE_TRAIN_ALL && a->stays <= S24_DEVICE_TRAIN_DRAWN,
+            S24_ERROR_ARGUMENT, "stays is %d; expected 0 to %d", (int)a->stays,
+            (int)S24_DEVICE_TRAIN_DRAWN);
+    const s24i_train_pointer pointers[] = {
+        {"from", a->from, 0}, {"to", a->to, 1}, {"bits", a->bits, 0}, {"sums", a->sums, 0}};
+    TRY(s24i_train_pointers(ctx, pointers, COUNT(pointers)));
+    REQUIRE(ctx, (uintptr_t)a->narrow % 8 == 0, S24_ERROR_ARGUMENT,
+            "narrow is %p; expected a multiple of 8 bytes", a->narrow);
+    REQUIRE(ctx, a->logits || a->stays != S24_DEVICE_TRAIN_DRAWN, S24_ERROR_ARGUMENT, "%s",
+            "logits is NULL");
+    return S24_OK;
+}
+
 s24_status s24_device_train_mask(s24_ctx *ctx, s24_device *device,
                                  const s24_device_train_mask_args *args)
 {
     s24i_device_error error = {""};
     s24_device_train_mask_args a;
     READ_ARGS(a, args, "s24_device_train_mask_args");
-    TRY(s24i_train_dtype(ctx, a.dtype));
-    TRY(check_matrix(ctx, a.rows, a.cols));
-    TRY(check_chance(ctx, &a.chance));
-    REQUIRE(ctx, a.first >= 0 && a.first % 4 == 0, S24_ERROR_SHAPE,
-            "first is %" PRId64 "; expected a multiple of 4", a.first);
-    REQUIRE(ctx, a.stays >= S24_DEVICE_TRAIN_ALL && a.stays <= S24_DEVICE_TRAIN_DRAWN,
-            S24_ERROR_ARGUMENT, "stays is %d; expected 0 to %d", (int)a.stays,
-            (int)S24_DEVICE_TRAIN_DRAWN);
-    const s24i_train_pointer pointers[] = {
-        {"from", a.from, 0}, {"to", a.to, 1}, {"bits", a.bits, 0}, {"sums", a.sums, 0}};
-    TRY(s24i_train_pointers(ctx, pointers, COUNT(pointers)));
-    REQUIRE(ctx, (uintptr_t)a.narrow % 8 == 0, S24_ERROR_ARGUMENT,
-            "narrow is %p; expected a multiple of 8 bytes", a.narrow);
-    REQUIRE(ctx, a.logits || a.stays != S24_DEVICE_TRAIN_DRAWN, S24_ERROR_ARGUMENT, "%s",
-            "logits is NULL");
+    TRY(check_mask(ctx, &a));
+    for (const s24_device_train_mask_args *other = a.next; other; other = other->next) {
+        TRY(check_mask(ctx, other));
+        REQUIRE(ctx,
+                other->dtype == a.dtype && other->stays == a.stays && other->notes == a.notes &&
+                    other->all_run == a.all_run && other->bits == a.bits && other->sums == a.sums,
+                S24_ERROR_ARGUMENT, "%s",
+                "next differs in dtype, stays, notes, all_run, bits or sums");
+    }
     return TRAIN_RUN(mask, &a);
 }
 

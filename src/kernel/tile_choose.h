@@ -17,32 +17,30 @@
 
 #include "base/everywhere.h"
 
-/* One row a pattern, bit 4·row + column. */
-S24I_TABLE uint16_t s24i_tile_patterns[] = {
-#define TILE_PATTERN(a, b, c, d) (a) | (b) << 4 | (c) << 8 | (d) << 12,
-#include "kernel/tile_patterns.def"
-#undef TILE_PATTERN
-};
-enum { S24I_TILE_PATTERNS = sizeof s24i_tile_patterns / sizeof *s24i_tile_patterns };
+/* Steps are spelled out, by tables of constants: a device keeps all of a tile in registers. */
 
-S24I_TABLE uint8_t s24i_tile_exchanges[][2] = {
-#define TILE_EXCHANGE(i, j) {i, j},
-#include "kernel/tile_exchanges.def"
-#undef TILE_EXCHANGE
-};
-enum {
-    S24I_EXCHANGES_OF_4 = 5,
-    S24I_EXCHANGES_OF_16 = sizeof s24i_tile_exchanges / sizeof *s24i_tile_exchanges
-};
+/* Columns that a row keeps, as one of six pairs. */
+#define S24I_TILE_PAIR(keep)                                                                       \
+    ((keep) == 0x3   ? 0                                                                           \
+     : (keep) == 0x5 ? 1                                                                           \
+     : (keep) == 0x9 ? 2                                                                           \
+     : (keep) == 0x6 ? 3                                                                           \
+     : (keep) == 0xa ? 4                                                                           \
+                     : 5)
 
-/* The sum of a row's two of a pattern. */
-S24I_CODE float s24i_tile_pair(const float size[16], int row, unsigned pattern)
+/* Sums of the six pairs of a row; what weighs more than 2^124, and NaN, weighs that. */
+S24I_CODE void s24i_tile_pairs(float pair[6], const float w[4], int there)
 {
-    const float *of = size + 4 * row;
-    unsigned keep = pattern >> 4 * row & 15u;
-    float first = of[keep & 1u ? 0 : keep & 2u ? 1 : 2];
-    float second = of[keep & 8u ? 3 : keep & 4u ? 2 : 1];
-    return first + second;
+    const float most_of_one = 0x1p124f;
+    float size[4];
+    for (int i = 0; i < 4; i++)
+        size[i] = !there ? 0 : fabsf(w[i]) < most_of_one ? fabsf(w[i]) : most_of_one;
+    pair[0] = size[0] + size[1];
+    pair[1] = size[0] + size[2];
+    pair[2] = size[0] + size[3];
+    pair[3] = size[1] + size[2];
+    pair[4] = size[1] + size[3];
+    pair[5] = size[2] + size[3];
 }
 
 /* The pattern with the largest Σ|w|, in f32 as (row 0 + row 1) + (row 2 + row 3), each row's lower
@@ -50,53 +48,50 @@ S24I_CODE float s24i_tile_pair(const float size[16], int row, unsigned pattern)
    that no sum overflows. */
 S24I_CODE unsigned s24i_tile_best(const float w[16], int rows)
 {
-    const float most_of_one = 0x1p124f;
-    float size[16], most = -1;
+    float pair[4][6], most = -1;
     unsigned best = 0;
-    for (int i = 0; i < 16; i++)
-        size[i] = i >= 4 * rows ? 0 : fabsf(w[i]) < most_of_one ? fabsf(w[i]) : most_of_one;
-    for (int p = 0; p < S24I_TILE_PATTERNS; p++) {
-        float upper = s24i_tile_pair(size, 0, s24i_tile_patterns[p]) +
-                      s24i_tile_pair(size, 1, s24i_tile_patterns[p]);
-        float lower = s24i_tile_pair(size, 2, s24i_tile_patterns[p]) +
-                      s24i_tile_pair(size, 3, s24i_tile_patterns[p]);
-        if (!(upper + lower > most)) continue;
-        most = upper + lower;
-        best = s24i_tile_patterns[p];
+    for (int r = 0; r < 4; r++)
+        s24i_tile_pairs(pair[r], w + 4 * r, r < rows);
+#define TILE_PATTERN(a, b, c, d)                                                                   \
+    {                                                                                              \
+        const float sum = (pair[0][S24I_TILE_PAIR(a)] + pair[1][S24I_TILE_PAIR(b)]) +              \
+                          (pair[2][S24I_TILE_PAIR(c)] + pair[3][S24I_TILE_PAIR(d)]);               \
+        best = sum > most ? (a) | (b) << 4 | (c) << 8 | (d) << 12 : best;                          \
+        most = sum > most ? sum : most;                                                            \
     }
+#include "kernel/tile_patterns.def"
+#undef TILE_PATTERN
     return best;
 }
 
-/* Ascending; at[i] says where key i came from. */
-S24I_CODE void s24i_tile_sort(float *key, uint8_t *at, int count)
+/* Two keys and what they carry change places unless the first is smaller. */
+S24I_CODE void s24i_tile_exchange(float *a, float *b, uint32_t *of_a, uint32_t *of_b)
 {
-    for (int i = 0; i < count; i++)
-        at[i] = (uint8_t)i;
-    for (int e = 0; e < (count == 4 ? S24I_EXCHANGES_OF_4 : S24I_EXCHANGES_OF_16); e++) {
-        int i = s24i_tile_exchanges[e][0], j = s24i_tile_exchanges[e][1];
-        if (key[i] < key[j]) continue;
-        float larger = key[i];
-        uint8_t from = at[i];
-        key[i] = key[j], at[i] = at[j];
-        key[j] = larger, at[j] = from;
-    }
+    const float key = *a;
+    const uint32_t of = *of_a;
+    const int stay = key < *b;
+    *a = stay ? key : *b;
+    *b = stay ? *b : key;
+    *of_a = stay ? of : *of_b;
+    *of_b = stay ? *of_b : of;
 }
 
-/* From the largest key down, each that finds its row and its column with fewer than two; 7 or 8. */
+/* From the largest key down, each that finds its row and its column with fewer than two; 7 or 8. A
+   key carries its place, from bit 16 on, and a one for its row, from bit 0, and for its column,
+   from bit 8, two bits each. */
 S24I_CODE unsigned s24i_tile_by_keys(float key[16], int rows)
 {
-    uint8_t at[16], in_row[4] = {0}, in_col[4] = {0};
-    unsigned mask = 0;
-    for (int i = 4 * rows; i < 16; i++)
-        key[i] = -INFINITY; /* rows that are not there come last */
-    s24i_tile_sort(key, at, 16);
-    for (int i = 15; i >= 0; i--) {
-        int row = at[i] / 4, col = at[i] % 4;
-        if (in_row[row] == 2 || in_col[col] == 2) continue;
-        in_row[row]++, in_col[col]++;
-        mask |= 1u << at[i];
+    uint32_t of[16], kept = 0;
+    for (int i = 0; i < 16; i++) {
+        of[i] = 1u << (16 + i) | 1u << 2 * (i / 4) | 1u << (8 + 2 * (i % 4));
+        if (i >= 4 * rows) key[i] = -INFINITY; /* rows that are not there come last */
     }
-    return mask;
+#define TILE_EXCHANGE(i, j) s24i_tile_exchange(&key[i], &key[j], &of[i], &of[j]);
+#include "kernel/tile_exchanges.def"
+#undef TILE_EXCHANGE
+    for (int i = 15; i >= 0; i--)
+        kept += kept >> 1 & of[i] & 0x5555u ? 0 : of[i];
+    return kept >> 16;
 }
 
 S24I_CODE unsigned s24i_tile_greedy(const float w[16], int rows)
@@ -119,19 +114,25 @@ S24I_CODE unsigned s24i_tile_signed(const float w[16], int rows)
    does not depend on the rows below it. */
 S24I_CODE unsigned s24i_tile_causal1122(const float w[16], int rows)
 {
-    uint8_t in_col[4] = {0};
-    unsigned mask = 0;
+    unsigned in_col = 0, mask = 0; /* counts of columns, two bits each */
     for (int row = 0; row < rows; row++) {
         float key[4];
-        uint8_t at[4];
+        uint32_t of[4];
         int left = row < 2 ? 1 : 2;
-        for (int i = 0; i < 4; i++)
+        for (int i = 0; i < 4; i++) {
             key[i] = w[4 * row + i];
-        s24i_tile_sort(key, at, 4);
+            of[i] = (uint32_t)i;
+        }
+        s24i_tile_exchange(&key[0], &key[1], &of[0], &of[1]);
+        s24i_tile_exchange(&key[2], &key[3], &of[2], &of[3]);
+        s24i_tile_exchange(&key[0], &key[2], &of[0], &of[2]);
+        s24i_tile_exchange(&key[1], &key[3], &of[1], &of[3]);
+        s24i_tile_exchange(&key[1], &key[2], &of[1], &of[2]);
         for (int i = 3; i >= 0 && left > 0; i--) {
-            if (in_col[at[i]] == 2) continue;
-            in_col[at[i]]++, left--;
-            mask |= 1u << (4 * row + at[i]);
+            if (in_col >> 2 * of[i] & 2) continue;
+            in_col += 1u << 2 * of[i];
+            left--;
+            mask |= 1u << (4 * row + (int)of[i]);
         }
     }
     return mask;

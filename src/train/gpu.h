@@ -116,7 +116,7 @@ void s24i_gpu_sparse_dw(s24i_machine *m, const void *dy, const void *x, const s2
 void s24i_gpu_variance(s24i_machine *m, s24i_variance *out, const s24i_update *job,
                        const uint16_t *bits);
 void s24i_gpu_extra_back(s24i_machine *m, const s24i_extra_place *job);
-void s24i_gpu_choose(s24i_machine *m, const s24_device_train_mask_args *job, int runs);
+void s24i_gpu_choose(s24i_machine *m, s24_device_train_mask_args *jobs, int64_t count, int runs);
 void s24i_gpu_lap(s24i_machine *m, int begins);
 double s24i_gpu_laps(s24i_machine *m);
 void s24i_gpu_marks_free(s24i_machine *m);

@@ -70,13 +70,15 @@ void s24i_gpu_sparse_dw(s24i_machine *m, const void *dy, const void *x, const s2
 
 /* ---- masks, the optimiser -------------------------------------------------------------------- */
 
-void s24i_gpu_choose(s24i_machine *m, const s24_device_train_mask_args *job, int runs)
+void s24i_gpu_choose(s24i_machine *m, s24_device_train_mask_args *jobs, int64_t count, int runs)
 {
-    s24_device_train_mask_args args = *job;
-    args.size = sizeof args;
-    args.dtype = m->gpu->dtype;
-    args.narrow = runs ? s24i_gpu_narrow(m, job->from) : NULL;
-    if (m->status == S24_OK) s24i_gpu_did(m, s24_device_train_mask(m->ctx, m->gpu->device, &args));
+    for (int64_t i = 0; i < count; i++) {
+        jobs[i].size = sizeof *jobs;
+        jobs[i].dtype = m->gpu->dtype;
+        jobs[i].narrow = runs ? s24i_gpu_narrow(m, jobs[i].from) : NULL;
+        jobs[i].next = i + 1 < count ? &jobs[i + 1] : NULL;
+    }
+    if (m->status == S24_OK) s24i_gpu_did(m, s24_device_train_mask(m->ctx, m->gpu->device, jobs));
     if (runs) m->gpu->packed = 0;
 }
 

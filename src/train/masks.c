@@ -23,6 +23,8 @@ typedef struct maker {
     int64_t extra;    /* numbers next to the weights before the place at work */
     int64_t found, flips, layers;
     double kept, all, beta;
+    s24_device_train_mask_args *jobs; /* of a machine that makes masks itself */
+    int64_t job_count;
 } maker;
 
 int s24i_mask_of_step(const s24i_optimiser *o, const s24i_moment *moment, int settles)
@@ -301,10 +303,18 @@ static void add_chance(s24_device_train_mask_args *job, const maker *k, int64_t 
     }
 }
 
+/* What has been asked for, at once. */
+static s24_status make_asked(maker *k)
+{
+    s24i_machine *m = &k->t->machine;
+    if (k->job_count) m->ops->mask(m, k->jobs, k->job_count, !looks_only(k));
+    k->job_count = 0;
+    return m->status;
+}
+
 static s24_status make_there(maker *k, const s24i_place *p, int64_t index)
 {
     const s24i_optimiser *o = k->o;
-    s24i_machine *m = &k->t->machine;
     const s24i_forward forward = o->method->forward;
     double beta = 0;
     s24_device_train_mask_args job = {.rows = p->rows,
@@ -327,8 +337,9 @@ static s24_status make_there(maker *k, const s24i_place *p, int64_t index)
         job.all_run = !k->look->settles;
     }
     job.beta = (float)beta;
-    m->ops->mask(m, &job, !looks_only(k));
-    return m->status;
+    if (k->job_count && k->jobs[0].stays != job.stays) TRY(make_asked(k));
+    k->jobs[k->job_count++] = job;
+    return S24_OK;
 }
 
 static s24_status make_place(maker *k, const s24i_place *p, int64_t index)
@@ -357,6 +368,8 @@ static s24_status make_rooms(maker *k)
     if (m->ops->mask)
         m->ops->clear(m, k->o->sums,
                       S24_DEVICE_TRAIN_PARTS * S24_DEVICE_TRAIN_MASK_SUMS * sizeof *k->o->sums);
+    if (m->ops->mask)
+        TRY(s24i_alloc_elems(&k->jobs, k->ctx, t->place_count, sizeof *k->jobs, "masks"));
     if (!m->ops->mask || k->o->method->choice != S24I_CHOICE_ZEROS) return S24_OK;
     TRY(s24i_alloc_elems(&k->bits, k->ctx, t->elems / 16, sizeof *k->bits, "masks"));
     memset(k->bits, 0xff, (size_t)(t->elems / 8));
@@ -372,6 +385,7 @@ static s24_status make_all(maker *k)
         TRY(make_place(k, &t->places[i], i));
         k->extra += s24i_extra_of(k->o, &t->places[i]);
     }
+    TRY(make_asked(k));
     REQUIRE(k->ctx, k->found, S24_ERROR_NOT_TWO_FOUR, "%s",
             "no linear layer of the blocks is 2:4 or an eighth of zeros: there is nothing to keep "
             "zero");
@@ -382,6 +396,7 @@ static void free_rooms(maker *k)
 {
     s24i_machine *m = &k->t->machine;
     s24_ctx_free(k->ctx, k->w);
+    s24_ctx_free(k->ctx, k->jobs);
     if (k->bits == k->o->bits) return;
     if (k->bits) m->ops->upload(m, k->o->bits, k->bits, (size_t)(k->t->elems / 8));
     s24_ctx_free(k->ctx, k->bits);

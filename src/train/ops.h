@@ -379,9 +379,9 @@ typedef struct s24i_ops {
     void (*variance)(s24i_machine *m, s24i_variance *out, const s24i_update *job,
                      const uint16_t *bits);
     void (*extra_back)(s24i_machine *m, const s24i_extra_place *job);
-    /* Masks of a matrix of weights and, if asked for, what runs of it, where the host does not
+    /* Masks of matrices of weights and, if asked for, what runs of them, where the host does not
        reach them; else NULL. The machine says its dtype and where narrow is. */
-    void (*mask)(s24i_machine *m, const struct s24_device_train_mask_args *job, int runs);
+    void (*mask)(s24i_machine *m, struct s24_device_train_mask_args *jobs, int64_t count, int runs);
 
     /* What zeros cost is timed in laps, which do not lie in one another: `begins` 1, then 0. laps:
        the seconds of all since it was asked last. */

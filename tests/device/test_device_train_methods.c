@@ -76,6 +76,49 @@ static void test_masks(void **state)
     gpu_end(&g);
 }
 
+/* A matrix in parts, more than a launch takes, asked for at once. */
+static void test_at_once(void **state)
+{
+    enum { PARTS = 53, ROWS = 4 * (PARTS + PARTS / 2) + 3, COLS = 36 };
+    gpu g = {0};
+    (void)state;
+    if (!gpu_here(&g)) return;
+    g.dtype = S24_F16;
+    for (s24_device_train_stays stays = S24_DEVICE_TRAIN_GROUPS; stays <= S24_DEVICE_TRAIN_GREEDY;
+         stays++) {
+        matrix m = matrix_make(&g, ROWS, COLS);
+        s24_device_train_mask_args parts[PARTS];
+        uint8_t *keep = malloc((size_t)m.count);
+        float *runs = malloc((size_t)m.count * sizeof *runs);
+        int64_t zeros = 0, row = 0;
+        choose(&g, keep, &m, stays);
+        for (int64_t k = 0; k < m.count; k++) {
+            runs[k] = keep[k] ? m.from.host[k] : 0;
+            zeros += !keep[k];
+        }
+        for (int i = 0; i < PARTS; i++) {
+            parts[i] = mask_args(&g, &m);
+            parts[i].stays = stays;
+            parts[i].rows = i + 1 < PARTS ? 4 + 4 * (i % 2) : ROWS - row;
+            parts[i].first += row * COLS;
+            parts[i].from += row * COLS;
+            parts[i].to += row * COLS;
+            parts[i].narrow = (char *)m.narrow + 2 * row * COLS;
+            parts[i].next = i + 1 < PARTS ? &parts[i + 1] : NULL;
+            row += parts[i].rows;
+        }
+        assert_ok(g.ctx, s24_device_train_mask(g.ctx, g.device, parts));
+        expect_made(&g, &m, keep, runs, zeros);
+        parts[1].notes = 0;
+        assert_refused(g.ctx, S24_ERROR_ARGUMENT, "next differs",
+                       s24_device_train_mask(g.ctx, g.device, parts));
+        free(keep);
+        free(runs);
+        matrix_free(&g, &m);
+    }
+    gpu_end(&g);
+}
+
 static void test_soft_threshold(void **state)
 {
     gpu g = {0};
@@ -403,10 +446,11 @@ static void test_refusals(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_masks),       cmocka_unit_test(test_soft_threshold),
-        cmocka_unit_test(test_scales),      cmocka_unit_test(test_mvue),
-        cmocka_unit_test(test_tokens),      cmocka_unit_test(test_variance),
-        cmocka_unit_test(test_other_adams), cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_masks),    cmocka_unit_test(test_soft_threshold),
+        cmocka_unit_test(test_at_once),  cmocka_unit_test(test_scales),
+        cmocka_unit_test(test_mvue),     cmocka_unit_test(test_tokens),
+        cmocka_unit_test(test_variance), cmocka_unit_test(test_other_adams),
+        cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

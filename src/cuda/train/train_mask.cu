@@ -12,7 +12,7 @@
 #include "cuda/weight/weight.cuh"
 #include "kernel/tile_choose.h"
 
-enum { WARPS = 8, THREADS = 32 * WARPS };
+enum { WARPS = 8, THREADS = 32 * WARPS, A_PROCESSOR = 3 };
 
 /* Where a thread's tile lies; rows: how many are there. */
 struct tile_at {
@@ -40,20 +40,14 @@ static __device__ float noisy(const s24_device_train_mask_args &job, float w, in
     return (float)((double)w * exp(job.noise * sqrt(-2 * log(u)) * cos(angle)));
 }
 
-static __device__ inline uint32_t nibble_before(const s24_device_train_mask_args &job,
-                                                int64_t element)
-{
-    const int64_t at = job.first + element;
-    return job.bits[at / 32] >> (at % 32) & 15u;
-}
-
-/* Of one row of a tile, whose first number is `element` of the matrix. */
+/* Of one row of a tile, whose first number is `element` of the matrix. A soft threshold chooses by
+   itself. */
 template <int STAYS>
-static __device__ unsigned stays_of_group(const s24_device_train_mask_args &job, const float w[4],
-                                          int64_t element)
+static __device__ inline unsigned stays_of_group(const s24_device_train_mask_args &job,
+                                                 const float *w, unsigned before, int64_t element)
 {
-    if (STAYS == S24_DEVICE_TRAIN_BEFORE) return nibble_before(job, element);
-    if (STAYS == S24_DEVICE_TRAIN_GROUPS) return largest_of(w);
+    if (STAYS == S24_DEVICE_TRAIN_BEFORE) return before;
+    if (STAYS == S24_DEVICE_TRAIN_GROUPS) return job.beta > 0 ? 15u : largest_of(w);
     if (STAYS == S24_DEVICE_TRAIN_SAMPLED) {
         float other[4];
         for (int i = 0; i < 4; i++)
@@ -66,25 +60,29 @@ static __device__ unsigned stays_of_group(const s24_device_train_mask_args &job,
 }
 
 template <int STAYS>
-static __device__ unsigned stays_of(const s24_device_train_mask_args &job, const float w[16],
-                                    const tile_at &at)
+static __device__ inline unsigned stays_of(const s24_device_train_mask_args &job,
+                                           const float (&w)[16], unsigned before, const tile_at &at)
 {
-    unsigned keep = 0;
-    if constexpr (STAYS == S24_DEVICE_TRAIN_TILES)
-        keep = s24i_tile_best(w, at.rows);
-    else if constexpr (STAYS == S24_DEVICE_TRAIN_GREEDY)
-        keep = s24i_tile_greedy(w, at.rows);
-    else
-        for (int r = 0; r < at.rows; r++)
-            keep |= stays_of_group<STAYS>(job, w + 4 * r, (at.row + r) * job.cols + at.col)
-                    << 4 * r;
-    return keep;
+    if constexpr (STAYS == S24_DEVICE_TRAIN_TILES) {
+        return s24i_tile_best(w, at.rows);
+    } else if constexpr (STAYS == S24_DEVICE_TRAIN_GREEDY) {
+        return s24i_tile_greedy(w, at.rows);
+    } else {
+        unsigned keep = 0;
+#pragma unroll
+        for (int r = 0; r < 4; r++)
+            if (r < at.rows)
+                keep |= stays_of_group<STAYS>(job, w + 4 * r, before >> 4 * r & 15u,
+                                              (at.row + r) * job.cols + at.col)
+                        << 4 * r;
+        return keep;
+    }
 }
 
 /* ---- what runs ------------------------------------------------------------------------------- */
 
 /* The larger two of a group less the third largest, times beta; what is left, as bits. */
-static __device__ unsigned soften(float w[4], float beta)
+static __device__ inline unsigned soften(float *w, float beta)
 {
     const float a = fabsf(w[0]), b = fabsf(w[1]), c = fabsf(w[2]), d = fabsf(w[3]);
     const float threshold = fminf(fmaxf(fminf(a, b), fminf(c, d)), fminf(fmaxf(a, b), fmaxf(c, d)));
@@ -99,19 +97,19 @@ static __device__ unsigned soften(float w[4], float beta)
 }
 
 /* The bits of four neighbours, of which no other thread has any; how many changed. */
-static __device__ int note(const s24_device_train_mask_args &job, int64_t element, unsigned keep)
+static __device__ inline int note(const s24_device_train_mask_args &job, int64_t element,
+                                  unsigned before, unsigned keep)
 {
     const int64_t at = job.first + element;
     const int shift = (int)(at % 32);
-    const uint32_t old = job.bits[at / 32] >> shift & 15u;
-    if (old & ~keep) atomicAnd(&job.bits[at / 32], ~((old & ~keep) << shift));
-    if (keep & ~old) atomicOr(&job.bits[at / 32], (keep & ~old) << shift);
-    return __popc(old ^ keep);
+    if (before & ~keep) atomicAnd(&job.bits[at / 32], ~((before & ~keep) << shift));
+    if (keep & ~before) atomicOr(&job.bits[at / 32], (keep & ~before) << shift);
+    return __popc(before ^ keep);
 }
 
 template <class T>
-static __device__ void put(const s24_device_train_mask_args &job, float w[4], unsigned keep,
-                           int64_t row, int64_t col)
+static __device__ inline void put(const s24_device_train_mask_args &job, float *w, unsigned keep,
+                                  int64_t row, int64_t col)
 {
     const int64_t element = row * job.cols + col;
     for (int i = 0; i < 4; i++) {
@@ -127,49 +125,96 @@ struct mask_sums {
     double flips, kept, all;
 };
 
-template <class T, int STAYS>
-static __device__ void make_tile(mask_sums &sums, const s24_device_train_mask_args &job,
-                                 const tile_at &at)
+/* A row of a tile: what stood in its bits, and which of it stay. */
+struct group_bits {
+    unsigned before, keep;
+};
+
+template <class T>
+static __device__ inline void make_group(mask_sums &sums, const s24_device_train_mask_args &job,
+                                         float *w, group_bits bits, int64_t row, int64_t col)
 {
-    float w[16] = {};
-    for (int r = 0; r < at.rows; r++) {
-        float four[4];
-        load_wide(four, job.from + (at.row + r) * job.cols + at.col);
-        for (int i = 0; i < 4; i++)
-            w[4 * r + i] = four[i];
+    float size[4], kept = 0, whole = 0;
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+        size[i] = fabsf(w[i]);
+    if (job.beta > 0) bits.keep = soften(w, job.beta);
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        whole += size[i];
+        kept += bits.keep >> i & 1 ? size[i] : 0.0f;
     }
-    const unsigned all = stays_of<STAYS>(job, w, at);
-    for (int r = 0; r < at.rows; r++) {
-        unsigned keep = all >> 4 * r & 15u;
-        float size[4], kept = 0, whole = 0;
+    sums.all += (double)whole;
+    sums.kept += (double)kept;
+    if (job.notes) sums.flips += note(job, row * job.cols + col, bits.before, bits.keep);
+    if (job.to || job.narrow) put<T>(job, w, bits.keep, row, col);
+}
+
+/* A tile in registers, which takes loops of a constant length; what is not there is 0. */
+struct tile_of {
+    float w[16];
+    unsigned before;
+};
+
+template <int STAYS>
+static __device__ inline tile_of load_tile(const s24_device_train_mask_args &job, const tile_at &at)
+{
+    const bool reads = job.notes || STAYS == S24_DEVICE_TRAIN_BEFORE;
+    tile_of tile = {};
+#pragma unroll
+    for (int r = 0; r < 4; r++) {
+        const int64_t element = (at.row + r) * job.cols + at.col, bit = job.first + element;
+        float four[4] = {};
+        if (r < at.rows) load_wide(four, job.from + element);
+        if (r < at.rows && reads) tile.before |= (job.bits[bit / 32] >> bit % 32 & 15u) << 4 * r;
+#pragma unroll
         for (int i = 0; i < 4; i++)
-            size[i] = fabsf(w[4 * r + i]);
-        if (job.beta > 0) keep = soften(w + 4 * r, job.beta);
-        for (int i = 0; i < 4; i++) {
-            whole += size[i];
-            kept += keep >> i & 1 ? size[i] : 0.0f;
-        }
-        sums.all += (double)whole;
-        sums.kept += (double)kept;
-        if (job.notes) sums.flips += note(job, (at.row + r) * job.cols + at.col, keep);
-        if (job.to || job.narrow) put<T>(job, w + 4 * r, keep, at.row + r, at.col);
+            tile.w[4 * r + i] = four[i];
     }
+    return tile;
 }
 
 template <class T, int STAYS>
-__global__ void __launch_bounds__(THREADS)
-    mask_kernel(const __grid_constant__ s24_device_train_mask_args job)
+static __device__ inline void make_tile(mask_sums &sums, const s24_device_train_mask_args &job,
+                                        const tile_at &at)
 {
-    const int64_t across = job.cols / 4, tiles = (job.rows + 3) / 4 * across;
+    tile_of tile = load_tile<STAYS>(job, at);
+    const unsigned all = stays_of<STAYS>(job, tile.w, tile.before, at);
+#pragma unroll
+    for (int r = 0; r < 4; r++)
+        if (r < at.rows)
+            make_group<T>(sums, job, tile.w + 4 * r,
+                          {tile.before >> 4 * r & 15u, all >> 4 * r & 15u}, at.row + r, at.col);
+}
+
+/* Matrices that are made at once: a launch for each would wait for its last tiles. */
+enum { AT_ONCE = 24 };
+struct mask_batch {
+    int count;
+    uint32_t ends[AT_ONCE]; /* tiles of each and of those before it */
+    s24_device_train_mask_args jobs[AT_ONCE];
+};
+
+template <class T, int STAYS>
+__global__ void __launch_bounds__(THREADS, A_PROCESSOR)
+    mask_kernel(const __grid_constant__ mask_batch batch)
+{
+    const uint32_t tiles = batch.ends[batch.count - 1];
     mask_sums sums = {};
+    uint32_t begin = 0;
+    int which = 0;
     dependents_may_start();
     wait_for_predecessors();
-    for (int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x; i < tiles;
-         i += (int64_t)gridDim.x * THREADS) {
-        tile_at at = {i / across * 4, i % across * 4, 4};
+    for (uint32_t i = blockIdx.x * THREADS + threadIdx.x; i < tiles; i += gridDim.x * THREADS) {
+        while (i >= batch.ends[which])
+            begin = batch.ends[which++];
+        const s24_device_train_mask_args &job = batch.jobs[which];
+        const uint32_t across = (uint32_t)job.cols / 4, row = (i - begin) / across;
+        tile_at at = {(int64_t)row * 4, (int64_t)(i - begin - row * across) * 4, 4};
         if (job.rows - at.row < 4) at.rows = (int)(job.rows - at.row);
         make_tile<T, STAYS>(sums, job, at);
     }
+    const s24_device_train_mask_args &job = batch.jobs[0];
     const double each[3] = {sums.flips, sums.kept, sums.all};
     for (int i = 0; i < S24_DEVICE_TRAIN_MASK_SUMS; i++) {
         const double sum = block_total<WARPS>(each[i]);
@@ -193,22 +238,45 @@ template <class T> static const void *mask_of(s24_device_train_stays stays)
 /* Blocks for so many threads, one part of the sums each. */
 static dim3 part_blocks(const s24i_device *device, int64_t threads)
 {
-    const unsigned blocks = train_blocks(device, threads, THREADS, 3);
+    const unsigned blocks = train_blocks(device, threads, THREADS, A_PROCESSOR);
     return dim3(blocks < S24_DEVICE_TRAIN_PARTS ? blocks : S24_DEVICE_TRAIN_PARTS);
+}
+
+/* As many as one launch takes; what is left. */
+static const s24_device_train_mask_args *take(mask_batch &batch,
+                                              const s24_device_train_mask_args *job)
+{
+    const int64_t most = 1u << 31;
+    int64_t tiles = 0;
+    batch.count = 0;
+    for (; job && batch.count < AT_ONCE; job = job->next) {
+        const int64_t more = (job->rows + 3) / 4 * (job->cols / 4);
+        if (batch.count && tiles + more > most) break;
+        tiles += more;
+        batch.jobs[batch.count] = *job;
+        batch.ends[batch.count++] = (uint32_t)tiles;
+    }
+    return job;
 }
 
 TRAIN_ENQUEUE(mask, s24_device_train_mask_args)
 {
-    s24_device_train_mask_args args_of = *job;
-    const device_launch launch = {"launching a mask",
-                                  job->dtype == S24_BF16 ? mask_of<__nv_bfloat16>(job->stays)
-                                                         : mask_of<__half>(job->stays),
-                                  part_blocks(device, (job->rows + 3) / 4 * (job->cols / 4)),
-                                  THREADS,
-                                  0,
-                                  true};
-    void *args[] = {&args_of};
-    return device_launch_kernel(error, &launch, args, stream);
+    mask_batch batch;
+    device_launch launch = {"launching masks",
+                            job->dtype == S24_BF16 ? mask_of<__nv_bfloat16>(job->stays)
+                                                   : mask_of<__half>(job->stays),
+                            dim3(1),
+                            THREADS,
+                            0,
+                            true};
+    void *args[] = {&batch};
+    s24_status status = S24_OK;
+    while (job && status == S24_OK) {
+        job = take(batch, job);
+        launch.grid = part_blocks(device, batch.ends[batch.count - 1]);
+        status = device_launch_kernel(error, &launch, args, stream);
+    }
+    return status;
 }
 
 /* ---- what lies next to the weights ----------------------------------------------------------- */
