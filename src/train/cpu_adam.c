@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "io/file/io.h"
-#include "train/ops.h"
+#include "train/cpu_room.h"
 
 enum { CHUNK = 4096 /* elements that a thread takes */ };
 

@@ -15,7 +15,7 @@
 #include "model/distances.h"
 #include "model/rotary.h"
 #include "run/cpu/attention.h"
-#include "train/ops.h"
+#include "train/cpu_room.h"
 
 enum { TILE = 96 };
 

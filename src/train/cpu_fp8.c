@@ -9,7 +9,7 @@
 
 #include "device/device_train.h"
 #include "io/file/io.h"
-#include "train/ops.h"
+#include "train/cpu_room.h"
 
 enum { CHUNK = 256 };
 

@@ -7,7 +7,7 @@
  */
 #include "dense/dense.h"
 #include "io/file/io.h"
-#include "train/ops.h"
+#include "train/cpu_room.h"
 
 /* Products of two numbers in a piece: some tenths of a second on one slow core. */
 static const double PIECE = 4e9;

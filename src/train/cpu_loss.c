@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "model/model.h"
-#include "train/ops.h"
+#include "train/cpu_room.h"
 
 typedef struct loss_job {
     s24i_machine *m;

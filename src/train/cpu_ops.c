@@ -8,7 +8,7 @@
 #include "io/file/io.h"
 #include "model/patches.h"
 #include "run/cpu/attention.h"
-#include "train/ops.h"
+#include "train/cpu_room.h"
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 

@@ -8,7 +8,7 @@
 
 #include "dense/dense.h"
 #include "io/file/io.h"
-#include "train/ops.h"
+#include "train/cpu_room.h"
 
 static void fail(s24i_machine *m, s24_status status)
 {

@@ -28,8 +28,12 @@ s24_status s24i_examples_create(s24i_examples *e, s24_transformer *t, s24_ctx *c
     e->ends = e->starts + most;
     e->types = e->ids + tokens;
     e->targets = e->types + tokens;
-    if (s->image) TRY(s24i_alloc_elems(&e->pixels, ctx, most * image, sizeof(float), "images"));
-    return S24_OK;
+    if (!s->image) return S24_OK;
+    if (!t->machine.ops->host_alloc)
+        return s24i_alloc_elems(&e->pixels, ctx, most * image, sizeof(float), "images");
+    e->machine = &t->machine;
+    return t->machine.ops->host_alloc(&t->machine, (void **)&e->pixels,
+                                      (size_t)(most * image) * sizeof(float));
 }
 
 void s24i_examples_free(s24i_examples *e, s24_ctx *ctx)
@@ -37,7 +41,10 @@ void s24i_examples_free(s24i_examples *e, s24_ctx *ctx)
     s24_ctx_free(ctx, e->offsets);
     s24_ctx_free(ctx, e->starts);
     s24_ctx_free(ctx, e->ids);
-    s24_ctx_free(ctx, e->pixels);
+    if (e->machine)
+        e->machine->ops->host_free(e->machine, e->pixels);
+    else
+        s24_ctx_free(ctx, e->pixels);
 }
 
 s24_status s24i_examples_read(s24i_examples *e, s24_transformer *t, s24_ctx *ctx,

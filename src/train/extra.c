@@ -5,6 +5,7 @@
  */
 #include <string.h>
 
+#include "train/cpu_room.h"
 #include "train/run.h"
 
 void s24i_scales_apply(float *w, const float *scales, int64_t rows, int64_t cols)

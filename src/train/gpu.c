@@ -30,6 +30,16 @@ static void gpu_free(s24i_machine *m, void *memory)
     if (memory) s24i_gpu_did(m, s24_device_free(m->ctx, m->gpu->device, memory, NULL));
 }
 
+static s24_status gpu_host_alloc(s24i_machine *m, void **out, size_t bytes)
+{
+    return s24_device_pinned_alloc(out, m->ctx, m->gpu->device, bytes);
+}
+
+static void gpu_host_free(const s24i_machine *m, void *memory)
+{
+    s24_device_pinned_free(m->gpu->device, memory);
+}
+
 static void gpu_copy(s24i_machine *m, void *to, const void *from, size_t bytes)
 {
     if (m->status == S24_OK && bytes)
@@ -181,6 +191,8 @@ static const s24i_ops gpu_ops = {
     .biased = 1,
     .alloc = gpu_alloc,
     .free = gpu_free,
+    .host_alloc = gpu_host_alloc,
+    .host_free = gpu_host_free,
     .upload = gpu_upload,
     .download = gpu_download,
     .copy = gpu_copy,

@@ -6,6 +6,7 @@
  */
 #include <string.h>
 
+#include "train/cpu_room.h"
 #include "train/run.h"
 
 static int is_half(const uint16_t *bits, const s24i_segment *s)

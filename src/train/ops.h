@@ -288,6 +288,9 @@ typedef struct s24i_ops {
     int biased; /* 1: products add a bias at no cost, so that activations need not */
     void *(*alloc)(s24i_machine *m, size_t bytes);
     void (*free)(s24i_machine *m, void *memory);
+    /* The host's memory that goes up fast; NULL where all of it does. */
+    s24_status (*host_alloc)(s24i_machine *m, void **out, size_t bytes);
+    void (*host_free)(const s24i_machine *m, void *memory);
     /* From the host, to the host, within the machine. Only download waits. */
     void (*upload)(s24i_machine *m, void *to, const void *from, size_t bytes);
     void (*download)(s24i_machine *m, void *to, const void *from, size_t bytes);
@@ -436,60 +439,6 @@ void s24i_cpu_run(s24i_machine *m, int64_t count, void (*fn)(void *, int64_t, in
 
 /* INTERRUPTED where the pulse's listener asks to stop. */
 s24_status s24i_machine_pulse(const s24i_machine *m);
-
-/* ---- parts of the CPU's table (cpu_*.c) ------------------------------------------------------- */
-
-void s24i_cpu_linear(s24i_machine *m, void *y, const void *x, const s24i_layer *l, int64_t rows,
-                     int with_bias);
-void s24i_cpu_logits(s24i_machine *m, float *y, const void *x, const s24i_layer *l, int64_t rows);
-void s24i_cpu_linear_dx(s24i_machine *m, void *dx, const void *dy, const s24i_layer *l,
-                        int64_t rows);
-void s24i_cpu_linear_dw(s24i_machine *m, const void *dy, const void *x, const s24i_layer *l,
-                        int64_t rows, int with_bias);
-/* sums[n] += the sum of `count` rows; nothing where sums is NULL. */
-void s24i_cpu_add_columns(s24i_machine *m, float *sums, const float *rows, int64_t count,
-                          int64_t n);
-
-void s24i_cpu_distances(s24i_machine *m, float *to, const struct s24i_shape *shape,
-                        const float *table, int64_t longest);
-size_t s24i_cpu_attention_bytes(s24i_machine *m, const s24i_heads *heads, int64_t tokens,
-                                int64_t longest);
-void s24i_cpu_rotate(s24i_machine *m, void *qkv, const s24i_heads *heads, int back);
-void s24i_cpu_attention(s24i_machine *m, void *context, const void *qkv, const s24i_heads *heads);
-void s24i_cpu_attention_back(s24i_machine *m, void *dqkv, const void *dcontext, const void *qkv,
-                             const s24i_heads *heads);
-int64_t s24i_cpu_attention_scratch(int64_t longest, int64_t d);
-void s24i_cpu_cross_entropy(s24i_machine *m, const s24i_cross_entropy *job);
-void s24i_cpu_answer_loss(s24i_machine *m, const s24i_answer_loss *job,
-                          const s24i_train_batch *step);
-void s24i_cpu_squared_error(s24i_machine *m, double *loss, void *dx, const void *x, const void *y,
-                            double weight, const s24i_train_batch *step, int64_t width);
-void s24i_cpu_pool(s24i_machine *m, const s24i_pool *job, const s24i_train_batch *step);
-void s24i_cpu_cosine_loss(s24i_machine *m, double *loss, void *dx, const s24i_pool *job,
-                          const float *teacher, double weight, const s24i_train_batch *step);
-void s24i_cpu_squares(s24i_machine *m, double *sum, const float *g, const uint16_t *mask,
-                      int64_t n);
-void s24i_cpu_update(s24i_machine *m, const s24i_update *job);
-/* all = halved moments where they belong, 0 elsewhere; 16 divides count; back: the other way. */
-void s24i_moments_spread(float *all, float *half, const uint16_t *bits, int64_t count, int back);
-
-typedef struct s24i_operand {
-    const float *at;
-    int64_t ld;
-} s24i_operand;
-const void *s24i_cpu_sparse_inputs(s24i_machine *m, const void *x, const s24i_layer *l,
-                                   int64_t rows, int back);
-/* A matrix as a layer's products read it: `from`, or what 8 bits leave of it (cpu_fp8.c). */
-s24i_operand s24i_cpu_operand(s24i_machine *m, const s24i_layer *l, s24i_narrow which,
-                              s24i_operand from, int64_t rows);
-void s24i_cpu_sparse_dx(s24i_machine *m, void *dx, const void *x, const s24i_layer *l,
-                        int64_t rows);
-void s24i_cpu_sparse_dw(s24i_machine *m, const void *dy, const void *x, const s24i_layer *l,
-                        int64_t rows, int with_bias);
-void s24i_cpu_update_as(s24i_machine *m, const s24i_update *job);
-void s24i_cpu_variance(s24i_machine *m, s24i_variance *out, const s24i_update *job,
-                       const uint16_t *bits);
-void s24i_cpu_extra_back(s24i_machine *m, const s24i_extra_place *job);
 
 /* The seed of a layer's MVUE24. */
 uint64_t s24i_mvue_seed(const s24i_layer *l);

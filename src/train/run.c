@@ -23,7 +23,8 @@ typedef struct runner {
     const s24_train_source *source;
     s24_train_opts opts;
     s24_batches *batches;
-    s24i_examples examples, held_out;
+    s24i_examples examples, ahead, held_out;
+    int64_t ahead_step; /* whose examples are read already; -1: none's */
     s24i_optimiser optimiser;
     s24i_train_state state;
     s24_train_report last;
@@ -144,6 +145,18 @@ static s24_train_report report_at(const runner *r, double loss, double rate, dou
     return report;
 }
 
+/* Room for a step's examples, twice: while a device works on one, the next one is read. */
+static s24_status make_examples(runner *r)
+{
+    const int64_t most = s24i_min(r->opts.batch, r->source->count);
+    const s24i_ready ready = {s24i_share_ready, &r->share};
+    TRY(s24i_examples_create(&r->examples, r->t, r->ctx, r->source, most));
+    TRY(s24i_examples_create(&r->ahead, r->t, r->ctx, r->source, most));
+    r->examples.ready = r->ahead.ready = ready;
+    r->ahead_step = -1;
+    return S24_OK;
+}
+
 /* Of a step on this rank, about: as many of the source's mean length as it has examples. */
 static int64_t step_tokens(const runner *r)
 {
@@ -167,10 +180,8 @@ static s24_status prepare(runner *r)
                                       .seed = o->seed,
                                       .keep_rest = source->count < o->batch};
     TRY(s24i_optimiser_create(&r->optimiser, r->t, r->ctx, o, s24i_share_owned(&r->share, r->t)));
-    TRY(s24i_examples_create(&r->examples, r->t, r->ctx, source,
-                             s24i_min(o->batch, source->count)));
+    TRY(make_examples(r));
     r->optimiser.step_tokens = step_tokens(r);
-    r->examples.ready = (s24i_ready){s24i_share_ready, &r->share};
     if (o->held_out)
         TRY(s24i_examples_create(&r->held_out, r->t, r->ctx, o->held_out,
                                  s24i_min(o->batch, HELD_OUT)));
@@ -217,6 +228,47 @@ static double progress_after(const runner *r, double share)
                     : progress_of(r, &none) + share;
 }
 
+/* ---- a step's examples ------------------------------------------------------------------------ */
+
+/* Those of this rank: of how many in all, which is the first, and how many. */
+typedef struct step_part {
+    const int64_t *which;
+    int64_t of, first, count;
+} step_part;
+
+static step_part part_of(runner *r, int64_t step)
+{
+    step_part part;
+    part.of = s24_batches_at(&part.which, r->batches, step);
+    const s24i_step_examples of = {part.which, part.of, r->source->lengths};
+    s24i_share_part(&r->share, &of, &part.first, &part.count);
+    return part;
+}
+
+static s24_status read_part(s24i_examples *e, const runner *r, const step_part *part)
+{
+    return s24i_examples_read(e, r->t, r->ctx, part->which + part->first, part->count);
+}
+
+/* While a device has a step's work before it. What fails is read again, and told, by the step
+   whose it is. */
+static void read_ahead(runner *r)
+{
+    const int64_t next = r->state.step + 1;
+    if (!r->t->machine.gpu || (r->steps && next >= r->steps)) return;
+    const step_part part = part_of(r, next);
+    r->ahead_step = read_part(&r->ahead, r, &part) == S24_OK ? next : -1;
+}
+
+static s24_status take_examples(runner *r, const step_part *part)
+{
+    if (r->ahead_step != r->state.step) return read_part(&r->examples, r, part);
+    const s24i_examples read = r->ahead;
+    r->ahead = r->examples;
+    r->examples = read;
+    return S24_OK;
+}
+
 /* Gradients of what was read, and the sums that they leave. `stride` goes on with them; may be
    NULL. */
 static s24_status run(s24i_sums *sums, runner *r, const s24i_examples *examples,
@@ -237,6 +289,7 @@ static s24_status run(s24i_sums *sums, runner *r, const s24i_examples *examples,
     if (stride && m->status == S24_OK) {
         TRY(s24i_optimiser_step(&r->optimiser, t, r->ctx, &r->opts, stride));
         TRY(s24i_share_weights(&r->share, t, r->ctx, &r->optimiser));
+        read_ahead(r);
     }
     m->ops->download(m, sums, t->at.sums, sizeof *sums);
     return m->status;
@@ -312,15 +365,10 @@ static s24_status begin_method(runner *r, const s24i_moment *moment)
 /* Weights, masks and this rank's examples of a step. */
 static s24_status begin_step(runner *r, const s24i_moment *at)
 {
-    const int64_t *which;
-    int64_t first, mine;
-    const int64_t count = s24_batches_at(&which, r->batches, r->state.step);
-    const s24i_step_examples of = {which, count, r->source->lengths};
-    s24i_share_part(&r->share, &of, &first, &mine);
+    const step_part part = part_of(r, r->state.step);
     s24_status status = begin_method(r, at);
-    if (status == S24_OK)
-        status = s24i_examples_read(&r->examples, r->t, r->ctx, which + first, mine);
-    const s24i_share_step begun = {&r->optimiser, &r->examples, at->step, count, first};
+    if (status == S24_OK) status = take_examples(r, &part);
+    const s24i_share_step begun = {&r->optimiser, &r->examples, at->step, part.of, part.first};
     return s24i_share_begin(&r->share, r->t, r->ctx, &begun, status);
 }
 
@@ -493,6 +541,7 @@ s24_status s24_train(s24_train_report *report, s24_transformer *transformer, s24
     if (report) give(report, &r.last);
     s24_batches_destroy(r.batches);
     s24i_examples_free(&r.examples, ctx);
+    s24i_examples_free(&r.ahead, ctx);
     s24i_examples_free(&r.held_out, ctx);
     s24i_optimiser_free(&r.optimiser, transformer, ctx);
     s24i_share_free(&r.share, ctx);

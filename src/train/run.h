@@ -13,7 +13,8 @@ typedef struct s24i_examples {
     int64_t most;     /* examples at a time */
     int64_t *offsets; /* [most + 1], and as many for one batch of them */
     int32_t *ids, *types, *targets, *starts, *ends;
-    float *pixels;
+    float *pixels; /* in memory of the machine's, where it has some for that */
+    const s24i_machine *machine;
     int64_t tokens, count, labels; /* of those that are there */
     /* Of the step, whose examples several ranks may share, and which of them is the first here. */
     int64_t all_tokens, all_count, all_labels, first;

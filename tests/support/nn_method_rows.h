@@ -44,11 +44,14 @@ static inline s24_transformer *draw(s24_ctx *ctx, const char *folder, uint64_t s
     return t;
 }
 
+static int64_t examples_asked;
+
 static inline s24_status write_example(void *user, s24_ctx *ctx, const s24_example *example,
                                        int64_t index)
 {
     (void)user;
     (void)ctx;
+    examples_asked++;
     for (int i = 0; i < LENGTH; i++) {
         example->ids[i] = (int32_t)((index + i * 3) % WORDS);
         example->targets[i] = (int32_t)((index + (i + 1) * 3) % WORDS);

@@ -78,9 +78,12 @@ static void rows_ask_for_their_operations(void **state)
         opts.batch = 4; /* one part */
         opts.numbers = wanted[i].numbers;
         opts.objective.dropout = 0;
+        examples_asked = 0;
         record(path);
         free(run(row_named(wanted[i].name), &opts, S24_OK, &count));
         take_record(calls, path);
+        assert_int_equal(examples_asked,
+                         opts.batch * TURNS); /* those of a next step are read ahead */
         assert_true(strlen(calls) < MOST_CALLS - 1);
         expect_calls(calls, i);
         expect_packing(calls, i);
