@@ -128,7 +128,8 @@ const char *bench_set_name(int index);
 /* Lists the shapes of a set, at most max. Returns their number. */
 int bench_set_shapes(bench_shape *shapes, int max, const char *name);
 /* Reads 'M,K,N;M,K,N'. */
-int bench_shapes_parse(cli_app *cli, bench_shape *shapes, int *count, int max, const char *text);
+int bench_shapes_parse(cli_app *cli, bench_shape *shapes, int *count, const char *option,
+                       const char *text);
 
 /* What of a weight is zero, if it is not 2:4. */
 typedef struct bench_format {

@@ -59,16 +59,18 @@ static int parse_shape(bench_shape *shape, const char *text, size_t length)
     return m >= 1 && k >= 4 && n >= 1 && k % 4 == 0 && m <= most && k <= most && n <= most;
 }
 
-int bench_shapes_parse(cli_app *cli, bench_shape *shapes, int *count, int max, const char *text)
+int bench_shapes_parse(cli_app *cli, bench_shape *shapes, int *count, const char *option,
+                       const char *text)
 {
     *count = 0;
     while (*text) {
         size_t length = strcspn(text, ";");
-        if (*count == max)
-            return cli_fail(cli, CLI_USAGE, "option --shapes: more than %d shapes", max);
+        if (*count == BENCH_MAX_SHAPES)
+            return cli_fail(cli, CLI_USAGE, "option --%s: more than %d shapes", option,
+                            BENCH_MAX_SHAPES);
         if (!parse_shape(&shapes[*count], text, length))
             return cli_fail(cli, CLI_USAGE,
-                            "option --shapes: '%.*s' is not M,K,N with K a multiple of 4",
+                            "option --%s: '%.*s' is not M,K,N with K a multiple of 4", option,
                             (int)length, text);
         (*count)++;
         text += length;

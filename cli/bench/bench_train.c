@@ -307,7 +307,7 @@ int bench_train(cli_app *cli, const bench_train_plan *plan)
 {
     bench_shape shapes[BENCH_MAX_SHAPES];
     int count;
-    int code = bench_shapes_parse(cli, shapes, &count, BENCH_MAX_SHAPES, plan->shapes);
+    int code = bench_shapes_parse(cli, shapes, &count, "train-linear", plan->shapes);
     if (code == CLI_OK) code = check_shapes(cli, shapes, count);
     if (code != CLI_OK) return code;
     return cli_on_cpu(cli) ? measure_all(cli, plan, shapes, count)

@@ -500,8 +500,7 @@ static int run_products(cli_app *cli, const struct bench_options *o)
     int code = read_threads(cli, plan->threads, &plan->thread_count, o->threads);
     if (code == CLI_OK) code = read_format(cli, &plan->format, o);
     if (code == CLI_OK && o->shapes)
-        code =
-            bench_shapes_parse(cli, plan->shapes, &plan->shape_count, BENCH_MAX_SHAPES, o->shapes);
+        code = bench_shapes_parse(cli, plan->shapes, &plan->shape_count, "shapes", o->shapes);
     else if (code == CLI_OK)
         plan->shape_count =
             bench_set_shapes(plan->shapes, BENCH_MAX_SHAPES, o->set ? o->set : bench_set_name(0));

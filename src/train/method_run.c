@@ -19,6 +19,12 @@ static int has_masks(const s24i_optimiser *o)
     return o->method->choice != S24I_CHOICE_NOBODY || o->numbers.watch > 0;
 }
 
+/* Not a dense run whose masks are only looked at. */
+static int has_zeros(const s24i_optimiser *o)
+{
+    return o->method->choice != S24I_CHOICE_NOBODY || o->method->inputs != S24I_INPUTS_DENSE;
+}
+
 static s24_status refuse(const s24i_optimiser *o, s24_ctx *ctx, const char *what)
 {
     return s24_ctx_fail(ctx, S24_ERROR_UNSUPPORTED, "method %s %s", o->method->name, what);
@@ -39,8 +45,9 @@ static s24_status check_needs(const s24i_optimiser *o, const s24_transformer *t,
 static s24_status check_sides(const s24i_optimiser *o, const s24i_place *p, s24_ctx *ctx)
 {
     const s24i_mask_choice choice = o->method->choice;
-    const int tiles = choice == S24I_CHOICE_TILES || choice == S24I_CHOICE_GREEDY;
-    if (choice == S24I_CHOICE_ZEROS) return S24_OK;
+    const int tiles =
+        choice == S24I_CHOICE_TILES || choice == S24I_CHOICE_GREEDY || o->numbers.watch_tiles > 0;
+    if (choice == S24I_CHOICE_ZEROS || (!has_zeros(o) && !has_masks(o))) return S24_OK;
     REQUIRE(ctx, p->cols % 4 == 0 && (!tiles || p->rows % 4 == 0), S24_ERROR_SHAPE,
             "layer '%s' has %lld outputs and %lld inputs: method %s needs %s that 4 divides; "
             "exclude it to train it dense",
@@ -52,9 +59,7 @@ static s24_status check_sides(const s24i_optimiser *o, const s24i_place *p, s24_
 static s24_status check_places(const s24i_optimiser *o, const s24_transformer *t, s24_ctx *ctx)
 {
     int64_t taken = 0;
-    if (o->method->choice == S24I_CHOICE_NOBODY && o->method->inputs == S24I_INPUTS_DENSE &&
-        !o->include)
-        return S24_OK;
+    if (!has_zeros(o) && !has_masks(o) && !o->include) return S24_OK;
     for (int64_t i = 0; i < t->place_count; i++) {
         if (!s24i_method_takes(o, &t->places[i])) continue;
         TRY(check_sides(o, &t->places[i], ctx));
@@ -399,7 +404,7 @@ void s24i_method_report(s24_train_report *r, const s24i_optimiser *o)
     r->kept = counts && memory[S24I_REMEMBERS_KEPT] > 0 ? memory[S24I_REMEMBERS_KEPT] : NAN;
     r->beta = o->method->forward == S24I_FORWARD_SOFT ? memory[S24I_REMEMBERS_BETA] : NAN;
     r->mask_age = chosen ? r->step - 1 - (int64_t)memory[S24I_REMEMBERS_CHOSEN] : -1;
-    r->sparse = memory[S24I_REMEMBERS_SPARSE] == 1;
+    r->sparse = memory[S24I_REMEMBERS_SPARSE] == 1 && has_zeros(o);
     r->noise = o->noise;
     r->overhead = o->overhead;
 }

@@ -28,7 +28,8 @@ class TrainLinear(Scratch):
 
     def test_refusals(self):
         self.refusals([
-            ("no shape", ["bench", "--train-linear", "32,64"], 2, r"'32,64'"),
+            ("no shape", ["bench", "--train-linear", "32,64"], 2,
+             r"option --train-linear: '32,64' is not M,K,N"),
             ("tokens", ["bench", "--train-linear", "30,64,48"], 2, r"30,64,48; tokens, inputs"),
             ("no peer", ["bench", "--train-linear", "32,64,48", "--peers", "none"], 5,
              r"--train-linear needs a peer"),

@@ -50,7 +50,7 @@ static void rows_are_watched(void **state)
     w = (watch){0};
     opts = options(row_of("dense"), &w);
     free(run(row_of("dense"), &opts, S24_OK, &count));
-    assert_true(w.last.mask_age >= 0);
+    assert_true(w.last.mask_age >= 0 && !w.last.sparse); /* masks are looked at, not applied */
     opts.numbers = NULL;
     free(run(row_of("dense"), &opts, S24_OK, &count));
     assert_true(w.last.mask_age == -1);
@@ -193,6 +193,8 @@ static const struct {
      "a layer of block 0 has 96 outputs and 24 inputs: method s-ste with fp8=1 needs sides that 16",
      S24_ERROR_SHAPE},
     {plain, "s-ste", "fp8=2", NULL, "fp8=2; a whole number of 0 to 1", S24_ERROR_ARGUMENT},
+    {torn, "dense", "watch=2", NULL, "18 inputs: method dense needs inputs that 4 divides",
+     S24_ERROR_SHAPE},
     {torn, "fst", NULL, "*mlp.c_proj*", "method fst needs sides that 4 divides; exclude it",
      S24_ERROR_SHAPE},
 };
