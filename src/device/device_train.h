@@ -114,6 +114,7 @@ typedef struct s24_device_train_add_norm_args {
     int64_t heads, ld;
     s24_device_dropout drop;
     void *stream;
+    float *scale; /* [4] or NULL: as s24_device_train_activate's, of y */
 } s24_device_train_add_norm_args;
 S24_API s24_status s24_device_train_add_norm(s24_ctx *ctx, s24_device *device,
                                              const s24_device_train_add_norm_args *args);
@@ -138,13 +139,15 @@ typedef struct s24_device_train_norm_back_args {
     s24_device_dropout drop_z;
     void *work;
     void *stream;
+    float *scale; /* [4] or NULL: as s24_device_train_activate's, of dz, else of ds */
 } s24_device_train_norm_back_args;
 S24_API s24_status s24_device_train_norm_back(s24_ctx *ctx, s24_device *device,
                                               const s24_device_train_norm_back_args *args);
 
 /* h = activation(u), squared where asked; gated: u is [rows, 2·width], gate and up next to each
    other, or the other way round with gate_last, h = activation(g)·up. h may be u where not
-   gated. */
+   gated. scale[1] becomes the largest magnitude of h, as s24_device_train_fp8 finds it, which it
+   then takes as known. */
 typedef struct s24_device_train_activate_args {
     size_t size; /* sizeof(s24_device_train_activate_args) */
     s24_dtype dtype;
@@ -158,11 +161,13 @@ typedef struct s24_device_train_activate_args {
     /* Above 0: of a gate whose columns stand in turns with those that it multiplies, clamped as
        gpt-oss has it: h = g / (1 + exp(-1.702 g)) * (1 + u within that of 0), g at most that. */
     float limit;
+    float *scale; /* [4] or NULL, as with a limit */
 } s24_device_train_activate_args;
 S24_API s24_status s24_device_train_activate(s24_ctx *ctx, s24_device *device,
                                              const s24_device_train_activate_args *args);
 
-/* du from dh and u. du may be dh where not gated. dbias (or NULL) += Σ du. */
+/* du from dh and u. du may be dh where not gated. dbias (or NULL) += Σ du. scale: as above, of
+   du. */
 typedef struct s24_device_train_activate_back_args {
     size_t size; /* sizeof(s24_device_train_activate_back_args) */
     s24_dtype dtype;
@@ -174,6 +179,7 @@ typedef struct s24_device_train_activate_back_args {
     int squared, gated;
     void *work;
     void *stream;
+    float *scale; /* [4] or NULL */
 } s24_device_train_activate_back_args;
 S24_API s24_status s24_device_train_activate_back(s24_ctx *ctx, s24_device *device,
                                                   const s24_device_train_activate_back_args *args);
@@ -535,7 +541,8 @@ S24_API s24_status s24_device_train_mvue(s24_ctx *ctx, s24_device *device,
 
 /* A matrix in 8 bits, e4m3 or e5m2, of one scale, and its transpose, either NULL: elements times
    2^e (device_fp8.h), rounded to nearest even; what is not finite becomes NaN. The transpose has
-   zeros after its `rows` columns, up to a multiple of 16. 16 divides cols. */
+   zeros after its `rows` columns, up to a multiple of 16. 16 divides cols. each[r] becomes 2^−e, as
+   s24_device_linear's scales are. */
 typedef struct s24_device_train_fp8_args {
     size_t size;     /* sizeof(s24_device_train_fp8_args) */
     s24_dtype dtype; /* of from */
@@ -544,9 +551,10 @@ typedef struct s24_device_train_fp8_args {
     const void *from;
     void *to;     /* [rows, cols] */
     void *turned; /* [cols, rows in whole 16] */
-    int known;    /* 1: scale has been filled by a call for the same matrix */
+    int known;    /* 1: scale[1] has been filled by a call for the same matrix */
     float *scale; /* [4]: 2^−e, which products multiply by, and the largest magnitude */
     void *stream;
+    float *each; /* [rows] or NULL */
 } s24_device_train_fp8_args;
 S24_API s24_status s24_device_train_fp8(s24_ctx *ctx, s24_device *device,
                                         const s24_device_train_fp8_args *args);

@@ -111,8 +111,11 @@ s24_status s24_device_train_fp8(s24_ctx *ctx, s24_device *device,
             "[%" PRId64 ", %" PRId64 "] elements, %" PRId64
             " apart; expected 1 row and more, columns that 16 divides, a distance that 8 divides",
             a.rows, a.cols, a.ld);
-    const s24i_train_pointer pointers[] = {
-        {"from", a.from, 0}, {"to", a.to, 1}, {"turned", a.turned, 1}, {"scale", a.scale, 0}};
+    const s24i_train_pointer pointers[] = {{"from", a.from, 0},
+                                           {"to", a.to, 1},
+                                           {"turned", a.turned, 1},
+                                           {"scale", a.scale, 0},
+                                           {"each", a.each, 1}};
     TRY(s24i_train_pointers(ctx, pointers, COUNT(pointers)));
     return TRAIN_RUN(fp8, &a);
 }

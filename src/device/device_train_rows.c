@@ -81,7 +81,8 @@ s24_status s24_device_train_add_norm(s24_ctx *ctx, s24_device *device,
     TRY(check_rate(ctx, &a.drop));
     const s24i_train_pointer pointers[] = {
         {"y", a.y, 0},           {"s", a.s, 0}, {"stats", a.stats, 0},       {"gamma", a.gamma, 0},
-        {"beta", a.beta, a.rms}, {"z", a.z, 1}, {"residual", a.residual, 1}, {"bias", a.bias, 1}};
+        {"beta", a.beta, a.rms}, {"z", a.z, 1}, {"residual", a.residual, 1}, {"bias", a.bias, 1},
+        {"scale", a.scale, 1}};
     TRY(s24i_train_pointers(ctx, pointers, COUNT(pointers)));
     REQUIRE(ctx, a.z || (!a.residual && !a.bias && !(a.drop.rate > 0.0f)), S24_ERROR_ARGUMENT,
             "z is NULL, so s is there already; expected neither residual nor bias nor dropout");
@@ -105,7 +106,7 @@ s24_status s24_device_train_norm_back(s24_ctx *ctx, s24_device *device,
         {"ds", a.ds, 0},           {"dy", a.dy, 0},       {"s", a.s, 0},
         {"stats", a.stats, 0},     {"gamma", a.gamma, 0}, {"dgamma", a.dgamma, 0},
         {"dbeta", a.dbeta, a.rms}, {"work", a.work, 0},   {"dy2", a.dy2, 1},
-        {"dz", a.dz, 1},           {"dbias", a.dbias, 1}};
+        {"dz", a.dz, 1},           {"dbias", a.dbias, 1}, {"scale", a.scale, 1}};
     TRY(s24i_train_pointers(ctx, pointers, COUNT(pointers)));
     REQUIRE(ctx, !(a.drop_z.rate > 0.0f) || a.dz, S24_ERROR_ARGUMENT,
             "drop_z has a rate of %g and dz is NULL", (double)a.drop_z.rate);
@@ -126,10 +127,12 @@ s24_status s24_device_train_activate(s24_ctx *ctx, s24_device *device,
     TRY(s24i_train_dtype(ctx, a.dtype));
     TRY(s24i_train_rows(ctx, a.rows, a.width));
     TRY(check_activation(ctx, a.activation));
-    const s24i_train_pointer pointers[] = {{"h", a.h, 0}, {"u", a.u, 0}};
+    const s24i_train_pointer pointers[] = {{"h", a.h, 0}, {"u", a.u, 0}, {"scale", a.scale, 1}};
     TRY(s24i_train_pointers(ctx, pointers, COUNT(pointers)));
     REQUIRE(ctx, a.limit >= 0 && !(a.limit > 0 && (!a.gated || a.h == a.u)), S24_ERROR_ARGUMENT,
             "limit is %g; expected 0, or more of a gate whose h is not u", (double)a.limit);
+    REQUIRE(ctx, !(a.limit > 0) || !a.scale, S24_ERROR_ARGUMENT, "%s",
+            "scale is given with a limit, whose largest magnitude nobody leaves");
     return TRAIN_RUN(activate, &a);
 }
 
@@ -142,11 +145,9 @@ s24_status s24_device_train_activate_back(s24_ctx *ctx, s24_device *device,
     TRY(s24i_train_dtype(ctx, a.dtype));
     TRY(s24i_train_rows(ctx, a.rows, a.width));
     TRY(check_activation(ctx, a.activation));
-    const s24i_train_pointer pointers[] = {{"du", a.du, 0},
-                                           {"dh", a.dh, 0},
-                                           {"u", a.u, 0},
-                                           {"dbias", a.dbias, 1},
-                                           {"work", a.work, !a.dbias}};
+    const s24i_train_pointer pointers[] = {{"du", a.du, 0},       {"dh", a.dh, 0},
+                                           {"u", a.u, 0},         {"dbias", a.dbias, 1},
+                                           {"scale", a.scale, 1}, {"work", a.work, !a.dbias}};
     TRY(s24i_train_pointers(ctx, pointers, COUNT(pointers)));
     REQUIRE(ctx, !a.gated || a.du != a.dh, S24_ERROR_ARGUMENT,
             "du is dh; expected memory of its own behind a gate");

@@ -16,6 +16,7 @@ typedef struct s24i_gpu_pair {
     s24i_layer *layer;
     s24_device_weight *weight, *transposed;
     int forward, backward; /* are they used? */
+    int fp8;               /* 1: they are of 8 bits, packed just before they are used */
 } s24i_gpu_pair;
 
 struct s24i_gpu {
@@ -32,6 +33,8 @@ struct s24i_gpu {
     int packed;           /* are pairs those of the weights as they are? */
     void *sparse_work;    /* of 2:4 products */
     const void *narrowed; /* the gradients that dW has just left in 8 bits; NULL: none */
+    const void *measured; /* the matrix whose largest magnitude is known; NULL: none */
+    const float *measure; /* and where it is */
     size_t sparse_work_bytes;
     void *marks[S24I_MARKS]; /* of laps, begin and end by turns; made when they are first put */
     int mark_count;
@@ -78,6 +81,17 @@ int s24i_gpu_fp8_dx(s24i_machine *m, const s24_dense *dx, const s24_dense *dy,
                     const s24i_layer *layer);
 int s24i_gpu_fp8_dw(s24i_machine *m, const s24_dense *dy, const s24_dense *x,
                     const s24i_layer *layer);
+/* Has the layer room for operands in 8 bits, though a step may not use them? */
+int s24i_gpu_fp8_may_be(const s24i_layer *layer);
+/* Of a layer in 8 bits: a packed weight of zeros; what a choice among its forward products times on
+   memory for both sides: 0 the dense one, 1 the 2:4 one, packing included. */
+s24_status s24i_gpu_fp8_weight(s24_device_weight **weight, s24i_machine *m, const s24i_layer *l);
+s24_status s24i_gpu_fp8_trial(s24i_machine *m, const s24i_gpu_pair *pair, const s24_dense *y,
+                              const s24_dense *x, int sparse);
+/* Where what makes a layer's inputs, or gradients of its outputs, leaves their largest magnitude;
+   NULL where nobody asks for it. */
+float *s24i_gpu_fp8_inputs(s24i_machine *m, const s24i_layer *layer, const void *x);
+float *s24i_gpu_fp8_gradients(s24i_machine *m, const s24i_layer *layer, const void *dy);
 s24_status s24i_gpu_fix(s24i_machine *m, const s24i_fixed *fixed, int64_t *plan);
 void s24i_gpu_unfix(s24i_machine *m);
 void s24i_gpu_unfold(s24i_machine *m, void *rows, const s24i_train_batch *step, int64_t image,

@@ -114,7 +114,8 @@ void s24i_gpu_add_norm(s24i_machine *m, const s24i_add_norm *a)
     GPU_RUN(m, add_norm, .dtype = m->gpu->dtype, .rows = a->rows, .width = a->width, .y = a->y,
             .s = a->s, .stats = a->stats, .z = a->z, .residual = a->residual, .bias = a->bias,
             .gamma = row->gamma, .beta = row->beta, .eps = row->eps, .rms = row->rms,
-            .heads = a->at.heads, .ld = a->at.ld, .drop = dropped(a->drop));
+            .heads = a->at.heads, .ld = a->at.ld, .drop = dropped(a->drop),
+            .scale = s24i_gpu_fp8_inputs(m, a->reader, a->y));
 }
 
 void s24i_gpu_norm_back(s24i_machine *m, const s24i_norm_back *b)
@@ -123,7 +124,8 @@ void s24i_gpu_norm_back(s24i_machine *m, const s24i_norm_back *b)
             .dy = b->dy, .dy2 = b->dy2, .s = b->s, .stats = b->stats, .gamma = b->norm->row.gamma,
             .dgamma = b->norm->dgamma, .dbeta = b->norm->dbeta, .rms = b->norm->row.rms,
             .add = b->add, .heads = b->at.heads, .ld = b->at.ld, .drop = dropped(b->drop),
-            .dz = b->dz, .dbias = b->dbias, .drop_z = dropped(b->drop_z), .work = m->gpu->work);
+            .dz = b->dz, .dbias = b->dbias, .drop_z = dropped(b->drop_z), .work = m->gpu->work,
+            .scale = s24i_gpu_fp8_gradients(m, b->added, b->dz ? b->dz : b->ds));
 }
 
 void s24i_gpu_dropout(s24i_machine *m, void *y, const void *x, const s24i_dropout *drop,
@@ -136,14 +138,16 @@ void s24i_gpu_dropout(s24i_machine *m, void *y, const void *x, const s24i_dropou
 void s24i_gpu_activate(s24i_machine *m, const s24i_activate *a)
 {
     GPU_RUN(m, activate, .dtype = m->gpu->dtype, .rows = a->rows, .width = a->width, .h = a->h,
-            .u = a->u, .activation = a->activation, .squared = a->squared, .gated = a->gated);
+            .u = a->u, .activation = a->activation, .squared = a->squared, .gated = a->gated,
+            .scale = s24i_gpu_fp8_inputs(m, a->down, a->h));
 }
 
 void s24i_gpu_activate_back(s24i_machine *m, void *du, const void *dh, const s24i_activate *a)
 {
     GPU_RUN(m, activate_back, .dtype = m->gpu->dtype, .rows = a->rows, .width = a->width, .du = du,
             .dh = dh, .u = a->u, .dbias = a->dbias, .activation = a->activation,
-            .squared = a->squared, .gated = a->gated, .work = m->gpu->work);
+            .squared = a->squared, .gated = a->gated, .work = m->gpu->work,
+            .scale = s24i_gpu_fp8_gradients(m, a->up, du));
 }
 
 /* ---- attention ------------------------------------------------------------------------------- */

@@ -50,7 +50,8 @@ static void pack_all(s24i_machine *m)
     s24i_gpu_lap(m, 1);
     for (int64_t i = 0; i < m->gpu->pair_count; i++) {
         const s24i_gpu_pair *pair = &m->gpu->pairs[i];
-        if (pair->forward && m->status == S24_OK) s24i_gpu_did(m, pack(m, pair, pair->backward));
+        if (pair->forward && !pair->fp8 && m->status == S24_OK)
+            s24i_gpu_did(m, pack(m, pair, pair->backward));
     }
     s24i_gpu_lap(m, 0);
 }
@@ -59,7 +60,7 @@ int s24i_gpu_sparse_linear(s24i_machine *m, const s24_dense *y, const s24_dense 
                            const s24i_layer *l, const void *bias)
 {
     const s24i_gpu_pair *pair = l->device;
-    if (!pair || !pair->forward) return 0;
+    if (!pair || !pair->forward || pair->fp8) return 0; /* what is held out runs in 16 bits */
     pack_all(m);
     if (m->status == S24_OK) s24i_gpu_did(m, multiply(m, pair->weight, y, x, bias));
     return 1;
@@ -82,7 +83,9 @@ typedef struct trial {
     s24i_machine *m;
     const s24i_gpu_pair *pair;
     s24_dense x, y;
-    int what; /* 0 … 5: dense forward and dX, 2:4 forward and dX, packing one, packing both */
+    /* 0 … 5: dense forward and dX, 2:4 forward and dX, packing one, packing both; 6 and 7: dense
+       and 2:4 forward of 8 bits, packing included. */
+    int what;
 } trial;
 
 static s24_status dense_product(const trial *t, int back)
@@ -108,6 +111,9 @@ static s24_status run_trial(const trial *t)
         return multiply(t->m, t->pair->weight, &t->y, &t->x, NULL);
     case 3:
         return multiply(t->m, t->pair->transposed, &t->x, &t->y, NULL);
+    case 6:
+    case 7:
+        return s24i_gpu_fp8_trial(t->m, t->pair, &t->y, &t->x, t->what == 7);
     default:
         return pack(t->m, t->pair, t->what == 5);
     }
@@ -129,11 +135,23 @@ static s24_status time_trial(double *least, const trial *t)
     return S24_OK;
 }
 
+static s24_status choose_fp8(int *choice, trial *t)
+{
+    double dense, sparse;
+    t->what = 6;
+    TRY(time_trial(&dense, t));
+    t->what = 7;
+    TRY(time_trial(&sparse, t));
+    *choice = sparse < MARGIN * dense ? FORWARD : DENSE;
+    return S24_OK;
+}
+
 /* Packing is for all parts of a step, products are each part's. */
 static s24_status choose(int *choice, trial *t, int64_t parts)
 {
     double seconds[6] = {0};
     const int both = t->pair->transposed != NULL;
+    if (t->pair->fp8) return choose_fp8(choice, t);
     for (t->what = 0; t->what < 6; t->what++)
         if (both || (t->what != 3 && t->what != 5)) TRY(time_trial(&seconds[t->what], t));
     const double dense = MARGIN * (seconds[0] + seconds[1]);
@@ -170,27 +188,47 @@ static s24_status measure(int *choice, s24i_machine *m, const s24i_gpu_pair *pai
 
 /* ---- making ---------------------------------------------------------------------------------- */
 
-/* A layer that is 2:4 along k gets a packed copy, and one of its transpose where that is too;
-   others, and those that are multiplied in 8 bits, get none. */
-static s24_status make_pair(s24i_gpu_pair *pair, const s24i_machine *m)
+static int is_other(s24_status status)
 {
-    if (pair->layer->rule && pair->layer->rule->fp8) return S24_OK;
+    return status == S24_ERROR_NOT_TWO_FOUR || status == S24_ERROR_SHAPE;
+}
+
+/* The weight of 16 bits says whether it is 2:4. */
+static s24_status make_fp8(s24i_gpu_pair *pair, s24i_machine *m)
+{
+    const s24_dense src = weight_view(m, pair->layer);
+    s24_device_weight *wide;
+    const s24_status status =
+        s24_device_weight_from_dense(&wide, m->ctx, m->gpu->device, &src, NULL, NULL);
+    if (status != S24_OK) return is_other(status) ? S24_OK : status;
+    s24_device_weight_destroy(wide);
+    pair->fp8 = 1;
+    return s24i_gpu_fp8_weight(&pair->weight, m, pair->layer);
+}
+
+/* A layer that is 2:4 along k gets a packed copy, and one of its transpose where that is too;
+   others get none. Those that are multiplied in 8 bits have their copies in 8 bits, forward alone:
+   dX is of weights in e4m3 and gradients in e5m2, and the 2:4 products are of one dtype. */
+static s24_status make_pair(s24i_gpu_pair *pair, s24i_machine *m)
+{
+    if (s24i_gpu_fp8_may_be(pair->layer)) return make_fp8(pair, m);
     const s24_dense src = weight_view(m, pair->layer);
     s24_device *device = m->gpu->device;
     s24_status status = s24_device_weight_pair_from_dense(&pair->weight, &pair->transposed, m->ctx,
                                                           device, &src, NULL, NULL);
-    if (status == S24_ERROR_NOT_TWO_FOUR || status == S24_ERROR_SHAPE)
+    if (is_other(status))
         status = s24_device_weight_from_dense(&pair->weight, m->ctx, device, &src, NULL, NULL);
-    return status == S24_ERROR_NOT_TWO_FOUR || status == S24_ERROR_SHAPE ? S24_OK : status;
+    return is_other(status) ? S24_OK : status;
 }
 
 static s24_status make_work(s24i_machine *m)
 {
     s24i_gpu *gpu = m->gpu;
-    for (int64_t i = 0; i < gpu->pair_count && !gpu->sparse_work_bytes; i++)
-        if (gpu->pairs[i].weight)
-            gpu->sparse_work_bytes =
-                s24_device_linear_work_bytes(gpu->device, gpu->pairs[i].weight);
+    for (int64_t i = 0; i < gpu->pair_count; i++) {
+        const s24_device_weight *weight = gpu->pairs[i].weight;
+        const size_t bytes = weight ? s24_device_linear_work_bytes(gpu->device, weight) : 0;
+        if (bytes > gpu->sparse_work_bytes) gpu->sparse_work_bytes = bytes;
+    }
     if (!gpu->sparse_work_bytes) return S24_OK;
     TRY(s24_device_alloc(&gpu->sparse_work, m->ctx, gpu->device, gpu->sparse_work_bytes, NULL));
     return s24_device_clear(m->ctx, gpu->device, gpu->sparse_work, gpu->sparse_work_bytes, NULL);

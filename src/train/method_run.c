@@ -189,18 +189,26 @@ static s24i_layer *layer_at(const s24_transformer *t, int64_t b, int number)
     return each[number];
 }
 
+/* For 2:4 inputs, and for 2:4 gradients of outputs. */
 static s24_status make_rooms(s24i_optimiser *o, s24_transformer *t, s24_ctx *ctx, int64_t inputs,
                              int64_t outputs)
 {
     s24i_machine *m = &t->machine;
     const int64_t tokens = t->opts.max_tokens;
     s24i_layer_rule *r = &o->rule;
-    r->x = m->ops->alloc(m, (size_t)(tokens * inputs) * m->element);
-    r->dy = m->ops->alloc(m, (size_t)(tokens * outputs) * m->element);
-    r->keep = m->ops->alloc(m, (size_t)(tokens * inputs));
-    r->order = m->ops->alloc(m, (size_t)(tokens + 2 * inputs) * sizeof *r->order);
-    REQUIRE(ctx, r->x && r->dy && r->keep && r->order, S24_ERROR_MEMORY,
-            "out of memory: 2:4 activations of %lld tokens", (long long)tokens);
+    int made = 1;
+    if (o->method->inputs != S24I_INPUTS_DENSE) {
+        r->x = m->ops->alloc(m, (size_t)(tokens * inputs) * m->element);
+        r->keep = m->ops->alloc(m, (size_t)(tokens * inputs));
+        r->order = m->ops->alloc(m, (size_t)(tokens + 2 * inputs) * sizeof *r->order);
+        made = r->x && r->keep && r->order;
+    }
+    if (o->numbers.mvue > 0) {
+        r->dy = m->ops->alloc(m, (size_t)(tokens * outputs) * m->element);
+        made = made && r->dy;
+    }
+    REQUIRE(ctx, made, S24_ERROR_MEMORY, "out of memory: 2:4 activations of %lld tokens",
+            (long long)tokens);
     return S24_OK;
 }
 
@@ -223,7 +231,7 @@ static s24_status make_narrow_rooms(s24i_optimiser *o, s24_transformer *t, s24_c
     const int64_t tokens = s24i_round_up(t->opts.max_tokens, 16);
     const int64_t elems[S24I_NARROWS] = {tokens * inputs, inputs * outputs, tokens * outputs,
                                          tokens * outputs};
-    const int64_t sites = S24I_LAYERS_A_BLOCK * t->shape.layers + 2;
+    const int64_t sites = 1 + 2 * S24I_LAYERS_A_BLOCK * t->shape.layers;
     const size_t each = m->gpu ? 1 : m->element;
     int made = 1;
     for (int i = 0; i < S24I_NARROWS; i++) {
@@ -231,7 +239,8 @@ static s24_status make_narrow_rooms(s24i_optimiser *o, s24_transformer *t, s24_c
         made = made && o->rule.narrow[i];
     }
     o->rule.scales = m->ops->alloc(m, (size_t)sites * 4 * sizeof *o->rule.scales);
-    REQUIRE(ctx, made && o->rule.scales, S24_ERROR_MEMORY,
+    o->rule.each = m->ops->alloc(m, (size_t)(tokens + outputs) * sizeof *o->rule.each);
+    REQUIRE(ctx, made && o->rule.scales && o->rule.each, S24_ERROR_MEMORY,
             "out of memory: 8-bit operands of %lld tokens", (long long)tokens);
     return S24_OK;
 }
@@ -307,6 +316,7 @@ void s24i_method_free(s24i_optimiser *o, s24_transformer *t, s24_ctx *ctx)
     for (int i = 0; i < S24I_NARROWS; i++)
         m->ops->free(m, o->rule.narrow[i]);
     m->ops->free(m, o->rule.scales);
+    m->ops->free(m, o->rule.each);
     m->ops->free(m, o->taken);
     m->ops->free(m, o->bits);
     m->ops->free(m, o->sums);

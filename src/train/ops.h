@@ -50,10 +50,11 @@ typedef struct s24i_layer_rule {
     void *x, *dy;          /* room for both, */
     uint8_t *keep;         /* for a byte an input, */
     int32_t *order;        /* and for tokens and features */
-    /* With fp8 room for a layer's operands, on the CPU as f32, and, of a device, for the scales of
-       weights, of gradients and of each layer's inputs, four numbers each. */
+    /* With fp8 room for a layer's operands, on the CPU as f32, and, of a device, for scales, four
+       numbers each: of gradients, then of each layer's inputs and weights; and for one of each
+       token and, behind these, of each output. */
     void *narrow[S24I_NARROWS];
-    float *scales;
+    float *scales, *each;
 } s24i_layer_rule;
 
 /* y[m,n] = x[m,k]·wᵀ + bias: a linear layer's place among weights and gradients. */
@@ -111,7 +112,8 @@ typedef struct s24i_add_norm {
     const s24i_norm *norm;
     const s24i_dropout *drop; /* NULL: none */
     int64_t rows, width;
-    s24i_norm_rows at; /* of y, and of s where z is NULL */
+    s24i_norm_rows at;        /* of y, and of s where z is NULL */
+    const s24i_layer *reader; /* that takes y next; or NULL */
 } s24i_add_norm;
 
 /* ds = [ds +] the gradient of s that dropout(dy [+ dy2]) is of y; dy is overwritten, and may be ds
@@ -130,7 +132,8 @@ typedef struct s24i_norm_back {
     const s24i_dropout *drop_z;
     float *dbias; /* += Σ dz; or NULL */
     int64_t rows, width;
-    s24i_norm_rows at; /* of ds, dy and s, without dz and dbias */
+    s24i_norm_rows at;       /* of ds, dy and s, without dz and dbias */
+    const s24i_layer *added; /* whose output was added to s; or NULL */
 } s24i_norm_back;
 
 /* Of [T, (heads + 2·kv_heads)·d]: queries, keys, values. */
@@ -158,8 +161,10 @@ typedef struct s24i_heads {
 } s24i_heads;
 
 /* h = activation(u + bias), of gated layers activation(g)·u with g and u beside each other in a row
-   of 2·width. u keeps u + bias; bias NULL: u has it already, as always where ops->biased. */
+   of 2·width. u keeps u + bias; bias NULL: u has it already, as always where ops->biased. `up` is
+   the layer that gives u, `down` the one that takes h. */
 typedef struct s24i_activate {
+    const s24i_layer *up, *down;
     void *h, *u;
     const float *bias;
     float *dbias; /* backward: += Σ du; or NULL */

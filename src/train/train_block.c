@@ -114,7 +114,9 @@ static s24i_activate activate_at(const s24i_block_walk *w)
 {
     const s24_transformer *t = w->t;
     const s24i_layer *up = layer_of(w, S24I_INTERMEDIATE);
-    return (s24i_activate){.h = read_at(w, S24I_AT_OUTER).x,
+    return (s24i_activate){.up = up,
+                           .down = layer_of(w, S24I_OUTPUT),
+                           .h = read_at(w, S24I_AT_OUTER).x,
                            .u = written_at(w, S24I_AT_OUTER).x,
                            .bias = t->machine.ops->biased ? NULL : up->bias,
                            .dbias = up->dbias,

@@ -12,6 +12,13 @@ const s24i_dropout *s24i_drop(s24i_dropout *drop, const s24i_mode *mode, double 
     return rate > 0 ? drop : NULL;
 }
 
+/* The layer that takes norm j's output, NULL after the last block. */
+static const s24i_layer *reader_of(const s24_transformer *t, int64_t j)
+{
+    if (j >= 2 * t->shape.layers) return NULL;
+    return j % 2 ? &t->blocks[j / 2].up : &t->blocks[j / 2].qkv;
+}
+
 void s24i_sum_up(const s24i_block_walk *w, const float *bias)
 {
     s24_transformer *t = w->t;
@@ -28,7 +35,8 @@ void s24i_sum_up(const s24i_block_walk *w, const float *bias)
                                .norm = &t->norms[j],
                                .drop = s24i_drop(&drop, w->mode, w->mode->dropout, j),
                                .rows = t->step.tokens,
-                               .width = t->shape.width};
+                               .width = t->shape.width,
+                               .reader = reader_of(t, j)};
     m->ops->add_norm(m, &job);
 }
 
@@ -80,7 +88,8 @@ const void *s24i_through_norm(const s24i_block_walk *w, const s24i_layer *added)
                           .drop = pre || j ? NULL : s24i_drop(&drop, mode, mode->dropout, 0),
                           .add = past || pulled,
                           .rows = t->step.tokens,
-                          .width = t->shape.width};
+                          .width = t->shape.width,
+                          .added = added};
     if (added) {
         job.drop_z = s24i_drop(&drop_z, mode, mode->dropout, j);
         job.dz = job.drop_z ? t->at.z : NULL;

@@ -48,14 +48,20 @@ static void check(gpu *g, const array *x, int64_t rows, int64_t cols, s24_dtype 
     uint8_t *left = malloc((size_t)(rows * cols)), *turned = malloc((size_t)(wide * cols));
     void *to_there = poisoned(g, (size_t)(rows * cols));
     void *turned_there = poisoned(g, (size_t)(wide * cols)), *numbers = poisoned(g, 16);
+    void *each_there = poisoned(g, (size_t)rows * sizeof(float));
     DO(g, fp8, .dtype = g->dtype, .to_dtype = to, .rows = rows, .cols = cols, .ld = cols,
-       .from = x->there, .to = to_there, .scale = numbers);
+       .from = x->there, .to = to_there, .scale = numbers, .each = each_there);
     DO(g, fp8, .dtype = g->dtype, .to_dtype = to, .rows = rows, .cols = cols, .ld = cols,
        .from = x->there, .turned = turned_there, .known = 1, .scale = numbers);
     read_bytes(g, left, to_there, rows * cols);
     read_bytes(g, turned, turned_there, wide * cols);
     read_bytes(g, got, numbers, sizeof got);
     assert_true(got[0] == scale);
+    float *each = read_back(g, each_there, S24_F32, rows);
+    for (int64_t r = 0; r < rows; r++)
+        assert_true(each[r] == scale);
+    free(each);
+    release(g, each_there);
     for (int64_t i = 0; i < rows * cols; i++) {
         const int64_t across = i % cols * wide + i / cols;
         if (!same(left[i], want[i], to) || !same(turned[across], want[i], to))

@@ -229,7 +229,11 @@ static void test_mvue(void **state)
         }
         for (int i = 0; i < ROWS * COLS; i++) {
             const double mean = sum[i] / DRAWS, spread = square[i] / DRAWS - mean * mean;
-            const double bound = 5 * sqrt(fmax(spread, 0) / DRAWS) + 4e-3 * fabs(mean) + 1e-12;
+            double rare = 0; /* what comes so seldom that 3,000 draws may miss it, but for e^-8 */
+            for (int r = i / COLS / 4 * 4; r < i / COLS / 4 * 4 + 4 && r < ROWS; r++)
+                rare += 8.0 / DRAWS * fabs((double)x.host[r * COLS + i % COLS]);
+            const double bound =
+                5 * sqrt(fmax(spread, 0) / DRAWS) + 4e-3 * fabs(mean) + rare + 1e-12;
             if (!(fabs(mean - (double)x.host[i]) <= bound))
                 fail_msg("exact %d: the mean at %d is %g, expected %g", exact, i, mean,
                          (double)x.host[i]);
@@ -446,11 +450,11 @@ static void test_refusals(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_masks),    cmocka_unit_test(test_soft_threshold),
-        cmocka_unit_test(test_at_once),  cmocka_unit_test(test_scales),
-        cmocka_unit_test(test_mvue),     cmocka_unit_test(test_tokens),
-        cmocka_unit_test(test_variance), cmocka_unit_test(test_other_adams),
-        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_masks),       cmocka_unit_test(test_soft_threshold),
+        cmocka_unit_test(test_scales),      cmocka_unit_test(test_mvue),
+        cmocka_unit_test(test_tokens),      cmocka_unit_test(test_variance),
+        cmocka_unit_test(test_other_adams), cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_at_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

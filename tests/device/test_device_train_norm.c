@@ -71,6 +71,7 @@ static void check_add_norm(gpu *g, int64_t rows, int64_t width, const variant *v
     array z = array_make(g, n, 2), residual = array_make(g, n, 2), bias = wide_make(g, width, 1);
     array gamma = wide_make(g, width, 1), beta = wide_make(g, width, 1);
     void *y = poisoned(g, (size_t)n * 2), *stats = poisoned(g, (size_t)rows * 8);
+    void *scale = poisoned(g, 16);
     void *s = v->residual == 2 ? residual.there : poisoned(g, (size_t)n * 2);
     double *expected = malloc((size_t)n * sizeof *expected);
     for (int64_t i = 0; i < n; i++) {
@@ -92,12 +93,15 @@ static void check_add_norm(gpu *g, int64_t rows, int64_t width, const variant *v
                                                 .beta = v->rms ? NULL : beta.there,
                                                 .eps = 1e-5f,
                                                 .rms = v->rms,
-                                                .drop = drop};
+                                                .drop = drop,
+                                                .scale = scale};
     assert_ok(g->ctx, s24_device_train_add_norm(g->ctx, g->device, &sum));
     expect(g, "sum", s, 0, expected, n, 1e-5);
+    expect_largest(g, y, scale, n);
     s24_device_train_add_norm_args alone = sum; /* the norm of what is there */
     alone.z = alone.residual = alone.bias = NULL;
     alone.drop.rate = 0;
+    alone.scale = NULL;
     for (int turn = 0; turn < 2; turn++) {
         float *at = read_back(g, s, g->dtype, n), *normed = read_back(g, y, g->dtype, n);
         float *stat = read_back(g, stats, S24_F32, 2 * rows);
@@ -109,6 +113,7 @@ static void check_add_norm(gpu *g, int64_t rows, int64_t width, const variant *v
     }
     free(expected);
     release(g, y);
+    release(g, scale);
     release(g, stats);
     if (v->residual != 2) release(g, s);
     array *const arrays[] = {&z, &residual, &bias, &gamma, &beta};
@@ -180,7 +185,7 @@ static void check_norm_back(gpu *g, int64_t rows, int64_t width, const back *b)
     array dy = array_make(g, n, 1), dy2 = array_make(g, n, 1), ds = array_make(g, n, 1);
     array s = array_make(g, n, 2), gamma = wide_make(g, width, 1);
     array sums = wide_make(g, 3 * width, 1), stats = wide_make(g, 2 * rows, 1);
-    void *work = work_memory(g), *dz = poisoned(g, (size_t)n * 2);
+    void *work = work_memory(g), *dz = poisoned(g, (size_t)n * 2), *scale = poisoned(g, 16);
     const back_expected e = {calloc((size_t)n, sizeof(double)), calloc((size_t)n, sizeof(double)),
                              calloc((size_t)width, sizeof(double)),
                              calloc((size_t)width, sizeof(double)),
@@ -212,8 +217,10 @@ static void check_norm_back(gpu *g, int64_t rows, int64_t width, const back *b)
                                                   .dz = b->layer ? dz : NULL,
                                                   .dbias = b->layer ? dbias : NULL,
                                                   .drop_z = drop_z,
-                                                  .work = work};
+                                                  .work = work,
+                                                  .scale = scale};
     assert_ok(g->ctx, s24_device_train_norm_back(g->ctx, g->device, &args));
+    expect_largest(g, b->layer ? dz : ds.there, scale, n);
     expect(g, "ds", ds.there, 0, e.ds, n, 2e-5);
     const double slack = 1e-6 * (double)rows + 1e-5;
     expect(g, "dgamma", dgamma, 1, e.dgamma, width, slack);
@@ -230,6 +237,7 @@ static void check_norm_back(gpu *g, int64_t rows, int64_t width, const back *b)
         array_free(g, arrays[i]);
     release(g, work);
     release(g, dz);
+    release(g, scale);
 }
 
 static void test_norm_back(void **state)

@@ -30,20 +30,24 @@ static void check_forward(gpu *g, const shape *s, const array *u)
     const int64_t n = s->rows * s->width, ld = s->width * (s->gated ? 2 : 1);
     void *h = poisoned(g, (size_t)n * 2);
     double *expected = malloc((size_t)n * sizeof *expected);
+    void *scale = poisoned(g, 16);
     DO(g, activate, .dtype = g->dtype, .rows = s->rows, .width = s->width, .h = h, .u = u->there,
-       .activation = s->activation, .squared = s->squared, .gated = s->gated);
+       .activation = s->activation, .squared = s->squared, .gated = s->gated, .scale = scale);
     for (int64_t i = 0; i < n; i++) {
         const int64_t gate = i / s->width * ld + i % s->width;
         expected[i] = value_of((double)u->host[gate], s->activation, s->squared) *
                       (s->gated ? (double)u->host[gate + s->width] : 1);
     }
     expect(g, "h", h, 0, expected, n, 4e-6);
+    expect_largest(g, h, scale, n);
+    release(g, scale);
     free(expected);
     release(g, h);
 }
 
 static void check_backward(gpu *g, const shape *s, const array *u)
 {
+    void *scale = poisoned(g, 16);
     const int64_t n = s->rows * s->width, ld = s->width * (s->gated ? 2 : 1);
     array dh = array_make(g, n, 1), sums = wide_make(g, ld, 1);
     void *du = s->gated ? poisoned(g, (size_t)n * 4) : dh.there, *work = work_memory(g);
@@ -64,8 +68,11 @@ static void check_backward(gpu *g, const shape *s, const array *u)
     }
     DO(g, activate_back, .dtype = g->dtype, .rows = s->rows, .width = s->width, .du = du,
        .dh = dh.there, .u = u->there, .dbias = s->sums ? sums.there : NULL,
-       .activation = s->activation, .squared = s->squared, .gated = s->gated, .work = work);
+       .activation = s->activation, .squared = s->squared, .gated = s->gated, .work = work,
+       .scale = scale);
     expect(g, "du", du, 0, expected, s->rows * ld, 2e-5);
+    expect_largest(g, du, scale, s->rows * ld);
+    release(g, scale);
     if (!s->sums)
         for (int64_t i = 0; i < ld; i++)
             columns[i] = (double)sums.host[i];
@@ -116,11 +123,15 @@ static void test_ends(void **state)
         uint16_t bits[8];
         assert_ok(g.ctx, s24_convert(bits, S24_BF16, host, S24_F32, 8));
         void *u = upload(&g, bits, sizeof bits), *h = poisoned(&g, sizeof bits);
+        void *scale = poisoned(&g, 16);
         for (int i = 0; i < 8; i++)
             bits[i] = 0x3f80;
         void *dh = upload(&g, bits, sizeof bits);
         DO(&g, activate, .dtype = S24_BF16, .rows = 1, .width = 8, .h = h, .u = u,
-           .activation = (s24_activation)a);
+           .activation = (s24_activation)a, .scale = scale);
+        float *most = read_back(&g, scale, S24_F32, 2);
+        assert_true(isnan(most[1]));
+        free(most);
         DO(&g, activate_back, .dtype = S24_BF16, .rows = 1, .width = 8, .du = dh, .dh = dh, .u = u,
            .activation = (s24_activation)a);
         float *y = read_back(&g, h, S24_BF16, 8), *slope = read_back(&g, dh, S24_BF16, 8);
@@ -133,6 +144,7 @@ static void test_ends(void **state)
         release(&g, u);
         release(&g, h);
         release(&g, dh);
+        release(&g, scale);
     }
     gpu_end(&g);
 }

@@ -62,6 +62,18 @@ static inline double read_double(gpu *g, const void *there)
     return value;
 }
 
+/* scale[1] is the largest magnitude of what is there. */
+static inline void expect_largest(gpu *g, const void *there, const void *scale, int64_t count)
+{
+    float *got = read_back(g, there, g->dtype, count), *left = read_back(g, scale, S24_F32, 2);
+    float most = 0;
+    for (int64_t i = 0; i < count; i++)
+        most = fmaxf(most, fabsf(got[i]));
+    assert_true(left[1] == most);
+    free(got);
+    free(left);
+}
+
 static inline void close_to(double expected, double got, double bound, const char *what, int64_t i)
 {
     if (!(fabs(expected - got) <= bound * (1 + fabs(expected))))

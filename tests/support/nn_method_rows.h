@@ -82,6 +82,7 @@ static const struct {
             {"s-ste", "start=0.2,fp8=1", 1},
             {"fst", "refresh=4,tail=0", 2},
             {"fst", "refresh=4", 0}, /* dense at the end, as in its paper */
+            {"fst", "refresh=4,tail=0,fp8=1", 2},
             {"step", "least=0.1,most=0.4,statistic=2,corrected=0", 1},
             {"cast", "refresh=4,masked-decay=0.1", 1},
             {"semi-sparse", "tail=0", 2},

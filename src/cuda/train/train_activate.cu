@@ -6,6 +6,7 @@
  */
 #include "cuda/plugin/train.cuh"
 #include "cuda/row/rows.cuh"
+#include "cuda/train/train_largest.cuh"
 #include "cuda/train/train_sums.cuh"
 
 enum { WARPS = 8, THREADS = 32 * WARPS, ROWS_AHEAD = 4 };
@@ -74,13 +75,13 @@ __global__ void __launch_bounds__(THREADS)
     constexpr int halves = GATED ? 2 : 1;
     const int c = (int)(blockIdx.x * 256 + threadIdx.x % 32 * 8);
     const int64_t step = (int64_t)gridDim.y * WARPS, ld = job.width * halves;
-    dependents_may_start();
-    wait_for_predecessors();
-    if (c >= job.width) return;
     const T *const u = static_cast<const T *>(job.u) + c;
     T *const h = static_cast<T *>(job.h) + c;
-    for (int64_t r = (int64_t)blockIdx.y * WARPS + threadIdx.x / 32; r < job.rows;
-         r += ROWS_AHEAD * step) {
+    uint32_t most = 0;
+    dependents_may_start();
+    wait_for_predecessors();
+    for (int64_t r = c < job.width ? (int64_t)blockIdx.y * WARPS + threadIdx.x / 32 : job.rows;
+         r < job.rows; r += ROWS_AHEAD * step) {
         uint4 bits[ROWS_AHEAD][halves];
 #pragma unroll
         for (int k = 0; k < ROWS_AHEAD; k++)
@@ -105,8 +106,10 @@ __global__ void __launch_bounds__(THREADS)
                 if (GATED) v[0][i] *= other;
             }
             store_narrow<T>(h + (r + k * step) * job.width, v[0]);
+            most = larger_of(most, v[0]);
         }
     }
+    if (job.scale) leave_largest<T>(job.scale, most);
 }
 
 /* Gate and what it multiplies in turns, clamped. */
@@ -137,10 +140,11 @@ __global__ void __launch_bounds__(THREADS)
 
 /* ---- backward -------------------------------------------------------------------------------- */
 
-/* u and dh become du, and join the sums. */
+/* u and dh become du, and join the sums; the larger of `most` and what du has. */
 template <class T, int ACTIVATION, int HALVES>
-static __device__ inline void back_8(T *du, const uint4 (&bits)[HALVES], uint4 dh,
-                                     float (&sums)[HALVES][8], int64_t width, bool squared)
+static __device__ inline uint32_t back_8(T *du, const uint4 (&bits)[HALVES], uint4 dh,
+                                         float (&sums)[HALVES][8], uint32_t most, int64_t width,
+                                         bool squared)
 {
     float v[HALVES][8], d[HALVES][8];
     unpack<T>(d[0], dh);
@@ -160,8 +164,11 @@ static __device__ inline void back_8(T *du, const uint4 (&bits)[HALVES], uint4 d
             sums[half][i] += d[half][i];
     }
 #pragma unroll
-    for (int half = 0; half < HALVES; half++)
+    for (int half = 0; half < HALVES; half++) {
         store_narrow<T>(du + half * width, d[half]);
+        most = larger_of(most, d[half]);
+    }
+    return most;
 }
 
 template <class T, int ACTIVATION, bool GATED>
@@ -175,6 +182,7 @@ __global__ void __launch_bounds__(THREADS)
     const int64_t step = (int64_t)gridDim.y * WARPS, ld = job.width * halves;
     const T *const u = static_cast<const T *>(job.u) + c;
     float sums[halves][8] = {};
+    uint32_t most = 0;
     dependents_may_start();
     wait_for_predecessors();
     for (int64_t r = c < job.width ? (int64_t)blockIdx.y * WARPS + warp : job.rows; r < job.rows;
@@ -193,9 +201,10 @@ __global__ void __launch_bounds__(THREADS)
 #pragma unroll
         for (int k = 0; k < ROWS_AHEAD; k++)
             if (is_row(r, k, step, job.rows))
-                back_8<T, ACTIVATION>(static_cast<T *>(job.du) + (r + k * step) * ld + c, bits[k],
-                                      dh[k], sums, job.width, job.squared);
+                most = back_8<T, ACTIVATION>(static_cast<T *>(job.du) + (r + k * step) * ld + c,
+                                             bits[k], dh[k], sums, most, job.width, job.squared);
     }
+    if (job.scale) leave_largest<T>(job.scale, most);
     if (!job.dbias) return;
     const int64_t padded = (int64_t)gridDim.x * 256;
     float *part = static_cast<float *>(job.work) + blockIdx.y * halves * padded;
@@ -256,7 +265,8 @@ TRAIN_ENQUEUE(activate, s24_device_train_activate_args)
                                   0,
                                   true};
     void *args[] = {&args_of};
-    return device_launch_kernel(error, &launch, args, stream);
+    const s24_status status = clear_largest(job->scale, stream, error);
+    return status != S24_OK ? status : device_launch_kernel(error, &launch, args, stream);
 }
 
 TRAIN_ENQUEUE(activate_back, s24_device_train_activate_back_args)
@@ -270,7 +280,8 @@ TRAIN_ENQUEUE(activate_back, s24_device_train_activate_back_args)
                                   0,
                                   true};
     void *args[] = {&args_of};
-    s24_status status = device_launch_kernel(error, &launch, args, stream);
+    s24_status status = clear_largest(job->scale, stream, error);
+    if (status == S24_OK) status = device_launch_kernel(error, &launch, args, stream);
     if (status != S24_OK || !job->dbias) return status;
     const int64_t padded = 256 * (int64_t)launch.grid.x;
     const column_parts ends = {static_cast<const float *>(job->work),

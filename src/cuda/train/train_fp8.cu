@@ -70,6 +70,8 @@ __global__ void __launch_bounds__(THREADS)
     wait_for_predecessors();
     const int e = s24i_fp8_exponent(__float_as_uint(job.scale[1]), KIND == __NV_E5M2);
     if (blockIdx.x == 0 && blockIdx.y == 0 && threadIdx.x == 0) job.scale[0] = s24i_fp8_power(-e);
+    if (job.each && blockIdx.y == 0 && across < DEEP && row + across < job.rows)
+        job.each[row + across] = s24i_fp8_power(-e);
     narrow_patch<T, KIND>(pairs, job, row, col, e);
     for (int r = 0; r < DEEP && job.to; r++)
         if (row + r < job.rows && col < job.cols)
@@ -96,7 +98,8 @@ template <class T> static const void *fp8_of(s24_dtype to)
                           : (const void *)fp8_kernel<T, __NV_E5M2>;
 }
 
-/* Before the first kernel its number becomes 0. */
+/* Before the first kernel its number becomes 0. With `each` the last one begins when all before it
+   is done: what comes next may read a weight that was packed just before. */
 static s24_status find_largest(s24i_device *device, s24_device_train_fp8_args *job, void *stream,
                                s24i_device_error *error)
 {
@@ -126,7 +129,7 @@ TRAIN_ENQUEUE(fp8, s24_device_train_fp8_args)
                                   tiles,
                                   THREADS,
                                   0,
-                                  true};
+                                  !job->each};
     void *args[] = {&args_of};
     if (!job->known) {
         const s24_status status = find_largest(device, &args_of, stream, error);

@@ -7,6 +7,7 @@
 #include "cuda/plugin/train.cuh"
 #include "cuda/row/rows.cuh"
 #include "cuda/train/train_dropout.cuh"
+#include "cuda/train/train_largest.cuh"
 #include "cuda/train/train_sums.cuh"
 
 enum { WARPS = 8, THREADS = 32 * WARPS };
@@ -80,6 +81,7 @@ __global__ void __launch_bounds__(THREADS)
     };
     const int width = (int)job.width;
     const dropper drop(job.drop);
+    uint32_t most = 0;
     unsigned turn = 0;
     dependents_may_start();
     wait_for_predecessors();
@@ -145,10 +147,12 @@ __global__ void __launch_bounds__(THREADS)
             for (int i = 0; i < N; i++)
                 v[c][i] = v[c][i] * inverse * gamma[i] + beta[i];
             store_narrow<T>(static_cast<T *>(job.y) + row + at, v[c]);
+            most = larger_of(most, v[c]);
         }
         if (place::column(0) == 0)
             reinterpret_cast<float2 *>(job.stats)[r] = make_float2(mean, inverse);
     }
+    if (job.scale) leave_largest<T>(job.scale, most);
 }
 
 /* ---- backward -------------------------------------------------------------------------------- */
@@ -237,6 +241,7 @@ __global__ void __launch_bounds__(THREADS, PLACE::CHUNKS *PLACE::N <= 16 ? 2 : 1
         reinterpret_cast<typename place::bits *>(ring_memory) + threadIdx.x)};
     typename place::values dgamma = {}, dbeta = {}, dbias = {};
     float2 ahead[STAGES]; /* statistics */
+    uint32_t most = 0;
     unsigned turn = 0;
     dependents_may_start();
     wait_for_predecessors();
@@ -319,12 +324,14 @@ __global__ void __launch_bounds__(THREADS, PLACE::CHUNKS *PLACE::N <= 16 ? 2 : 1
             const int64_t at = r * job.width + place::column(c);
             if (place::column(c) >= width) continue;
             if (job.dz) store_narrow<T>(static_cast<T *>(job.dz) + at, g[c]);
+            most = larger_of(most, g[c]);
             if (!job.dbias) continue;
 #pragma unroll
             for (int i = 0; i < N; i++)
                 dbias[c][i] += g[c][i];
         }
     }
+    if (job.scale) leave_largest<T>(job.scale, most);
     float *part = static_cast<float *>(job.work) + (int64_t)blockIdx.x * MOST_SUMS * job.width;
     leave_sums<place>(part, width, dgamma);
     if (job.dbeta) leave_sums<place>(part + width, width, dbeta);
@@ -425,7 +432,8 @@ TRAIN_ENQUEUE(add_norm, s24_device_train_add_norm_args)
         0,
         true};
     void *args[] = {&args_of};
-    return device_launch_kernel(error, &launch, args, stream);
+    const s24_status status = clear_largest(job->scale, stream, error);
+    return status == S24_OK ? device_launch_kernel(error, &launch, args, stream) : status;
 }
 
 TRAIN_ENQUEUE(norm_back, s24_device_train_norm_back_args)
@@ -451,7 +459,8 @@ TRAIN_ENQUEUE(norm_back, s24_device_train_norm_back_args)
                                (int)blocks,
                                {job->dgamma, job->dbeta, job->dbias}};
     void *args[] = {&args_of};
-    const s24_status status = device_launch_kernel(error, &launch, args, stream);
+    s24_status status = clear_largest(job->scale, stream, error);
+    if (status == S24_OK) status = device_launch_kernel(error, &launch, args, stream);
     return status == S24_OK ? column_parts_enqueue(device, &sums, stream, error) : status;
 }
 
