@@ -31,6 +31,7 @@ import argparse
 import base64
 import json
 import multiprocessing
+import os
 import pathlib
 import random
 import resource
@@ -170,20 +171,22 @@ def likeness(first, number, answer):
     return cosine(first.setdefault(number, found), found)
 
 
-def soak(options, address, made, server):
-    """Answers until there are enough, with what befell clients and models on the way."""
-    chance, first, poll, clients = random.Random(7), {}, select.epoll(), {}
+def soak(options, address, made, pid, process):
+    """Answers until a process of clients has its share, with what befell clients and models on the
+    way. The first process has the models read anew and watches the server's memory."""
+    chance, first, poll, clients = random.Random(7 + process), {}, select.epoll(), {}
     counts = {"answered": 0, "killed": 0, "reloads": 0}
-    memory, began = [], time.perf_counter()
+    memory, wanted = [], -(-options.soak // options.processes)
+    reload = 0 if process else options.reload // options.processes
 
     def add():
         client = Client(address, made, chance)
         clients[client.socket.fileno()] = client
         poll.register(client.socket, select.EPOLLIN)
 
-    for _ in range(options.clients):
+    for _ in range(-(-options.clients // options.processes)):
         add()
-    while counts["answered"] < options.soak:
+    while counts["answered"] < wanted:
         for number, _ in poll.poll(60) or [(None, None)]:
             answer = clients[number].take()  # nothing within a minute: no client is found
             if answer is None:
@@ -192,10 +195,10 @@ def soak(options, address, made, server):
             if likeness(first, client.number, answer) <= LEAST_COSINE:
                 raise SystemExit(f"text {client.number} got another text's answer")
             counts["answered"] += 1
-            if counts["answered"] % max(1, options.soak // 20) == 0:
-                memory.append(resident(server.pid))
-            if options.reload and counts["answered"] % options.reload == 0:
-                server.send_signal(signal.SIGHUP)
+            if not process and counts["answered"] % max(1, wanted // 20) == 0:
+                memory.append(resident(pid))
+            if reload and counts["answered"] % reload == 0:
+                os.kill(pid, signal.SIGHUP)
                 counts["reloads"] += 1
             if chance.random() >= options.kill:
                 client.ask()
@@ -205,9 +208,20 @@ def soak(options, address, made, server):
             client.kill()
             counts["killed"] += 1
             add()
+    return {**counts, "texts_checked": len(first), "resident_bytes": memory}
+
+
+def soak_all(options, address, made, server):
+    """What the soaks of all processes come to."""
+    began = time.perf_counter()
+    with multiprocessing.Pool(options.processes) as pool:
+        parts = pool.starmap(soak, [(options, address, made, server.pid, process)
+                                    for process in range(options.processes)])
     threads = len(list(pathlib.Path(f"/proc/{server.pid}/task").iterdir()))
-    return {**counts, "seconds": time.perf_counter() - began,
-            "texts_checked": len(first), "resident_bytes": memory, "threads": threads}
+    return {**{key: sum(part[key] for part in parts) for key in ("answered", "killed", "reloads")},
+            "seconds": time.perf_counter() - began, "processes": options.processes,
+            "texts_checked": max(part["texts_checked"] for part in parts),
+            "resident_bytes": parts[0]["resident_bytes"], "threads": threads}
 
 
 def clients_of(address, made, count, seconds, seed):
@@ -408,6 +422,8 @@ def parse():
     parser.add_argument("--language", metavar="MODEL")
     parser.add_argument("--texts", metavar="N", help="that the language model has at a time")
     parser.add_argument("--max-new", type=int, default=16)
+    parser.add_argument("--full-log", action="store_true",
+                        help="what the server says goes to a disk that is full")
     parser.add_argument("--kill", type=float, default=0.02, metavar="SHARE")
     parser.add_argument("--reload", type=int, default=0, metavar="ANSWERS")
     parser.add_argument("--peer", action="append", default=[], metavar="NAME=HOST:PORT/PATH")
@@ -433,7 +449,7 @@ def measure(options, address, server):
     made = requests(shortest, longest, 1, words) if options.model else []
     if options.soak:
         made += completions(options.max_new, 2) if options.language else []
-        return {"soak": soak(options, address, made, server)}
+        return {"soak": soak_all(options, address, made, server)}
     peers, rows, others = [], [], []
     for peer in options.peer:
         name, _, where = peer.partition("=")
@@ -461,10 +477,12 @@ def main():
     more = ["--texts", options.texts] if options.texts else []
     if options.http_threads:
         more += ["--http-threads", options.http_threads]
+    more += [] if options.full_log else ["-q"]
+    log = open("/dev/full", "w", encoding="utf-8") if options.full_log else None
     server = subprocess.Popen([options.program, "serve", *models, "--port", "0", "--json",
-                               "--max-batch-tokens", str(options.batch_tokens), "-q",
+                               "--max-batch-tokens", str(options.batch_tokens),
                                *options.more, *more],
-                              stdout=subprocess.PIPE, text=True)
+                              stdout=subprocess.PIPE, stderr=log, text=True)
     try:
         text = ""
         while not text.endswith("}\n"):

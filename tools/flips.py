@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Flips one bit at a time of a model's folder, and asks check --verify.
 
-    tools/flips.py [--build build/release] [--count 10000] [--seed 1]
+    tools/flips.py [--build build/release] [--count 10000] [--seed 1] [--pattern dense:16]
 
 Wherever the bit lies (weights, header, config.json, tokenizer, modules), check --verify refuses the
 folder, by exit 4 or what the file's reader says; where it does not, embed must give the very
@@ -25,13 +25,14 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 class Flips:
     """A folder that is packed and has hashes, and copies of it in which a bit is another."""
 
-    def __init__(self, program, folder, texts):
+    def __init__(self, program, folder, texts, pattern="2:4"):
         self.program, self.folder = program, pathlib.Path(folder)
+        self.pattern = pattern
         self.texts = pathlib.Path(texts).resolve()
         self.files = sorted(path.relative_to(folder) for path in self.folder.rglob("*")
                             if path.is_file())
         self.bytes = {path: (self.folder / path).read_bytes() for path in self.files}
-        done = self.run("check", self.folder, "--verify")
+        done = self.run("check", self.folder, "--verify", "--pattern", pattern)
         assert done.returncode == 0, done.stderr
         self.vectors = self.embed(self.folder)
 
@@ -53,7 +54,7 @@ class Flips:
         raw = bytearray(self.bytes[path])
         raw[at // 8] ^= 1 << at % 8
         (copy / path).write_bytes(raw)
-        done = self.run("check", copy, "--verify")
+        done = self.run("check", copy, "--verify", "--pattern", self.pattern)
         assert done.returncode in (0, 1, 3, 4, 5), (path, at, done.returncode, done.stderr)
         found = "refused" if done.returncode else \
             "unused" if self.embed(copy) == self.vectors else "unseen"
@@ -83,6 +84,7 @@ def main():
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build/release")
     parser.add_argument("--count", type=int, default=10000)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--pattern", default="2:4", help="of the model's layers")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     options = parser.parse_args()
     os.environ.setdefault("S24_SOURCE", str(ROOT))
@@ -93,10 +95,10 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         place = pathlib.Path(folder)
         tiny_bert.write(place / "dense")
-        subprocess.run([program, "prune", "dense", "packed", "--packed", "--quiet"], cwd=place,
-                       check=True, capture_output=True)
+        subprocess.run([program, "prune", "dense", "packed", "--packed", "--quiet", "--pattern",
+                        options.pattern], cwd=place, check=True, capture_output=True)
         (place / "texts").write_text("read the file\nopen a signal\n")
-        flips = Flips(program, place / "packed", place / "texts")
+        flips = Flips(program, place / "packed", place / "texts", options.pattern)
         counts, unseen = flips.all(options.count, options.seed, options.jobs)
     print(f"{options.count} bits of {sum(map(len, flips.bytes.values()))} bytes in "
           f"{len(flips.files)} files: {counts['refused']} refused, {counts['unused']} without an "

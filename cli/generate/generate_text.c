@@ -277,6 +277,7 @@ void generate_text_print(generate_text *text, const char *const *stops, int ids,
 
 json_t *generate_bytes_json(const char *from, size_t count)
 {
+    if (!count) return json_string("");
     const char *at = from, *end = from + count;
     char *clean = malloc(3 * count + 1); /* a byte may become U+FFFD */
     const char *character;

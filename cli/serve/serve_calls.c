@@ -115,6 +115,7 @@ static int is_space(char c)
 typedef struct reading {
     const char *at, *end;
     int is_all;    /* nothing more comes */
+    int *lost;     /* set where memory ended */
     json_t *calls; /* [{name,arguments}] */
 } reading;
 
@@ -148,6 +149,7 @@ static int add_call(reading *r, const char *name, json_t *arguments)
                                            : json_dumps(arguments, JSON_COMPACT);
     json_t *call =
         name && *name && text ? json_pack("{s:s,s:s}", "name", name, "arguments", text) : NULL;
+    *r->lost |= !text;
     free(text);
     return call && json_array_append_new(r->calls, call) == 0;
 }
@@ -236,7 +238,7 @@ json_t *serve_calls_read(serve_generation *generation, size_t *next, size_t begi
     serve_generation *g = generation;
     const serve_call_way *way = g->model->language.calls;
     const char *text = g->text.text;
-    reading r = {text + begin, text + end, g->text.stopped != NULL, json_array()};
+    reading r = {text + begin, text + end, g->text.stopped != NULL, &g->lost, json_array()};
     skip_mark(&r, way->begin);
     json_t *calls = NULL;
     if (r.calls && read_calls(&r, way)) {

@@ -65,5 +65,7 @@ void serve_write_completion(serve_request *r)
 {
     serve_generation *g = r->generation;
     json_t *answer = serve_answer_json(g);
-    serve_put_json(&r->answer, serve_generation_json(g, answer, serve_why(g)));
+    const int is_whole = answer && !g->lost;
+    serve_put_json(&r->answer, is_whole ? serve_generation_json(g, answer, serve_why(g)) : NULL);
+    if (!is_whole) json_decref(answer);
 }

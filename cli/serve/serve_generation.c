@@ -152,8 +152,8 @@ static int take(void *user, const s24_new_token *token)
     if (!g->text.stopped) g->text.stopped = ends[token->end];
     for (json_t *part; g->stream && code == CLI_OK && (part = serve_part_json(g)) != NULL;)
         serve_stream_put(g, serve_generation_json(g, part, NULL));
-    const int last = code != CLI_OK || g->text.stopped;
-    if (last) serve_generation_end(g, code == CLI_OK ? NULL : "the server is out of memory");
+    const int lost = code != CLI_OK || g->lost, last = lost || g->text.stopped;
+    if (last) serve_generation_end(g, lost ? "the server is out of memory" : NULL);
     return last;
 }
 

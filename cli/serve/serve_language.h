@@ -37,6 +37,7 @@ typedef struct serve_generation {
     serve_phase phase;
     int sought, called;       /* calls of tools are looked for; the last thing told was one */
     int64_t call_count, told; /* calls, and parts of the answer that were told */
+    int lost;                 /* memory ended for one of them */
     char id[48];
     int64_t created;
     generate_text text;
@@ -85,7 +86,8 @@ int serve_thoughts_add(serve_generation *generation, int32_t id);
 /* Makes what can be told of an answer now: a text, or an object of the message's key and text;
    NULL: nothing. */
 json_t *serve_part_json(serve_generation *generation);
-/* Makes a whole answer: a text, or an object of the message's keys and texts. */
+/* Makes a whole answer: a text, or an object of the message's keys and texts; NULL, or `lost` is
+   set: memory ended. */
 json_t *serve_answer_json(serve_generation *generation);
 
 /* ---- serve_calls.c: calls of tools ----------------------------------------------------------- */

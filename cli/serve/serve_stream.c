@@ -42,6 +42,8 @@ void serve_stream_end(serve_generation *generation)
     serve_generation *g = generation;
     for (json_t *part; !*g->job.error && (part = serve_part_json(g)) != NULL;)
         serve_stream_put(g, serve_generation_json(g, part, NULL));
+    if (g->lost && !*g->job.error)
+        snprintf(g->job.error, sizeof g->job.error, "the server is out of memory");
     if (*g->job.error)
         serve_stream_put(g, json_pack("{s:{s:s,s:s}}", "error", "message", g->job.error, "type",
                                       "server_error"));

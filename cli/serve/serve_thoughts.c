@@ -17,6 +17,14 @@ static int is_space(char c)
     return c == ' ' || (c >= '\t' && c <= '\r');
 }
 
+/* A part of the answer as JSON's string. */
+static json_t *part_json(serve_generation *g, size_t from, size_t end)
+{
+    json_t *part = generate_bytes_json(g->text.text + from, end - from);
+    g->lost |= !part;
+    return part;
+}
+
 /* The first byte from `at` on that is no white space. */
 static size_t skip_space(const generate_text *t, size_t at, size_t end)
 {
@@ -109,7 +117,7 @@ static json_t *tell_text(serve_generation *g, size_t last, size_t next)
     if (last <= from) return NULL;
     g->told++;
     g->called = 0;
-    return generate_bytes_json(g->text.text + from, last - from);
+    return part_json(g, from, last);
 }
 
 /* The next part of an answer in which calls are looked for. */
@@ -156,7 +164,7 @@ static json_t *next_part(serve_generation *g, const char **key)
     if (*key == answer_key && g->sought) return next_answer(g, end, key);
     const size_t from = t->shown;
     t->shown = next;
-    if (last > from) return generate_bytes_json(t->text + from, last - from);
+    if (last > from) return part_json(g, from, last);
     return g->phase == SERVE_AFTER && next < end ? next_part(g, key) : NULL;
 }
 
@@ -181,6 +189,7 @@ json_t *serve_part_json(serve_generation *generation)
     json_t *part;
     if (g->phase == SERVE_PLAIN) {
         part = generate_text_rest(&g->text, g->stops);
+        g->lost |= !part;
         if (json_string_length(part) > 0) return part;
         json_decref(part);
         return NULL;
@@ -203,7 +212,7 @@ static json_t *joined(const json_t *first, const json_t *second)
 }
 
 /* Adds a part to an answer that has what came before it. */
-static void join_part(json_t *answer, json_t *part)
+static void join_part(serve_generation *g, json_t *answer, json_t *part)
 {
     const char *key;
     json_t *more;
@@ -212,7 +221,7 @@ static void join_part(json_t *answer, json_t *part)
         if (json_is_array(before))
             json_array_extend(before, more);
         else if (json_string_length(before))
-            json_object_set_new(answer, key, joined(before, more));
+            g->lost |= json_object_set_new(answer, key, joined(before, more)) != 0;
         else
             json_object_set(answer, key, more);
     }
@@ -225,7 +234,7 @@ json_t *serve_answer_json(serve_generation *generation)
     if (g->phase == SERVE_PLAIN) return generate_text_json(&g->text, 0);
     answer = json_pack("{s:s}", answer_key, "");
     while ((part = serve_part_json(g)) != NULL) {
-        join_part(answer, part);
+        join_part(g, answer, part);
         json_decref(part);
     }
     if (json_object_get(answer, calls_key) &&

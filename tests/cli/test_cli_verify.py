@@ -72,10 +72,12 @@ class Verify(cli_case.Scratch):
         self.good("check", "out", "--verify")  # and writes what there is
 
     def test_no_bit_of_a_folder_changes_vectors_unseen(self):
-        some = flips.Flips(cli_case.PROGRAM, self.folder / "packed", self.folder / "texts")
-        counts, unseen = some.all(80, seed=7)
-        self.assertEqual(unseen, [])
-        self.assertEqual(counts["refused"] + counts["unused"], 80)
+        self.good("prune", "model", "lifted", "--packed", "--pattern", "dense:16")
+        for name, pattern in (("packed", "2:4"), ("lifted", "dense:16")):
+            some = flips.Flips(cli_case.PROGRAM, self.folder / name, self.folder / "texts", pattern)
+            counts, unseen = some.all(80, seed=7)
+            self.assertEqual(unseen, [])
+            self.assertEqual(counts["refused"] + counts["unused"], 80)
 
     def test_the_same_bytes_twice(self):
         self.good("pack", "pruned", "again")

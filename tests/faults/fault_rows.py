@@ -57,6 +57,7 @@ def make(folder, run):
         randomise(folder / name, seed)
     write_squares(folder, "images", 6, 1)
     (folder / "texts").write_text("\n".join(LINES) + "\n")
+    (folder / "pairs").write_text("read\tthe file\nopen\ta line of the table\n")
     (folder / "gold").write_text("0\n1\n2\n3\n")
     (folder / "play").write_text("abcb" * 20 + "\n")
     questions = test_cli_eval.questions()
@@ -131,6 +132,9 @@ ROWS = [
         "--quantize int8 --threads 2", ["out"]),
     Row("prune-aim", "prune dense out --method sparsegpt --calibration texts --aim states "
         "--threads 2", ["out"]),
+    Row("prune-pairs", "prune dense out --method wanda --calibration pairs --pairs --threads 1",
+        ["out"]),
+    Row("prune-lift", "prune dense out --pattern dense:16 --packed --threads 2", ["out"]),
     Row("prune-permute", "prune dense out --permute --calibration texts", ["out"]),
     Row("prune-masks", "prune dense out.safetensors --masks-only", ["out.safetensors"]),
     Row("sensitivity", "sensitivity dense --calibration texts --patterns 2:4 --budget bytes=0.7 "
@@ -182,6 +186,9 @@ ROWS = [
         "--quiet"),
     Row("serve", "serve in head llama --documents texts --socket listens --sparse --threads 1 "
         "--json", between=["listens"], stdout=False, slow=True, asks=ASKS),
+    Row("serve-threads", "serve in head llama --documents texts --socket listens --sparse "
+        "--threads 1 --http-threads 4 --json", between=["listens"], stdout=False, slow=True,
+        asks=ASKS),
     Row("plan", "plan 4 64 64 --threads 1", stdout=False, slow=True),
     Row("bench", "bench --model in --batch 1 --seq 8 --rounds 1 --min-ms 1 --threads 1 --json",
         stdout=False, slow=True),

@@ -2,7 +2,8 @@
 /*
  * What a language model answers, told apart into thoughts, what it says and calls of tools, after a
  * byte that says how its template writes them. Whatever it is, it makes JSON, and what a stream of
- * it tells in pieces is together what the whole answer has.
+ * it tells in pieces is together what the whole answer has. Or a chat template, of which is found
+ * out how it writes calls.
  */
 #include "fuzz.h"
 
@@ -99,11 +100,44 @@ static told tell(serve_model *model, int kind, const char *text, size_t bytes, s
     return t;
 }
 
+static const char tokenizer_json[] =
+    "{\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":false},\"added_tokens\":["
+    "{\"id\":5,\"content\":\"[TOOL_CALLS]\",\"special\":true},"
+    "{\"id\":6,\"content\":\"<tool_call>\",\"special\":false}],\"model\":{\"type\":\"BPE\","
+    "\"vocab\":{\"a\":0,\"b\":1,\"ab\":2,\"\\u0120\":3,\"s\":4},\"merges\":[\"a b\"]}}";
+
+/* How a model with that chat template writes calls, if there is such a template. */
+static void find(const char *text, size_t bytes)
+{
+    static s24_tokenizer *tokenizer;
+    serve_language language = {.calls = NULL};
+    s24_ctx *ctx = fuzz_ctx();
+    json_t *config = json_pack("{s:o}", "chat_template", generate_bytes_json(text, bytes));
+    char *written = json_dumps(config, 0);
+    CHECK(written);
+    json_decref(config);
+    fuzz_put("tokenizer_config.json", written, strlen(written));
+    free(written);
+    if (!tokenizer) {
+        fuzz_put("tokenizer.json", tokenizer_json, sizeof tokenizer_json - 1);
+        CHECK(s24_tokenizer_load(&tokenizer, ctx, fuzz_folder()) == S24_OK);
+    }
+    language.tokenizer = tokenizer;
+    if (s24_chat_load(&language.chat, ctx, fuzz_folder(), tokenizer) != S24_OK) return;
+    serve_calls_find(&language, ctx);
+    CHECK(language.call_id == -1 || (language.calls && language.call_id == 5));
+    s24_chat_destroy(language.chat);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
     serve_model model = {.name = "language"};
     if (!bytes) return 0;
     const int kind = *data;
+    if (kind & 64) {
+        find((const char *)data + 1, bytes - 1);
+        return 0;
+    }
     if (kind & 8) {
         model.language.marks[0] = "<think>";
         model.language.marks[1] = "</think>";
@@ -111,7 +145,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     if (kind & 4) model.language.calls = &ways[kind % WAYS];
     const char *text = (const char *)data + 1;
     told whole = tell(&model, kind, text, bytes - 1, 0);
-    told parts = tell(&model, kind, text, bytes - 1, kind & 16 ? 1 : 7);
+    const size_t least = bytes / 32 + 1; /* what may be a call is read again with each piece */
+    told parts = tell(&model, kind, text, bytes - 1, kind & 16 ? least : least + 6);
     CHECK(json_equal(whole.texts[0], parts.texts[0]) && json_equal(whole.texts[1], parts.texts[1]));
     CHECK(json_equal(whole.calls, parts.calls));
     for (int i = 0; i < 2; i++) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Texts in which some tokens pad, through models whose positions leave these out: states as
-   transformers has them, on any threads, in sessions and in training, whose gradient of the table of
-   positions is PyTorch's (tests/golden/padded.safetensors). */
+   transformers has them, on any threads, in sessions and in training, whose gradient of the table
+   of positions is PyTorch's (tests/golden/padded.safetensors). */
 #include "support.h"
 
 #include <math.h>
