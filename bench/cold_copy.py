@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""`prune` by magnitude next to `cp -r` of the same folder, in turns: with nothing of it in the cache
-of pages, then with all of it. prune ends when the disk has what it wrote, so that cp is told alone
-and with a sync.
+"""`prune` by magnitude next to `cp -r` of the same folder, in turns: with nothing of it in the
+cache of pages, then with all of it. prune ends when the disk has what it wrote, so that cp is told
+alone and with a sync.
 
     bench/cold_copy.py PROGRAM PLACE [--blocks 13] [--cold 3] [--warm 2]
 
-Makes the folder in PLACE, of Llama's blocks of 4,096 numbers, bf16, in four files (13 blocks: 6.2 GB),
-and removes it. PLACE has room for two of them. The cache is dropped by the kernel's own switch, which
-only root has. Wants NumPy.
+Makes the folder in PLACE, of Llama's blocks of 4,096 numbers, bf16, in four files (13 blocks: 6.2
+GB), and removes it. PLACE has room for two of them. The cache is dropped by the kernel's own
+switch, which only root has. Wants NumPy.
 """
 import argparse
 import json

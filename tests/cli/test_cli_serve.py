@@ -9,6 +9,7 @@ import math
 import os
 import pathlib
 import random
+import resource
 import signal
 import socket
 import struct
@@ -515,6 +516,44 @@ class Serve(Scratch):
             self.assertGreater(server.good("/info")["models"][0]["texts"], 16 * 20)
             self.assertIn('route="/embed",code="200"} %d' % (16 * 20), server.good("/metrics"))
             self.assertEqual(server.end(), 0)
+
+    def test_threads_that_cannot_be_had(self):
+        """A client that asks while the threads begin of which one cannot: the server ends with a
+        sentence, by no signal."""
+        request = b"POST /embed HTTP/1.1\r\nHost: x\r\nContent-Length: 14\r\n\r\n{\"inputs\":\"a\"}"
+
+        def ask(process):
+            while process.poll() is None:
+                with socket.socket(socket.AF_UNIX) as client:
+                    try:
+                        client.connect(str(self.folder / "few"))
+                        client.sendall(request)
+                        client.settimeout(2)
+                        client.recv(1 << 16)
+                    except OSError:
+                        time.sleep(0.0005)
+
+        codes = set()
+        for files in (6, 7, 7, 8, 8, 9, 10, 24):
+            process = subprocess.Popen(
+                [PROGRAM, "serve", "model", "--socket", "few", "--http-threads", "4", "--quiet"],
+                cwd=self.folder, env=clean_environment(), stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE, text=True,
+                preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (files, files)))
+            clients = [threading.Thread(target=ask, args=(process,)) for _ in range(3)]
+            for client in clients:
+                client.start()
+            try:
+                said = process.communicate(timeout=1)[1]
+            except subprocess.TimeoutExpired:
+                process.terminate()
+                said = process.communicate()[1]
+            for client in clients:
+                client.join()
+            self.assertIn(process.returncode, (0, 3), (files, said))
+            self.assertTrue(said or process.returncode == 0)
+            codes.add(process.returncode)
+        self.assertEqual(codes, {0, 3})
 
     def test_killed_and_started_again(self):
         for number in (signal.SIGKILL, signal.SIGTERM):
