@@ -263,7 +263,13 @@ typedef struct bench_source {
     int64_t threads;               /* the most that run it: what is chosen is chosen for them */
     const char *layer_dtypes;      /* of the 2:4 side, as of s24_model_opts; NULL: one for all */
     int alone;                     /* there is no dense side */
+    bench_format format;           /* of a preset's layers */
 } bench_source;
+
+/* Names the sparse side in tables: "2:4", or "sparse" with --format. */
+const char *bench_sparse_name(const bench_source *source);
+/* Adds what --format and --zeros say to an object, if anything. */
+void bench_json_format(json_t *object, const bench_format *format);
 
 typedef struct bench_model_plan {
     bench_source source;

@@ -14,13 +14,14 @@ static double tokens_per_second(const generate_row *row, const generate_side *si
 
 void generate_print_head(const bench_generate_plan *plan, const bench_decoder *peer)
 {
+    const char *sparse = bench_sparse_name(&plan->source);
     printf("prompts of %lld tokens, %lld new ones; tok/s of all texts, prompts in ms",
            (long long)plan->prompt_tokens, (long long)plan->new_tokens);
     if (peer) printf("; %s %s in the same turns", peer->child.peer, peer->version);
-    printf("\n%6s %-9s %2s %9s %9s %7s %6s %10s %10s %7s", "batch", "dtype", "T", "dense", "2:4",
-           "ratio", "limit", "prompts", "2:4", "ratio");
+    printf("\n%6s %-9s %2s %9s %9s %7s %6s %10s %10s %7s", "batch", "dtype", "T", "dense", sparse,
+           "ratio", "limit", "prompts", sparse, "ratio");
     if (peer) printf(" %-6s %9s %7s %10s %7s", "of", peer->child.peer, "ratio", "prompts", "ratio");
-    printf("  2:4 layers\n");
+    printf("  %s layers\n", sparse);
 }
 
 /* Dense and 2:4, or 2:4 alone. */
@@ -119,6 +120,7 @@ int generate_print_json(cli_app *cli, const bench_generate_plan *plan, const ben
     json_t *object = cli_json(), *list = json_array();
     bench_json_machine(cli, object);
     json_object_set_new(object, "model", json_string(plan->source.model));
+    bench_json_format(object, &plan->source.format);
     json_object_set_new(object, "prompt_tokens", json_integer(plan->prompt_tokens));
     json_object_set_new(object, "new_tokens", json_integer(plan->new_tokens));
     json_object_set_new(object, "head",

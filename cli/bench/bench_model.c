@@ -208,8 +208,7 @@ static int run_rows(cli_app *cli, const bench_model_plan *plan, const char *fold
 {
     int count = row_count(plan), per_dtype = count / plan->dtype_count;
     int code = check_rows(cli, m, plan);
-    if (code == CLI_OK && !cli->json)
-        model_print_head(cli, plan->torch, plan->effort.energy != NULL);
+    if (code == CLI_OK && !cli->json) model_print_head(cli, plan);
     for (int i = 0; i < count && code == CLI_OK; i++) {
         rows[i] = row_at(plan, i);
         code = cli_status(cli, s24_ctx_progress(cli->ctx, "measuring", i, count));
@@ -223,7 +222,7 @@ static int run_rows(cli_app *cli, const bench_model_plan *plan, const char *fold
         if (code == CLI_OK && !cli->json) model_print_row(&rows[i], plan->torch);
         if (code == CLI_OK && !cli->json &&
             (i + 1 == count || i / per_dtype != (i + 1) / per_dtype))
-            model_print_residence(&rows[i]);
+            model_print_residence(plan, &rows[i]);
     }
     return code;
 }
@@ -244,8 +243,7 @@ static int bench_folder(cli_app *cli, const void *asked, const char *folder)
     if (code == CLI_OK) code = run_rows(cli, &plan, folder, &m, rows);
     bench_pair_free(&m);
     if (code == CLI_OK && plan.svg) code = model_write_chart(cli, &plan, rows, count);
-    if (code == CLI_OK && cli->json)
-        code = model_print_json(cli, plan.source.model, plan.torch, rows, count);
+    if (code == CLI_OK && cli->json) code = model_print_json(cli, &plan, rows, count);
     free(rows);
     return code;
 }

@@ -24,11 +24,10 @@ typedef struct model_row {
 } model_row;
 
 /* torch: with whom we take turns, NULL: nobody. */
-void model_print_head(cli_app *cli, const bench_torch *torch, int energy);
+void model_print_head(cli_app *cli, const bench_model_plan *plan);
 void model_print_row(const model_row *row, const bench_torch *torch);
-void model_print_residence(const model_row *row);
+void model_print_residence(const bench_model_plan *plan, const model_row *row);
 int model_write_chart(cli_app *cli, const bench_model_plan *plan, const model_row *rows, int count);
-int model_print_json(cli_app *cli, const char *model, const bench_torch *torch,
-                     const model_row *rows, int count);
+int model_print_json(cli_app *cli, const bench_model_plan *plan, const model_row *rows, int count);
 
 #endif

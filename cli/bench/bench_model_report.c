@@ -56,8 +56,15 @@ static json_t *row_json(const model_row *row, const bench_torch *torch)
 /* "torch-compiled" has to fit. */
 enum { PEER_COLUMN = 15 };
 
-void model_print_head(cli_app *cli, const bench_torch *torch, int energy)
+void model_print_head(cli_app *cli, const bench_model_plan *plan)
 {
+    const bench_torch *torch = plan->torch;
+    const char *sparse = bench_sparse_name(&plan->source);
+    const int energy = plan->effort.energy != NULL;
+    char heads[3][16];
+    snprintf(heads[0], sizeof heads[0], "%s ms", sparse);
+    snprintf(heads[1], sizeof heads[1], "%s mJ", sparse);
+    snprintf(heads[2], sizeof heads[2], "%s layers", sparse);
     cli_progress_clear(cli);
     if (cli->device) printf("%s\n", s24_device_text(cli->device));
     if (torch)
@@ -65,11 +72,11 @@ void model_print_head(cli_app *cli, const bench_torch *torch, int energy)
                   "PyTorch %s in the same windows; times in ms, \"best\": its least over our 2:4's",
                   torch->version);
     printf("%6s %6s %-5s %2s %10s %10s %7s %8s %9s %9s", "batch", "seq", "dtype", "T", "dense ms",
-           "2:4 ms", "ratio", "texts/s", "p50 ms", "p95 ms");
-    if (energy) printf(" %9s %9s", "dense mJ", "2:4 mJ");
+           heads[0], "ratio", "texts/s", "p50 ms", "p95 ms");
+    if (energy) printf(" %9s %9s", "dense mJ", heads[1]);
     for (int i = 0; torch && i < torch->way_count; i++)
         printf(" %*s", PEER_COLUMN, torch->ways[i].name);
-    printf("%s  2:4 layers\n", torch ? "    best" : "");
+    printf("%s  %s\n", torch ? "    best" : "", heads[2]);
 }
 
 /* Prints a column for each way, empty where it could not run. */
@@ -116,14 +123,15 @@ void model_print_row(const model_row *row, const bench_torch *torch)
 }
 
 /* Prints the loaded model's cost, a line per dtype. */
-void model_print_residence(const model_row *row)
+void model_print_residence(const bench_model_plan *plan, const model_row *row)
 {
+    const char *name = bench_sparse_name(&plan->source);
     const model_residence *dense = &row->dense_residence, *sparse = &row->sparse_residence;
-    printf("%s: loaded in %.1f ms dense, %.1f ms 2:4", s24_dtype_name(row->dtype),
-           1e3 * dense->seconds, 1e3 * sparse->seconds);
+    printf("%s: loaded in %.1f ms dense, %.1f ms %s", s24_dtype_name(row->dtype),
+           1e3 * dense->seconds, 1e3 * sparse->seconds, name);
     if (sparse->bytes >= 0)
-        printf("; holds %.1f MB dense, %.1f MB 2:4", 1e-6 * (double)dense->bytes,
-               1e-6 * (double)sparse->bytes);
+        printf("; holds %.1f MB dense, %.1f MB %s", 1e-6 * (double)dense->bytes,
+               1e-6 * (double)sparse->bytes, name);
     if (row->dense_bytes)
         printf(", %.1f MB of it dense weights, where dense is faster",
                1e-6 * (double)row->dense_bytes);
@@ -152,15 +160,15 @@ int model_write_chart(cli_app *cli, const bench_model_plan *plan, const model_ro
     return code;
 }
 
-int model_print_json(cli_app *cli, const char *model, const bench_torch *torch,
-                     const model_row *rows, int count)
+int model_print_json(cli_app *cli, const bench_model_plan *plan, const model_row *rows, int count)
 {
     json_t *object = cli_json(), *list = json_array();
     bench_json_machine(cli, object);
     if (cli->device) json_object_set_new(object, "gpu", json_string(s24_device_text(cli->device)));
-    json_object_set_new(object, "model", json_string(model));
+    json_object_set_new(object, "model", json_string(plan->source.model));
+    bench_json_format(object, &plan->source.format);
     for (int i = 0; i < count; i++)
-        json_array_append_new(list, row_json(&rows[i], torch));
+        json_array_append_new(list, row_json(&rows[i], plan->torch));
     json_object_set_new(object, "rows", list);
     return cli_json_print(cli, object);
 }

@@ -91,7 +91,9 @@ s24_status bench_pair_load(bench_pair *m, cli_app *cli, const bench_source *sour
                            .device = cli->device,
                            .include = source->include,
                            .exclude = source->exclude,
-                           .all_sparse = cli->common->all_sparse};
+                           .all_sparse = cli->common->all_sparse,
+                           .format = source->format.name ? &source->format.as : NULL,
+                           .zeros = (int)source->format.zeros};
     s24_ctx_set_threads(cli->ctx, (int)source->threads);
     s24_status status = load(&m->sparse, &m->sparse_residence, cli, name, folder, &opts);
     opts.dense = 1;
@@ -158,6 +160,10 @@ int bench_source_open(cli_app *cli, const bench_source *source, bench_source_fn 
         return cli_fail(cli, CLI_USAGE,
                         "option --%s is for presets; prune --include makes such a folder of %s",
                         source->include ? "include" : "exclude", source->model);
+    if (source->format.name)
+        return cli_fail(cli, CLI_USAGE,
+                        "option --format is for presets; prune --pattern makes such a folder of %s",
+                        source->model);
     s24_checkpoint *checkpoint = NULL;
     int sparse = 0;
     int code = cli_status(cli, s24_checkpoint_open(&checkpoint, cli->ctx, source->model));
@@ -166,4 +172,16 @@ int bench_source_open(cli_app *cli, const bench_source *source, bench_source_fn 
         code = sparse ? run(cli, plan, source->model) : run_pruned(cli, checkpoint, run, plan);
     s24_checkpoint_close(checkpoint);
     return code;
+}
+
+const char *bench_sparse_name(const bench_source *source)
+{
+    return source->format.name ? "sparse" : "2:4";
+}
+
+void bench_json_format(json_t *object, const bench_format *format)
+{
+    if (!format->name) return;
+    json_object_set_new(object, "format", json_string(format->name));
+    json_object_set_new(object, "zeros", json_integer((json_int_t)format->zeros));
 }

@@ -61,7 +61,9 @@ static const cli_option options[] = {
     {"shapes", 0, CLI_TEXT, offsetof(struct bench_options, shapes), "'M,K,N;...'", NULL,
      "Shapes of your own: M tokens, K inputs, N outputs.", NULL},
     {"format", 0, CLI_TEXT, offsetof(struct bench_options, format), "FORMAT", NULL,
-     "In place of 2:4, weights as pack --format stores them: csr, or blocks as bsr:4x1.", NULL},
+     "In place of 2:4, weights as pack --format stores them: csr, or blocks as bsr:4x1. Of whole "
+     "models a preset's; on a GPU those alone, in blocks of 16x16 to 128x128.",
+     NULL},
     {"zeros", 0, CLI_COUNT, offsetof(struct bench_options, zeros), "PERCENT", "80",
      "Their share of zeros, single ones or whole blocks, at random places.", NULL},
     {"model", 0, CLI_TEXT, offsetof(struct bench_options, model), "MODEL", NULL,
@@ -167,8 +169,7 @@ static const cli_rule rules[] = {
     {CLI_ONLY_WITH, "comm", "model generate", NULL},
     {CLI_NOT_WITH, "comm", "peers=torch peers=llama.cpp busy", "is of one process"},
     {CLI_ONLY_WITH, "zeros", "format", NULL},
-    {CLI_NOT_WITH, "format", "model generate attention prune train-linear device=cuda svg",
-     "is of 2:4, or of whole models"},
+    {CLI_NOT_WITH, "format", "attention prune train-linear svg", "is of 2:4"},
     {CLI_ONLY_WITH, "peers=torch", "model generate", NULL},
     {CLI_ONLY_WITH, "prompt-tokens new alone quantize-head cache-dtype peers=llama.cpp", "generate",
      NULL},
@@ -192,6 +193,9 @@ static const cli_example examples[] = {
      "A whole model of that shape, dense and 2:4, for a program."},
     {"sparse24 bench --model bert-base --batch 1,4,16,64,256 --seq 384 --device cuda",
      "The same on a GPU."},
+    {"sparse24 bench --model vit-l --batch 256 --format bsr:64x64 --zeros 90 --include '*mlp*' "
+     "--device cuda",
+     "Blocks in place of 2:4."},
     {"sparse24 bench --model bert-base --batch 16 --seq 384 --device cuda --peers torch",
      "In turns with PyTorch, in the same run."},
     {"sparse24 bench --model llama-3.2-1b --batch 8 --seq 256 --dtype bf16 --peers torch --ways "
@@ -327,6 +331,23 @@ static int check_device(cli_app *cli, const struct bench_options *o)
     return CLI_OK;
 }
 
+static int read_format(cli_app *cli, bench_format *format, const struct bench_options *o)
+{
+    const char *list = dtypes_of(cli, o);
+    char item[16];
+    if (!o->format) return CLI_OK;
+    *format = (bench_format){.name = o->format, .zeros = o->zeros};
+    while (cli_list_next(item, sizeof item, &list))
+        if (scheme_of(item))
+            return cli_fail(cli, CLI_USAGE, "option --dtype: %s is of 2:4, not of --format %s",
+                            item, o->format);
+    if (o->zeros > 99)
+        return cli_fail(cli, CLI_USAGE, "option --zeros: %lld is no share of 1 to 99 percent",
+                        (long long)o->zeros);
+    if (cli_format_parse(cli, &format->as, o->format)) return CLI_OK;
+    return cli_fail(cli, CLI_USAGE, "--format: '%s' is none; expected " CLI_FORMATS, o->format);
+}
+
 /* Reads whether the peer of whole models is asked for; the others are of products. */
 static int read_model_peers(cli_app *cli, const struct bench_options *o, const char *peer,
                             int *asked)
@@ -357,6 +378,7 @@ static int run_model(cli_app *cli, const struct bench_options *o)
     plan.dtype_count = read_dtypes(plan.dtypes, dtypes_of(cli, o));
     int code = read_threads(cli, plan.threads, &plan.thread_count, o->threads);
     plan.source.threads = most_of(plan.threads, plan.thread_count);
+    if (code == CLI_OK) code = read_format(cli, &plan.source.format, o);
     if (code == CLI_OK) code = read_model_peers(cli, o, TORCH, &torch);
     if (torch) plan.python = o->python;
     plan.ways = o->ways;
@@ -400,6 +422,7 @@ static int run_generate(cli_app *cli, const struct bench_options *o)
     read_schemes(plan.schemes, dtypes_of(cli, o));
     int code = read_threads(cli, plan.threads, &plan.thread_count, o->threads);
     plan.source.threads = most_of(plan.threads, plan.thread_count);
+    if (code == CLI_OK) code = read_format(cli, &plan.source.format, o);
     if (code == CLI_OK) code = read_decoder(cli, o, &peer);
     if (peer) plan.python = o->python;
     return code == CLI_OK ? bench_generate(cli, &plan) : code;
@@ -455,23 +478,6 @@ static int report(cli_app *cli, const struct bench_options *o, const bench_table
     return code;
 }
 
-static int read_format(cli_app *cli, bench_format *format, const struct bench_options *o)
-{
-    const char *list = dtypes_of(cli, o);
-    char item[16];
-    if (!o->format) return CLI_OK;
-    *format = (bench_format){.name = o->format, .zeros = o->zeros};
-    while (cli_list_next(item, sizeof item, &list))
-        if (scheme_of(item))
-            return cli_fail(cli, CLI_USAGE, "option --dtype: %s is of 2:4, not of --format %s",
-                            item, o->format);
-    if (o->zeros > 99)
-        return cli_fail(cli, CLI_USAGE, "option --zeros: %lld is no share of 1 to 99 percent",
-                        (long long)o->zeros);
-    if (cli_format_parse(cli, &format->as, o->format)) return CLI_OK;
-    return cli_fail(cli, CLI_USAGE, "--format: '%s' is none; expected " CLI_FORMATS, o->format);
-}
-
 /* Refuses shapes that the format's blocks do not divide. */
 static int check_blocks(cli_app *cli, const bench_plan *plan)
 {
@@ -505,6 +511,10 @@ static int run_products(cli_app *cli, const struct bench_options *o)
         plan->shape_count =
             bench_set_shapes(plan->shapes, BENCH_MAX_SHAPES, o->set ? o->set : bench_set_name(0));
     if (code == CLI_OK) code = check_blocks(cli, plan);
+    if (code == CLI_OK && plan->format.name && !cli_on_cpu(cli))
+        code = cli_fail(cli, CLI_UNSUPPORTED,
+                        "option --format: single products in it are timed on the CPU only; with "
+                        "--model and --generate it runs on a GPU");
     if (code == CLI_OK && !cli_on_cpu(cli)) {
         code = open_energy(cli, o, &plan->effort);
         if (code == CLI_OK) code = bench_gpu_products(cli, &table, plan, o->peers);

@@ -166,3 +166,15 @@ s24_status s24_device_blocks_linear(s24_ctx *ctx, s24_device *device,
     return s24i_device_status(ctx, device->table->blocks(device->gpu, &a, a.stream, &error),
                               &error);
 }
+
+s24_status s24_device_blocks_to_dense(s24_ctx *ctx, s24_device *device, const s24_dense *dst,
+                                      const s24_device_blocks *weight, void *stream)
+{
+    s24i_device_error error = {""};
+    if (!ctx) return S24_ERROR_ARGUMENT;
+    REQUIRE(ctx, device && weight, S24_ERROR_ARGUMENT, "%s is NULL", device ? "weight" : "device");
+    TRY(s24i_device_operand(ctx, "dst", dst, weight->dtype, weight->n, weight->k));
+    const s24i_device_blocks_widen job = {dst, weight};
+    return s24i_device_status(ctx, device->table->blocks_widen(device->gpu, &job, stream, &error),
+                              &error);
+}

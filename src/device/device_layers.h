@@ -419,6 +419,10 @@ typedef struct s24_device_blocks_args {
 /* Computes y = activation(x·wᵀ + bias). */
 S24_API s24_status s24_device_blocks_linear(s24_ctx *ctx, s24_device *device,
                                             const s24_device_blocks_args *args);
+/* dst [n, k] of the weight's dtype, on the device, at multiples of 16 bytes; on every GPU. */
+S24_API s24_status s24_device_blocks_to_dense(s24_ctx *ctx, s24_device *device,
+                                              const s24_dense *dst, const s24_device_blocks *weight,
+                                              void *stream);
 
 /* ---- mixtures of experts --------------------------------------------------------------------- */
 

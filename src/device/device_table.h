@@ -51,9 +51,9 @@ struct s24_device_weight {
 };
 
 /*
- * A weight [n, k] in rows of square blocks. A block lies as shared memory wants it, in slices of
- * S24I_BLOCKS_SLICE columns, whose rows of 32, 64 or 128 bytes have their 16 bytes in the order
- * that the copy engine's swizzle would give them.
+ * A weight [n, k] in rows of square blocks. A block lies as shared memory wants it, in slices whose
+ * rows of 32, 64 or 128 bytes (S24I_BLOCKS_ROW) have their 16 bytes in the order that the copy
+ * engine's swizzle would give them.
  */
 struct s24_device_blocks {
     s24_allocator allocator;
@@ -65,12 +65,20 @@ struct s24_device_blocks {
     void *values;                    /* the memory; the others lie in it */
     int32_t *starts, *index, *order; /* order: lines of blocks, the longest first */
 };
-#define S24I_BLOCKS_SLICE(block) ((block) < 64 ? (block) : 64)
-/* Where 16 bytes of a row of a slice lie. */
+/* Bytes of a slice's row, of elements of `each` bytes; and columns of one, of 2. */
+#define S24I_BLOCKS_ROW(block, each) ((block) * (each) < 128 ? (block) * (each) : 128)
+#define S24I_BLOCKS_SLICE(block)     ((block) < 64 ? (block) : 64)
+/* Where 16 bytes of a row of a slice lie; and which lie there. */
 #define S24I_BLOCKS_CHUNK(row_bytes, row, chunk)                                                   \
     ((row_bytes) == 128  ? (chunk) ^ (row) % 8                                                     \
      : (row_bytes) == 64 ? (chunk) ^ (row) / 2 % 4                                                 \
                          : (chunk) ^ (row) / 4 % 2)
+
+/* It as a dense matrix [n, k] of its dtype. */
+typedef struct s24i_device_blocks_widen {
+    const s24_dense *to;
+    const s24_device_blocks *weight;
+} s24i_device_blocks_widen;
 
 /* A product: the caller's arguments, checked, and the weight. args->norm is complete, and its
    residual_gamma and residual_beta are NULL where it has no residual_moments. */

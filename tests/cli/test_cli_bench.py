@@ -195,6 +195,16 @@ class Products(Scratch):
             ("block", [*bench, "bsr:16x16"], 4, r"16"),
             ("chart", [*bench, "csr", "--svg", "c.svg"], 2, r"--svg"),
             ("zeros alone", ["bench", "--zeros", "80"], 2, r"--zeros is for --format"),
+            ("format of a folder", ["bench", "--model", ".", "--format", "csr"], 2,
+             r"--format is for presets; prune --pattern makes such a folder"),
+            ("format that models lack", ["bench", "--model", "bert-tiny", "--format", "coo"], 2,
+             r"CSR or BSR was expected"),
+            ("blocks that do not divide", ["bench", "--model", "llama-tiny", "--format",
+                                           "bsr:128x128", "--seq", "4"], 4,
+             r"blocks of 128x128 do not divide \[64, 128\]"),
+            ("products on a GPU", ["bench", "--shapes", "16,16,16", "--format", "bsr:16x16",
+                                   "--device", "cuda"], 5,
+             r"single products in it are timed on the CPU only"),
         ])
 
     def test_the_chart_is_svg_with_a_bar_a_row(self):
@@ -352,6 +362,13 @@ class Models(Scratch):
                 self.assertIsInstance(row["dense_resident_bytes"], int)
             self.assertTrue(math.isclose(row["ratio"], row["dense_ms"] / row["sparse_ms"],
                                          rel_tol=1e-6))
+
+    def test_presets_in_other_formats(self):
+        for form in ("csr", "bsr:16x16"):
+            found = self.json("bench", "--model", "bert-tiny", "--batch", "1", "--seq", "8",
+                              "--threads", "1", "--format", form, "--zeros", "75", *QUICK)
+            self.assertEqual((found["format"], found["zeros"]), (form, 75))
+            self.assertEqual(found["rows"][0]["sparse_layers"], 12)
 
     def test_a_folder_dense_pruned_or_packed(self):
         layers = 6 * tiny_bert.LAYERS

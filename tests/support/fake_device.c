@@ -216,6 +216,7 @@ static void fake_linear_release(s24i_device *d, void *vendor)
 KERNEL(fake_linear, s24i_device_linear)
 KERNEL(fake_dense, s24_device_dense_args)
 KERNEL(fake_blocks, s24_device_blocks_args)
+KERNEL(fake_blocks_widen, s24i_device_blocks_widen)
 KERNEL(fake_norm, s24_device_norm_args)
 KERNEL(fake_quantise, s24_device_quantise_args)
 KERNEL(fake_row_norm, s24_device_row_norm_args)
@@ -672,6 +673,7 @@ const s24i_device_table *s24_device_table_cuda(void)
                                             .dense = fake_dense,
                                             .dense_search = fake_search,
                                             .blocks = fake_blocks,
+                                            .blocks_widen = fake_blocks_widen,
                                             .norm = fake_norm,
                                             .attention_queries = fake_queries,
                                             .attention = fake_attention,

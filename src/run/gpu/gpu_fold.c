@@ -31,7 +31,8 @@ static int can_fold(const s24_model *model)
     for (int64_t b = 0; b < s->layers; b++)
         for (int i = 0; i < S24I_PRODUCTS; i++) {
             const s24i_linear *l = s24i_block_product(&model->blocks[b], i);
-            can = can && (l->weight[S24I_WAY_SPARSE] || !l->n) && !l->lift;
+            const s24i_weight *sparse = l->weight[S24I_WAY_SPARSE];
+            can = can && !l->lift && (!l->n || (sparse && !s24i_weight_is_blocks(sparse)));
         }
     return can;
 }

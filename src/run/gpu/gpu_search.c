@@ -7,6 +7,7 @@
  */
 #include "run/gpu/gpu_state.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -303,6 +304,22 @@ static s24_status plan_asked(search *s)
     return s24i_weight_run(weight, s->ctx, &p);
 }
 
+/* ---- blocks ---------------------------------------------------------------------------------- */
+
+/* In blocks or dense. A GPU without kernels for them has dense ones. What other weights of the
+   shape were noted to run with says nothing: they have other zeros. */
+static s24_status plan_blocks(search *s)
+{
+    s->choice->way = S24I_WAY_SPARSE;
+    s24_status status = run_tile(s, s->linear, NULL);
+    if (status == S24_OK) status = time_tile(&s->seconds, s, NULL);
+    if (status == S24_ERROR_UNSUPPORTED && !s->gpu->model->all_sparse)
+        s->seconds = HUGE_VAL;
+    else
+        TRY(status);
+    return compare_dense(s);
+}
+
 static s24_status plan_product(search *s)
 {
     const s24i_weight *dense = s->linear->weight[S24I_WAY_DENSE];
@@ -313,7 +330,9 @@ static s24_status plan_product(search *s)
         p.search = &s->seconds;
         return s24i_weight_run(dense, s->ctx, &p);
     }
-    if (!s->linear->weight[S24I_WAY_SPARSE] || take_noted(s)) return S24_OK;
+    const s24i_weight *sparse = s->linear->weight[S24I_WAY_SPARSE];
+    if (sparse && s24i_weight_is_blocks(sparse)) return plan_blocks(s);
+    if (!sparse || take_noted(s)) return S24_OK;
     TRY(best_tile(s));
     if (!s->folded) {
         TRY(compare_dense(s));

@@ -10,6 +10,7 @@
 
 #include <string.h>
 
+#include "run/load/join_blocks.h"
 #include "run/load/latent_weight.h"
 #include "run/load/model_apart.h"
 #include "run/weight/weight.h"
@@ -214,10 +215,21 @@ static s24_status join_matrices(s24i_linear *linear, s24_model *model, s24_ctx *
     return status;
 }
 
-/* Are they dense weights of floats, or matrices of one dtype or one scheme? */
-static int can_be_joined(const s24i_source *sources, int count)
+static s24_status join_sparse(s24i_linear *linear, s24_model *model, s24_ctx *ctx,
+                              const s24i_source *sources, int count)
+{
+    s24i_source joined = {.wide = sources[0].wide};
+    TRY(s24i_blocks_join(&joined.sparse, ctx, sources, count));
+    const s24_status status = linear_make(linear, model, ctx, &joined);
+    s24_sparse_destroy(joined.sparse);
+    return status;
+}
+
+/* Are they dense weights of floats, matrices of one dtype or one scheme, or alike in blocks? */
+static int can_be_joined(const s24_model *model, const s24i_source *sources, int count)
 {
     const s24_matrix *first = sources[0].matrix;
+    if (sources[0].sparse) return model->device && s24i_blocks_join_up(sources, count);
     for (int i = 0; i < count; i++) {
         const s24_matrix *other = sources[i].matrix;
         if (sources[i].laid_out.data || sources[i].integers.values || sources[i].sparse ||
@@ -235,7 +247,9 @@ static int can_be_joined(const s24i_source *sources, int count)
 static s24_status join(s24i_linear *linear, s24_model *model, s24_ctx *ctx,
                        const s24i_source *sources, int count)
 {
-    return (sources[0].matrix ? join_matrices : join_dense)(linear, model, ctx, sources, count);
+    return (sources[0].matrix   ? join_matrices
+            : sources[0].sparse ? join_sparse
+                                : join_dense)(linear, model, ctx, sources, count);
 }
 
 /* ---- a joint layer head by head, as a device wants it ---------------------------------------- */
@@ -339,7 +353,7 @@ static s24_status build_qkv(s24i_block *block, s24_model *model, s24_ctx *ctx,
     for (int i = 0; i < 3; i++)
         sources[block->place[i]] = slots[i];
     const int is_one = model->shape.joint || is_empty(&slots[S24I_KEY]);
-    const int joins = is_one || can_be_joined(sources, 3);
+    const int joins = is_one || can_be_joined(model, sources, 3);
     block->qkv_count = joins ? 1 : 3;
     for (int i = 0; i < 3; i++)
         if (!joins || !block->place[i]) block->qkv[joins ? 0 : i].bias = block->bias[i];
@@ -362,7 +376,7 @@ static s24_status build_up(s24i_block *block, s24_model *model, s24_ctx *ctx,
     if (model->shape.joint_gate)
         return linear_make(&block->intermediate, model, ctx, &slots[S24I_INTERMEDIATE]);
     const s24i_source sources[] = {slots[S24I_GATE], slots[S24I_INTERMEDIATE]};
-    const int joins = can_be_joined(sources, 2);
+    const int joins = can_be_joined(model, sources, 2);
     (joins ? &block->intermediate : &block->gate)->bias = block->bias[S24I_GATE];
     if (joins) return join(&block->intermediate, model, ctx, sources, 2);
     TRY(linear_make(&block->gate, model, ctx, &slots[S24I_GATE]));

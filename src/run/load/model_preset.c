@@ -10,6 +10,7 @@
 #include "run/load/choice.h"
 #include "run/load/cut.h"
 #include "run/load/layer_dtypes.h"
+#include "run/load/preset_blocks.h"
 
 static const struct {
     const char *name, *model_type;
@@ -323,6 +324,20 @@ static int64_t file_bytes(const s24i_shape *whole, s24i_slot slot, int sparse, s
     return sparse ? rows * (cols / 2 * part + (cols + 7) / 8) : rows * cols * part;
 }
 
+/* The source of a layer whose weights are to be in the options' format; a device's experts have
+   them dense. */
+static s24_status fill_format(s24i_source *source, s24_model *model, s24_ctx *ctx, const drawing *d,
+                              s24i_slot slot, uint64_t seed)
+{
+    const s24_dtype values = s24i_model_values(model->dtype);
+    const int dense = d->opts->dense || (model->device && slot >= S24I_ALL_SLOTS);
+    TRY(s24i_preset_blocks(dense ? NULL : &source->sparse, ctx, &source->dense, d->opts, values,
+                           seed));
+    model->weight_bytes += (int64_t)((double)file_bytes(d->whole, slot, 0, values) * 0.01 *
+                                     (double)(100 - d->opts->zeros));
+    return S24_OK;
+}
+
 /* The source of a layer with these weights, 2:4 where the options say so. */
 static s24_status fill_source(s24i_source *source, s24_model *model, s24_ctx *ctx, const drawing *d,
                               s24i_slot slot, int packs)
@@ -409,7 +424,9 @@ static s24_status fill_sources(s24i_source *of, s24_model *model, s24_ctx *ctx, 
         draw_layer(&dense, d, &cut, random);
         to += dense.rows * dense.cols;
         of[slot].dense = dense;
-        TRY(fill_source(&of[slot], model, ctx, d, (s24i_slot)slot, packs));
+        TRY(d->opts->format && packs
+                ? fill_format(&of[slot], model, ctx, d, (s24i_slot)slot, random->state)
+                : fill_source(&of[slot], model, ctx, d, (s24i_slot)slot, packs));
     }
     return S24_OK;
 }
@@ -422,8 +439,10 @@ static s24_status fill_block(s24_model *model, s24_ctx *ctx, int64_t block, cons
     TRY(s24i_zeroed(&sources, ctx, (size_t)numbers * sizeof *sources));
     s24_status status = fill_sources(sources, model, ctx, d, block, random);
     if (status == S24_OK) status = s24i_block_build(model, ctx, block, sources);
-    for (int slot = 0; slot < numbers; slot++)
+    for (int slot = 0; slot < numbers; slot++) {
         s24_matrix_destroy(sources[slot].matrix);
+        s24_sparse_destroy(sources[slot].sparse);
+    }
     s24_ctx_free(ctx, sources);
     return status;
 }
@@ -511,6 +530,7 @@ s24_status s24_model_preset(s24_model **out, s24_ctx *ctx, const char *name,
     *out = NULL;
     REQUIRE(ctx, name, S24_ERROR_ARGUMENT, "a preset's name is NULL");
     TRY(s24i_model_opts_read(&o, ctx, opts));
+    TRY(s24i_preset_format_check(ctx, &o));
     while (index < PRESETS && strcmp(presets[index].name, name) != 0)
         index++;
     REQUIRE(ctx, index < PRESETS, S24_ERROR_ARGUMENT, "there is no preset named '%s'",

@@ -234,6 +234,17 @@ static s24_status source_sparse_integers(s24i_loader *l, int slot, const s24_ten
     return s24_sparse_create(&source->sparse, l->ctx, &dense, tensor->sparse);
 }
 
+/* Has the model a product for it? A device has of square blocks, but of no experts, of no ranks,
+   and of no joint layer whose rows it would sort. */
+static int has_product(const s24i_loader *l, int slot, const s24_sparse_parts *p)
+{
+    const int sorted = l->arch->head_by_head && slot == S24I_QUERY;
+    if (l->opts.dense || l->opts.quantize) return 0;
+    if (!l->opts.device) return 1;
+    return p->format == S24_FORMAT_BSR && p->block_rows == p->block_cols && p->block_rows >= 16 &&
+           slot < S24I_ALL_SLOTS && !sorted && !l->ranks.comm;
+}
+
 /* A weight in a sparse format: with values as the model has them, or dense where no product is
    there for it. */
 static s24_status source_sparse(s24i_loader *l, int slot, const s24_tensor *tensor)
@@ -242,7 +253,7 @@ static s24_status source_sparse(s24i_loader *l, int slot, const s24_tensor *tens
     s24_sparse_parts parts = *tensor->sparse;
     const int64_t block = parts.format == S24_FORMAT_BSR ? parts.block_rows * parts.block_cols : 1;
     const int64_t count = parts.stored * block;
-    const int runs = !l->opts.device && !l->opts.dense && !l->opts.quantize;
+    const int runs = has_product(l, slot, &parts);
     if (runs && tensor->bits) return source_sparse_integers(l, slot, tensor);
     if (runs) {
         parts.dtype = s24i_model_values(l->dtype);

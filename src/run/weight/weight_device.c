@@ -61,6 +61,7 @@ void s24i_device_weight_clear(s24i_weight *weight, s24_ctx *ctx)
     s24i_device_weight *w = (s24i_device_weight *)weight;
     s24_device_weight_destroy(w->packed);
     s24_device_integers_destroy(w->integers);
+    s24_device_blocks_destroy(w->blocks);
     if (w->dense) (void)s24_device_free(ctx, w->device, w->dense, w->stream);
     if (w->scale) (void)s24_device_free(ctx, w->device, w->scale, w->stream);
     s24_ctx_free(weight->ctx, w->lengths);
@@ -69,7 +70,8 @@ void s24i_device_weight_clear(s24i_weight *weight, s24_ctx *ctx)
 int64_t s24i_device_weight_bytes(const s24i_weight *weight)
 {
     const s24i_device_weight *w = s24i_weight_on_device(weight);
-    return (int64_t)(s24_device_weight_bytes(w->packed) + s24_device_integers_bytes(w->integers)) +
+    return (int64_t)(s24_device_weight_bytes(w->packed) + s24_device_integers_bytes(w->integers) +
+                     s24_device_blocks_bytes(w->blocks)) +
            (w->dense ? (int64_t)s24_dtype_bytes(w->dtype) * w->n * w->k : 0) +
            (w->scale ? w->n * (int64_t)sizeof *w->scale : 0);
 }

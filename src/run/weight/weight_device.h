@@ -13,8 +13,9 @@ typedef struct s24i_device_weight {
     int64_t n, k;
     int lift;                  /* of `packed`, whose columns are then more than k; else 0 */
     s24_device_weight *packed; /* 2:4, or */
-    void *dense;               /* [n, k] in the model's dtype, or */
+    void *dense;               /* [n, k] in the model's dtype, or one of these */
     s24_device_integers *integers;
+    s24_device_blocks *blocks;
     float *scale;   /* [n] there, of 8 bits: a factor a row; */
     float *lengths; /* [n] here: a row's length, which bounds what it gives */
     int few;        /* of a language model: dense products of few tokens stream the weight */
@@ -33,7 +34,12 @@ s24_status s24i_device_upload(void *to, s24_ctx *ctx, s24_device *device, s24_dt
 /* Divides a row by the scale that it returns, with which its largest magnitude becomes the largest
    number of i8 or e4m3. */
 float s24i_scale_row(float *row, int64_t count, s24_dtype dtype);
-/* The dense form of a 2:4 weight, in the device's memory. */
+/* Is it blocks? Those have neither tiles to choose from nor norms to take in. */
+static inline int s24i_weight_is_blocks(const s24i_weight *weight)
+{
+    return s24i_weight_on_device(weight)->blocks != NULL;
+}
+/* The dense form of a 2:4 weight or one of blocks, in the device's memory. */
 s24_status s24i_device_widen(s24i_weight **out, s24_ctx *ctx, const s24i_weight *sparse,
                              void *stream);
 

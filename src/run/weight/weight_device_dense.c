@@ -125,7 +125,9 @@ s24_status s24i_device_widen(s24i_weight **out, s24_ctx *ctx, const s24i_weight 
     const s24_dense to = {w->dense, w->dtype, w->n, w->k, 0};
     if (status == S24_OK)
         status = from->lift ? widen_lifted(ctx, &to, from, stream)
-                            : s24_device_weight_to_dense(ctx, w->device, &to, from->packed, stream);
+                 : from->blocks
+                     ? s24_device_blocks_to_dense(ctx, w->device, &to, from->blocks, stream)
+                     : s24_device_weight_to_dense(ctx, w->device, &to, from->packed, stream);
     if (status == S24_OK) return S24_OK;
     s24i_weight_destroy(*out, ctx);
     *out = NULL;

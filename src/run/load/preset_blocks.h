@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Random weights in a sparse format that is not 2:4. */
+#ifndef S24_RUN_LOAD_PRESET_BLOCKS_H
+#define S24_RUN_LOAD_PRESET_BLOCKS_H
+
+#include "model/model.h"
+
+/* Refuses options of a preset that ask for a format which is none or does not run. */
+s24_status s24i_preset_format_check(s24_ctx *ctx, const s24_model_opts *opts);
+/* Zeroes the share of a layer's numbers or blocks that the options say, by `seed`, and makes what is
+   left a matrix with values of that dtype. *out stays where out is NULL. SHAPE, MEMORY. */
+s24_status s24i_preset_blocks(s24_sparse **out, s24_ctx *ctx, const s24_dense *dense,
+                              const s24_model_opts *opts, s24_dtype values, uint64_t seed);
+
+#endif
