@@ -138,10 +138,10 @@ typedef struct s24_model_opts {
     /* 1: of a folder that has a model of texts and one of images (CLIP) the second; one without it
        is UNSUPPORTED. 0: the first. */
     int images;
-    /* Of s24_model_preset with sparse = 1: in place of 2:4 the layers are in this format, CSR or BSR
-       (format and block sides alone are read), and a share `zeros`, in percent, of their numbers or
-       blocks is zero, at random places; with dense = 1 the same weights run dense. Not with
-       quantize or comm, and on a device BSR of 16x16 to 128x128. NULL: 2:4. */
+    /* Of s24_model_preset with sparse = 1: in place of 2:4 the layers are in this format, CSR or
+       BSR (format and block sides alone are read), and a share `zeros`, in percent, of their
+       numbers or blocks is zero, at random places; with dense = 1 the same weights run dense. Not
+       with quantize or comm, and on a device BSR of 16x16 to 128x128. NULL: 2:4. */
     const s24_sparse_parts *format;
     int zeros;
 } s24_model_opts;

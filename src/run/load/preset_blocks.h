@@ -7,8 +7,8 @@
 
 /* Refuses options of a preset that ask for a format which is none or does not run. */
 s24_status s24i_preset_format_check(s24_ctx *ctx, const s24_model_opts *opts);
-/* Zeroes the share of a layer's numbers or blocks that the options say, by `seed`, and makes what is
-   left a matrix with values of that dtype. *out stays where out is NULL. SHAPE, MEMORY. */
+/* Zeroes the share of a layer's numbers or blocks that the options say, by `seed`, and makes what
+   is left a matrix with values of that dtype, unless out is NULL. SHAPE, MEMORY. */
 s24_status s24i_preset_blocks(s24_sparse **out, s24_ctx *ctx, const s24_dense *dense,
                               const s24_model_opts *opts, s24_dtype values, uint64_t seed);
 
