@@ -35,7 +35,8 @@ static const cli_option options[] = {
      "Also time for this shape each row of kernels that could be taken, and dense.", NULL},
     {"formats", 0, CLI_FLAG, offsetof(struct plan_options, formats), NULL, NULL,
      "Also time 6:8, and weights in rows and in blocks, as pack --format stores them, with more "
-     "and more zeros: from which share on they are faster than dense and than 2:4.",
+     "and more zeros: from which share on they are faster than dense and than 2:4. In i8 those are "
+     "blocks of 4x1.",
      NULL},
     {"largest", 0, CLI_COUNT, offsetof(struct plan_options, largest), "N", "8192",
      "Measure the model with no K or N beyond this (at least 128); larger ones are extrapolated.",
@@ -196,7 +197,6 @@ static int check_options(cli_app *cli, const struct plan_options *o)
 {
     const char *const name = o->predict || o->measure ? o->predict ? "predict" : "measure"
                              : o->rows                ? "rows"
-                             : o->formats             ? "formats"
                                                       : NULL;
     if (!name || s24_dtype_parse(o->dtype) != S24_I8) return CLI_OK;
     return cli_fail(cli, CLI_USAGE, "option --%s: it is of f32 and bf16, and not of --dtype i8",

@@ -38,7 +38,7 @@ typedef struct measuring {
     bench_shape shape;
     s24_dtype dtype;
     float *numbers; /* as many as the largest operand has, all 1 */
-    void *narrow;   /* [n, k] of them in the weights' dtype */
+    void *narrow;   /* [n, k] of them in the weights' dtype; room for bf16 at least */
     s24_dense x, y;
     runner dense, two_four;
 } measuring;
@@ -84,7 +84,7 @@ static s24_status make_operands(measuring *m)
     const bench_shape s = m->shape;
     const int64_t count = most(most(s.n * s.k, s.m * s.k), s.m * s.n);
     m->numbers = s24_ctx_alloc(m->ctx, (size_t)count * sizeof *m->numbers);
-    m->narrow = s24_ctx_alloc(m->ctx, (size_t)(s.n * s.k) * s24_dtype_bytes(m->dtype));
+    m->narrow = s24_ctx_alloc(m->ctx, (size_t)(s.n * s.k) * (m->dtype == S24_F32 ? 4 : 2));
     float *y = s24_ctx_alloc(m->ctx, (size_t)(s.m * s.n) * sizeof *y);
     m->y = (s24_dense){y, S24_F32, s.m, s.n, 0};
     if (!m->numbers || !m->narrow || !y)
@@ -96,19 +96,40 @@ static s24_status make_operands(measuring *m)
     return S24_OK;
 }
 
+/* As a model has them: in integers throughout where the dtype is i8. */
+static s24_status plan_two_four(measuring *m, const s24_dense *w)
+{
+    const int integers = m->dtype == S24_I8;
+    const s24_matrix_opts opts = {.size = sizeof opts,
+                                  .select = S24_SELECT_MAGNITUDE,
+                                  .dtype = integers ? S24_F32 : m->dtype};
+    const s24_plan_opts how = {.size = sizeof how,
+                               .activations = integers ? S24_I8 : S24_DTYPE_NONE};
+    s24_matrix *matrix = NULL, *floats;
+    s24_status status = s24_matrix_create(&matrix, m->ctx, w, &opts);
+    if (status == S24_OK && integers) {
+        floats = matrix;
+        status = s24_matrix_quantize(&matrix, m->ctx, floats, "int8");
+        s24_matrix_destroy(floats);
+    }
+    if (status == S24_OK) status = s24_plan_create(&m->two_four.plan, m->ctx, matrix, &how);
+    s24_matrix_destroy(matrix);
+    return status;
+}
+
+/* Dense is bf16 next to i8. */
 static s24_status make_rivals(measuring *m)
 {
     const s24_dense w = {m->numbers, S24_F32, m->shape.n, m->shape.k, 0};
-    const s24_matrix_opts opts = {
-        .size = sizeof opts, .select = S24_SELECT_MAGNITUDE, .dtype = m->dtype};
-    s24_matrix *matrix = NULL;
-    const s24_dense narrow = {m->narrow, m->dtype, w.rows, w.cols, 0};
-    s24_status status = s24_convert(m->narrow, m->dtype, w.data, S24_F32, w.rows * w.cols);
+    const s24_dtype dtype = m->dtype == S24_I8 ? S24_BF16 : m->dtype;
+    const s24_dense narrow = {m->narrow, dtype, w.rows, w.cols, 0};
+    const int64_t count = w.rows * w.cols;
+    s24_status status = s24_convert(m->narrow, dtype, w.data, S24_F32, count);
     if (status == S24_OK)
         status = s24_dense_linear_create(&m->dense.dense, m->ctx, &narrow, NULL, 0);
-    if (status == S24_OK) status = s24_matrix_create(&matrix, m->ctx, &w, &opts);
-    if (status == S24_OK) status = s24_plan_create(&m->two_four.plan, m->ctx, matrix, NULL);
-    s24_matrix_destroy(matrix);
+    if (status == S24_OK) status = plan_two_four(m, &w);
+    if (status == S24_OK && dtype != m->dtype)
+        status = s24_convert(m->narrow, m->dtype, w.data, S24_F32, count);
     if (status == S24_OK) status = make_room(&m->dense, m);
     return status == S24_OK ? make_room(&m->two_four, m) : status;
 }
@@ -191,7 +212,9 @@ static s24_status plan_sparse(s24_plan **out, measuring *m, struct block block, 
 {
     s24_sparse *w = NULL;
     s24_status status = make_weight(&w, m, block, share);
-    if (status == S24_OK) status = s24_sparse_plan(out, m->ctx, w, NULL);
+    if (status == S24_OK)
+        status = m->dtype == S24_I8 ? s24_sparse_plan_integers(out, m->ctx, w, NULL, NULL)
+                                    : s24_sparse_plan(out, m->ctx, w, NULL);
     s24_sparse_destroy(w);
     return status;
 }
@@ -217,6 +240,14 @@ static int time_format(measuring *m, plan_format *f, struct block block)
     return code;
 }
 
+/* Of integers in any format the products are those of 4x1. */
+static int is_timed(const measuring *m, struct block block)
+{
+    if (m->dtype == S24_I8 && (block.rows != 4 || block.cols != 1)) return 0;
+    if (!block.rows) return m->shape.k % LIFT == 0;
+    return m->shape.n % block.rows == 0 && m->shape.k % block.cols == 0;
+}
+
 int plan_formats(cli_app *cli, plan_format formats[PLAN_FORMATS], int *count, bench_shape shape,
                  s24_dtype dtype)
 {
@@ -226,10 +257,7 @@ int plan_formats(cli_app *cli, plan_format formats[PLAN_FORMATS], int *count, be
     int code = cli_status(cli, status);
     *count = 0;
     for (int i = 0; i < PLAN_FORMATS && code == CLI_OK; i++) {
-        const int fits = blocks[i].rows
-                             ? shape.n % blocks[i].rows == 0 && shape.k % blocks[i].cols == 0
-                             : shape.k % LIFT == 0;
-        if (!fits) continue;
+        if (!is_timed(&m, blocks[i])) continue;
         code = time_format(&m, &formats[(*count)++], blocks[i]);
     }
     free_runner(&m.dense);

@@ -182,6 +182,15 @@ class Plan(Scratch):
         self.assertRegex(words, r"6:8 +ms +[\d.]+ +\(25 %\) +(25 %|no share), (25 %|no share)\n")
         self.assertRegex(words, r"bsr:32x32 +ms( +[\d.]+){6}  (\d\d %|no share), ")
 
+    def test_formats_of_integers(self):
+        """All are multiplied as blocks of 4x1."""
+        found = self.json("plan", "5", "96", "160", "--threads", "1", "--dtype", "i8", "--formats",
+                          environment=self.here)
+        (form,) = found["formats"]
+        self.assertEqual(form["format"], "bsr:4x1")
+        self.assertEqual(len(form["times"]), 6)
+        self.assertTrue(all(t["ms"] > 0 for t in form["times"]))
+
     def test_rows_of_kernels(self):
         """Each that this CPU could take is timed, the one that is taken first."""
         for dtype in ("f32", "bf16"):
@@ -436,7 +445,7 @@ class Plan(Scratch):
              r"--largest: 127 is less than 128"),
             *((name, ["plan", "1", "8", "8", "--dtype", "i8", f"--{name}"], 2,
                rf"option --{name}: it is of f32 and bf16, and not of --dtype i8")
-              for name in ("predict", "measure", "rows", "formats")),
+              for name in ("predict", "measure", "rows")),
         ])
 
 
