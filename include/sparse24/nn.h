@@ -189,7 +189,9 @@ typedef struct s24_model_info {
  * A model of any row of src/model/models.def from a folder with config.json. On GPUs language
  * models (gpt2, llama and its kin) need compute capability 9.0 and heads of a multiple of 8
  * elements, 128 at most. The blocks' layers may be packed, transposed ones too, and the head of a
- * language model, which runs dense. Pooling and normalisation come from modules.json; a folder
+ * language model, which runs dense. Layers in a sparse format run in it on the CPU, and on a GPU of
+ * compute capability 9.0 in square blocks from 16x16 on (a session measures whether dense is
+ * faster); there others are dense. Pooling and normalisation come from modules.json; a folder
  * without it pools by mean and normalises. Errors: ARGUMENT (not a folder), UNSUPPORTED
  * (model_type, activation, kind of positions or of pooling, by its name), FORMAT (a missing or
  * misshapen tensor or config key, a tensor packed otherwise, by its name), NOT_FINITE (a weight, by
