@@ -118,8 +118,8 @@ static void drop_operands(operands *o)
     free(o->residual);
 }
 
-/* The columns of a row that are not zero, of which alone sums are made: an emulator takes minutes for
-   the others. */
+/* The columns of a row that are not zero, of which alone sums are made: an emulator takes minutes
+   for the others. */
 static int64_t columns_of(int32_t *columns, const float *row, int64_t k)
 {
     int64_t count = 0;
@@ -128,14 +128,15 @@ static int64_t columns_of(int32_t *columns, const float *row, int64_t k)
     return count;
 }
 
-static void check_output(const operands *o, const sides *s, int64_t m, int64_t n, double sum,
-                         double bound, const char *kernel)
+static void check_output(const operands *o, const sides *s, int64_t i, double sum, double bound,
+                         const char *kernel)
 {
+    const int64_t m = i / s->n, n = i % s->n;
     if (o->args.bias) sum += o->args.bias[n];
     sum = activation_of(sum, o->args.activation);
-    if (o->args.gate) sum *= o->gate[m * s->n + n];
-    if (o->args.residual) sum += o->residual[m * s->n + n];
-    const double got = ((float *)o->y.data)[m * s->n + n];
+    if (o->args.gate) sum *= o->gate[i];
+    if (o->args.residual) sum += o->residual[i];
+    const double got = ((float *)o->y.data)[i];
     if (fabs(got - sum) > bound)
         fail_msg("%s: [%d, %d] of %d tokens is %g, expected %g", kernel, (int)m, (int)n, (int)s->m,
                  got, sum);
@@ -157,7 +158,7 @@ static void check_outputs(const operands *o, const sides *s, const float *w, con
                 sum += product;
                 size += fabs(product);
             }
-            check_output(o, s, m, n, sum, share * size, kernel);
+            check_output(o, s, m * s->n + n, sum, share * size, kernel);
         }
     }
     free(columns);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Sums over ranks by memory that other processes' GPUs write into: each rank writes what it has into
+ * Sums over ranks by memory that other processes' GPUs write into: each rank writes what it has to
  * all others' windows, and adds up what came. Eight bytes travel with the sum's number next to each
  * four, so that whoever finds the number has the data, and nothing else says that it is there.
  *
