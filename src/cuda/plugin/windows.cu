@@ -24,7 +24,7 @@ struct window {
     packet packets[]; /* [2, ranks, most] */
 };
 
-static constexpr int64_t most_packets(int ranks)
+static __host__ __device__ inline int64_t most_packets(int ranks)
 {
     return S24_DEVICE_WINDOW_SUM / (2 * PACKET) / ranks;
 }
