@@ -193,8 +193,7 @@ static const cli_example examples[] = {
      "A whole model of that shape, dense and 2:4, for a program."},
     {"sparse24 bench --model bert-base --batch 1,4,16,64,256 --seq 384 --device cuda",
      "The same on a GPU."},
-    {"sparse24 bench --model vit-l --batch 256 --format bsr:64x64 --zeros 90 --include '*mlp*' "
-     "--device cuda",
+    {"sparse24 bench --model vit-l --batch 256 --format bsr:64x64 --zeros 90 --device cuda",
      "Blocks in place of 2:4."},
     {"sparse24 bench --model bert-base --batch 16 --seq 384 --device cuda --peers torch",
      "In turns with PyTorch, in the same run."},

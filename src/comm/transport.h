@@ -86,6 +86,11 @@ s24_status s24i_comm_enqueue(s24_ctx *ctx, s24_comm *comm, void *data, int64_t c
                              s24_dtype dtype, void *stream);
 /* After waiting for a stream with such sums, which end in any case: IO where a rank is gone. */
 s24_status s24i_comm_alive(s24_ctx *ctx, s24_comm *comm);
+/* ARGUMENT without one, IO once a call has failed. */
+s24_status s24i_comm_check(s24_ctx *ctx, const s24_comm *comm);
+/* The sentence of a failed call, which names the rank; no call succeeds any more. */
+s24_status s24i_comm_failed(s24_comm *comm, s24_ctx *ctx, s24_status status, const char *what,
+                            const s24i_comm_error *error);
 /* Opens windows between ranks, where all of them can; else none has one. Errors: of a sum. */
 s24_status s24i_windows_open(s24_ctx *ctx, s24_comm *comm);
 /* Do sums of so many 16-bit numbers go through them? */
