@@ -368,7 +368,10 @@ static int read_model_peers(cli_app *cli, const struct bench_options *o, const c
 static int run_model(cli_app *cli, const struct bench_options *o)
 {
     int torch = 0;
-    bench_model_plan plan = {.source = {o->model, o->include, o->exclude, 0, by_layer(o), 0},
+    bench_model_plan plan = {.source = {.model = o->model,
+                                        .include = o->include,
+                                        .exclude = o->exclude,
+                                        .layer_dtypes = by_layer(o)},
                              .effort = read_effort(o),
                              .shortest = o->shortest,
                              .svg = o->svg};
@@ -405,7 +408,10 @@ static int run_generate(cli_app *cli, const struct bench_options *o)
 {
     enum { MOST_BATCH = 1 << 12 };
     int peer = 0;
-    bench_generate_plan plan = {.source = {o->generate, o->include, o->exclude, 0, NULL, o->alone},
+    bench_generate_plan plan = {.source = {.model = o->generate,
+                                           .include = o->include,
+                                           .exclude = o->exclude,
+                                           .alone = o->alone},
                                 .prompt_tokens = o->prompt_tokens,
                                 .new_tokens = o->new_tokens,
                                 .effort = read_effort(o),
