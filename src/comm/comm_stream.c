@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Sums in a device's stream: small ones through windows where ranks have them, else the transport's. */
+/* Sums in a device's stream: small ones through windows where ranks have them, else others. */
 #include "comm/transport.h"
 
 #include "base/try.h"
