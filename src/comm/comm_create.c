@@ -65,8 +65,9 @@ s24_status s24_comm_create(s24_comm **out, s24_ctx *ctx, const s24_comm_opts *op
 void s24_comm_destroy(s24_comm *comm)
 {
     if (!comm) return;
-    s24i_windows_close(comm);
+    s24i_windows_leave(comm);
     if (comm->state) comm->table->close(comm->state, comm->broken);
+    s24i_windows_close(comm);
     if (comm->library) dlclose(comm->library);
     s24_ctx_free(comm->ctx, comm);
 }

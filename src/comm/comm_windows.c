@@ -119,13 +119,14 @@ s24_status s24i_windows_sum(s24_ctx *ctx, s24_comm *comm, void *data, int64_t co
     return s24_device_window_sum(ctx, comm->device, &args);
 }
 
-void s24i_windows_close(s24_comm *comm)
+void s24i_windows_leave(s24_comm *comm)
 {
     if (!comm->windows.own) return;
     leave(comm);
-    /* Where ranks are gone, what they may have mapped stays until this process ends. */
-    if (!comm->broken && s24_comm_barrier(comm->ctx, comm) == S24_OK) {
-        comm->table->halts(comm->state, NULL);
-        drop(comm);
-    }
+    if (comm->broken || s24_comm_barrier(comm->ctx, comm) != S24_OK) comm->windows.own = NULL;
+}
+
+void s24i_windows_close(s24_comm *comm)
+{
+    drop(comm);
 }

@@ -38,8 +38,8 @@ typedef struct s24i_comm_table {
        is there when this returns. The stream may be captured. NULL: the transport cannot. */
     s24_status (*enqueue)(void *state, void *data, int64_t count, s24_dtype dtype, void *stream,
                           s24i_comm_error *error);
-    /* From now on sets *flag to 1 when it ends what waits for other ranks; NULL: no more. What
-       enqueues has it. */
+    /* From now on, until it is closed, sets *flag to 1 when it ends what waits for other ranks.
+       What enqueues has it. */
     void (*halts)(void *state, int *flag);
     /* Ends the other ranks, if it can. */
     void (*abort)(void *state, int exit_code);
@@ -97,7 +97,10 @@ s24_status s24i_windows_open(s24_ctx *ctx, s24_comm *comm);
 int s24i_windows_take(const s24_comm *comm, int64_t count);
 s24_status s24i_windows_sum(s24_ctx *ctx, s24_comm *comm, void *data, int64_t count,
                             s24_dtype dtype, void *stream);
-/* Waits for the others, who may still write into this rank's. */
+/* Leaves the others' and waits for them, who may still write into this rank's: where they are gone
+   its memory stays until this process ends. */
+void s24i_windows_leave(s24_comm *comm);
+/* Once the transport is closed, which sets the flag. */
 void s24i_windows_close(s24_comm *comm);
 /* All ranks have heard of a failure and go their ways: none ends the others. */
 void s24i_comm_agree(s24_comm *comm);
