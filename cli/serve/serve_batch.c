@@ -2,7 +2,7 @@
 /*
  * Runs what waits for an encoder: the worker takes as many texts from the front as fit a batch's
  * tokens, whosever they are, and waits for nothing else. On a device two batches may be on their
- * way, one that runs and one behind it; another thread ends them, so that the worker makes up the
+ * way, one that runs and the next; another thread ends them, so that the worker makes up the
  * next while answers are given out. What a head reads runs a request at a time. What must stay
  * true: a batch's memory is the worker's until it is begun, and then the giver's until it has been
  * given and the others that there are have had their turn.
@@ -132,6 +132,24 @@ static void begin(serve_model *m, struct serve_batch *b)
     pthread_mutex_unlock(&m->lock);
 }
 
+/* Counts what ran, with the lock. */
+static void count_batch(serve_model *m, int64_t texts, int64_t tokens, double seconds)
+{
+    m->counts.texts += texts;
+    m->counts.tokens += tokens;
+    m->counts.batches++;
+    m->counts.busy += seconds;
+}
+
+/* The same of what ran by itself since `began`, whose answer is ready. */
+static void end_alone(serve_model *m, serve_job *job, int64_t tokens, double began)
+{
+    pthread_mutex_lock(&m->lock);
+    count_batch(m, job->texts, tokens, cli_seconds() - began);
+    pthread_mutex_unlock(&m->lock);
+    job->ready(job);
+}
+
 /* ---- giving out ----------------------------------------------------------------------------- */
 
 static void find_nearest(serve_model *m, s24_ctx *ctx, serve_job *job)
@@ -173,10 +191,7 @@ static double end_oldest(serve_model *m, struct serve_batch *b, s24_ctx *ctx, do
     }
     const double now = cli_seconds();
     pthread_mutex_lock(&m->lock);
-    m->counts.texts += b->texts;
-    m->counts.tokens += b->offsets[b->texts];
-    m->counts.batches++;
-    m->counts.busy += now - (b->began > ended ? b->began : ended);
+    count_batch(m, b->texts, b->offsets[b->texts], now - (b->began > ended ? b->began : ended));
     m->on_way--;
     m->oldest++;
     if (serve_queue_is_due(m)) pthread_cond_signal(&m->change);
@@ -213,13 +228,7 @@ static void run_head(serve_model *m, serve_job *job)
         s24_encoder_classify(job->vectors, &tokens, m->encoder, m->cli.ctx, &job->pairs);
     job->refused = status == S24_ERROR_ARGUMENT;
     if (status != S24_OK) snprintf(job->error, sizeof job->error, "%s", s24_ctx_error(m->cli.ctx));
-    pthread_mutex_lock(&m->lock);
-    m->counts.texts += job->texts;
-    m->counts.tokens += tokens;
-    m->counts.batches++;
-    m->counts.busy += cli_seconds() - began;
-    pthread_mutex_unlock(&m->lock);
-    job->ready(job);
+    end_alone(m, job, tokens, began);
 }
 
 /* Runs a job of images. */
@@ -228,12 +237,7 @@ static void run_images(serve_model *m, serve_job *job)
     const double began = cli_seconds();
     serve_run_images(m, job);
     if (job->nearest && !*job->error) find_nearest(m, m->cli.ctx, job);
-    pthread_mutex_lock(&m->lock);
-    m->counts.texts += job->texts;
-    m->counts.batches++;
-    m->counts.busy += cli_seconds() - began;
-    pthread_mutex_unlock(&m->lock);
-    job->ready(job);
+    end_alone(m, job, 0, began);
 }
 
 void *serve_batches_work(void *model)

@@ -116,7 +116,9 @@ s24_status s24i_windows_sum(s24_ctx *ctx, s24_comm *comm, void *data, int64_t co
                                        .halt = comm->windows.halt,
                                        .stream = stream};
     memcpy(args.windows, comm->windows.by_rank, sizeof args.windows);
-    return s24_device_window_sum(ctx, comm->device, &args);
+    const s24_status status = s24_device_window_sum(ctx, comm->device, &args);
+    comm->broken |= status != S24_OK; /* the others wait for it */
+    return status;
 }
 
 void s24i_windows_leave(s24_comm *comm)

@@ -52,7 +52,7 @@ typedef struct s24i_layer_rule {
     int32_t *order;        /* and for tokens and features */
     /* With fp8 room for a layer's operands, on the CPU as f32, and, of a device, for scales, four
        numbers each: of gradients, then of each layer's inputs and weights; and for one of each
-       token and, behind these, of each output. */
+       token and, after these, of each output. */
     void *narrow[S24I_NARROWS];
     float *scales, *each;
 } s24i_layer_rule;

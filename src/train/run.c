@@ -228,7 +228,7 @@ static double progress_after(const runner *r, double share)
                     : progress_of(r, &none) + share;
 }
 
-/* ---- a step's examples ------------------------------------------------------------------------ */
+/* ---- a step's examples ----------------------------------------------------------------------- */
 
 /* Those of this rank: of how many in all, which is the first, and how many. */
 typedef struct step_part {

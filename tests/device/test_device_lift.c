@@ -24,7 +24,7 @@ static void *fetch(gpu *g, const void *there, size_t bytes)
     return host;
 }
 
-/* x [rows, cols] there against the CPU's own lines, with a number of poison behind. */
+/* x [rows, cols] there against the CPU's own lines, with a number of poison after. */
 static void check_tokens(gpu *g, int64_t rows, int64_t cols, int lift)
 {
     const int64_t lifted = s24_lifted_cols(cols, lift);

@@ -82,30 +82,6 @@ static void sessions(void **state)
 
 /* ---- training -------------------------------------------------------------------------------- */
 
-static s24_transformer *load_one(s24_ctx *ctx, const char *folder, int train)
-{
-    s24_transformer *t;
-    s24_checkpoint *checkpoint;
-    const s24_transformer_opts opts = {.size = sizeof opts, .max_tokens = ROOM, .train = train};
-    OK(ctx, s24_checkpoint_open(&checkpoint, ctx, folder));
-    OK(ctx, s24_transformer_load(&t, ctx, checkpoint, &opts));
-    s24_checkpoint_close(checkpoint);
-    return t;
-}
-
-static void move(s24_transformer *t, s24_ctx *ctx)
-{
-    s24_parameter p;
-    for (int64_t i = 0; s24_transformer_parameter(&p, t, i); i++) {
-        float *w = malloc((size_t)p.count * sizeof *w);
-        OK(ctx, s24_transformer_read(w, t, ctx, i, 0));
-        for (int64_t k = 0; k < p.count; k++)
-            w[k] += (float)(0.1 * sin((double)k));
-        OK(ctx, s24_transformer_write(t, ctx, i, w));
-        free(w);
-    }
-}
-
 /* The gradient of the table of positions; that of the row of what pads is 0. */
 static void expect_gradient(const texts *t, s24_ctx *ctx, const s24_transformer *student)
 {
@@ -139,11 +115,11 @@ static void training(void **state)
         if (!open_texts(&t, names[i])) SKIP_WITHOUT(t.folder);
         s24_ctx *ctx = new_ctx(NULL, 2);
         const s24_examples examples = {.texts = t.batch};
-        s24_transformer *student = load_one(ctx, t.folder, 1);
-        s24_transformer *teacher = load_one(ctx, t.folder, 0);
+        s24_transformer *student = golden_transformer(ctx, t.folder, ROOM, 1);
+        s24_transformer *teacher = golden_transformer(ctx, t.folder, ROOM, 0);
         OK(ctx, s24_transformer_forward(student, ctx, &examples, &outputs));
         expect_states(&t, states + 3 * t.offsets[TEXTS] * WIDTH, 1e-4);
-        move(teacher, ctx);
+        golden_move(teacher, ctx);
         towards.teacher = teacher;
         loss_of(student, ctx, &examples, &towards);
         expect_gradient(&t, ctx, student);

@@ -14,10 +14,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "device/device_table.h"
 #include "device/device_train_table.h"
+#include "fake_windows.h"
 
 enum { MOST_POOLS = 4, HEADER = 256 };
 
@@ -443,12 +443,6 @@ static s24_status fake_done(s24i_device *d, int *done, void *stream, s24i_device
 
 /* ---- windows --------------------------------------------------------------------------------- */
 
-typedef struct fake_window {
-    int turns;                                                  /* its own rank's sums */
-    int arrived[S24_DEVICE_WINDOW_RANKS];                       /* the last of each rank's */
-    uint16_t data[2][S24_DEVICE_WINDOW_SUM / sizeof(uint16_t)]; /* by rank */
-} fake_window;
-
 static s24_status fake_window_make(s24i_device *d, void **out, int ranks, char *name,
                                    s24i_device_error *error)
 {
@@ -456,11 +450,8 @@ static s24_status fake_window_make(s24i_device *d, void **out, int ranks, char *
     *out = NULL;
     if (d->index > number_of("S24_FAKE_WINDOWS", 0))
         return fail(error, S24_ERROR_UNSUPPORTED, "making a window");
-    /* No heap: of a broken world it stays until the process ends. */
-    void *memory =
-        mmap(NULL, sizeof(fake_window), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED) return fail(error, S24_ERROR_MEMORY, "making a window");
-    *out = memory;
+    *out = fake_window_new();
+    if (!*out) return fail(error, S24_ERROR_MEMORY, "making a window");
     memcpy(name, out, sizeof *out);
     return alive(d, error);
 }
@@ -475,7 +466,7 @@ static s24_status fake_window_join(s24i_device *d, void **out, const char *name,
 static void fake_window_free(s24i_device *d, void *window)
 {
     (void)d;
-    munmap(window, sizeof(fake_window));
+    fake_window_end(window);
 }
 
 static void fake_window_leave(s24i_device *d, void *window)
@@ -484,41 +475,12 @@ static void fake_window_leave(s24i_device *d, void *window)
     (void)window;
 }
 
-static float of_bf16(uint16_t bits)
-{
-    const uint32_t wide = (uint32_t)bits << 16;
-    float v;
-    memcpy(&v, &wide, sizeof v);
-    return v;
-}
-
-/* Of bf16, whose sums need no rounding. */
 static s24_status fake_window_sum(s24i_device *d, const s24_device_window_sum_args *job,
                                   void *stream, s24i_device_error *error)
 {
-    fake_window *own = job->windows[job->rank];
-    const int turn = ++own->turns, half = turn % 2;
-    const int64_t most = S24_DEVICE_WINDOW_SUM / 2 / job->ranks;
-    uint16_t *data = job->data;
     (void)stream;
     called(__func__);
-    if (__atomic_load_n(job->halt, __ATOMIC_ACQUIRE)) return alive(d, error);
-    for (int r = 0; r < job->ranks; r++) {
-        fake_window *theirs = job->windows[r];
-        memcpy(theirs->data[half] + job->rank * most, data, (size_t)job->count * sizeof *data);
-        __atomic_store_n(&theirs->arrived[job->rank], turn, __ATOMIC_RELEASE);
-    }
-    for (int r = 0; r < job->ranks; r++)
-        while (__atomic_load_n(&own->arrived[r], __ATOMIC_ACQUIRE) < turn)
-            if (__atomic_load_n(job->halt, __ATOMIC_ACQUIRE)) return alive(d, error);
-    for (int64_t i = 0; i < job->count; i++) {
-        float sum = 0;
-        uint32_t bits;
-        for (int r = 0; r < job->ranks; r++)
-            sum += of_bf16(own->data[half][r * most + i]);
-        memcpy(&bits, &sum, sizeof bits);
-        data[i] = (uint16_t)(bits >> 16);
-    }
+    fake_window_add(job);
     return alive(d, error);
 }
 

@@ -4,6 +4,8 @@
 #ifndef S24_TEST_NN_TRAIN_GOLDEN_H
 #define S24_TEST_NN_TRAIN_GOLDEN_H
 
+#include <math.h>
+
 #include "nn_load.h"
 #include "safetensors_mini.h"
 #include "sparse24/train.h"
@@ -101,6 +103,34 @@ static inline void gradient_name(char *to, size_t bytes, const char *name)
         if (!found) continue;
         snprintf(rest, sizeof rest, "%s", found + strlen(renamed[i][0]));
         snprintf(found, bytes - (size_t)(found - to), "%s%s", renamed[i][1], rest);
+    }
+}
+
+/* train 2: activations are computed again. */
+static inline s24_transformer *golden_transformer(s24_ctx *ctx, const char *folder,
+                                                  int64_t max_tokens, int train)
+{
+    s24_transformer *t;
+    s24_checkpoint *checkpoint;
+    const s24_transformer_opts opts = {
+        .size = sizeof opts, .max_tokens = max_tokens, .train = train > 0, .recompute = train > 1};
+    OK(ctx, s24_checkpoint_open(&checkpoint, ctx, folder));
+    OK(ctx, s24_transformer_load(&t, ctx, checkpoint, &opts));
+    s24_checkpoint_close(checkpoint);
+    return t;
+}
+
+/* Changes all weights a little, as a teacher's. */
+static inline void golden_move(s24_transformer *t, s24_ctx *ctx)
+{
+    s24_parameter p;
+    for (int64_t i = 0; s24_transformer_parameter(&p, t, i); i++) {
+        float *w = malloc((size_t)p.count * sizeof *w);
+        OK(ctx, s24_transformer_read(w, t, ctx, i, 0));
+        for (int64_t k = 0; k < p.count; k++)
+            w[k] += (float)(0.1 * sin((double)k));
+        OK(ctx, s24_transformer_write(t, ctx, i, w));
+        free(w);
     }
 }
 

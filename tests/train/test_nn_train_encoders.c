@@ -51,31 +51,6 @@ static void fill_texts(job *j, const char *folder, int masked)
         .texts = TEXTS, .offsets = j->offsets, .ids = j->ids, .mask = masked ? j->mask : NULL};
 }
 
-static s24_transformer *load_one(s24_ctx *ctx, const char *folder, int train)
-{
-    s24_transformer *t;
-    s24_checkpoint *checkpoint;
-    const s24_transformer_opts opts = {
-        .size = sizeof opts, .max_tokens = ROOM, .train = train > 0, .recompute = train > 1};
-    OK(ctx, s24_checkpoint_open(&checkpoint, ctx, folder));
-    OK(ctx, s24_transformer_load(&t, ctx, checkpoint, &opts));
-    s24_checkpoint_close(checkpoint);
-    return t;
-}
-
-static void move_teacher(s24_transformer *t, s24_ctx *ctx)
-{
-    s24_parameter p;
-    for (int64_t i = 0; s24_transformer_parameter(&p, t, i); i++) {
-        float *w = malloc((size_t)p.count * sizeof *w);
-        OK(ctx, s24_transformer_read(w, t, ctx, i, 0));
-        for (int64_t k = 0; k < p.count; k++)
-            w[k] += (float)(0.1 * sin((double)k));
-        OK(ctx, s24_transformer_write(t, ctx, i, w));
-        free(w);
-    }
-}
-
 /* 0: the golden models are not here. train 2: activations are computed again. */
 static int open_job(job *j, const char *name, int threads, int train, int masked)
 {
@@ -86,9 +61,9 @@ static int open_job(job *j, const char *name, int threads, int train, int masked
     if (!golden_path(folder, sizeof folder, model)) return 0;
     assert_int_equal(s24_ctx_create(&j->ctx, &opts), S24_OK);
     fill_texts(j, folder, masked);
-    j->student = load_one(j->ctx, folder, train);
-    j->teacher = load_one(j->ctx, folder, 0);
-    move_teacher(j->teacher, j->ctx);
+    j->student = golden_transformer(j->ctx, folder, ROOM, train);
+    j->teacher = golden_transformer(j->ctx, folder, ROOM, 0);
+    golden_move(j->teacher, j->ctx);
     return 1;
 }
 

@@ -26,10 +26,6 @@ enum { MOST_TILES = 24 }; /* of a family */
  * of a block. Between two of these places it is a line.
  */
 constexpr double BLOCKS_AT[] = {-4, -3, -2, -1, -0.5, 0, 0.5, 1, 1.5, 2, 3};
-constexpr double ROOT = 1.41421356237309505;
-constexpr double BLOCKS[] = {
-    1 / 16., 1 / 8., 1 / 4.,   1 / 2., ROOT / 2, 1,
-    ROOT,    2,      ROOT * 2, 4,      8}; /* those places' powers of two */
 constexpr double STEPS_AT[] = {0, 2, 4, 6, 8};
 enum { FITTED = 3, BLOCKS_PLACES = 11, STEPS_PLACES = 5 };
 
@@ -209,8 +205,8 @@ int64_t linear_next_place(const s24i_device *device, const linear_option *option
                           int64_t tiles)
 {
     const double clusters = device->cluster_blocks[option->share];
-    for (double at : BLOCKS) {
-        const int64_t there = (int64_t)ceil(at * clusters / (double)blocks);
+    for (double at : BLOCKS_AT) {
+        const int64_t there = (int64_t)ceil(exp2(at) * clusters / (double)blocks);
         if (there > tiles) return there;
     }
     return 0;

@@ -55,30 +55,6 @@ struct linear_params {
     unsigned *ready; /* [blocks][MAX_WARPS]: 1 when they are there; the reader sets 0 again */
 };
 
-template <class T> struct pair_of;
-template <> struct pair_of<__nv_bfloat16> {
-    static __device__ uint32_t pack(float low, float high)
-    {
-        __nv_bfloat162 v = __floats2bfloat162_rn(low, high);
-        return *reinterpret_cast<uint32_t *>(&v);
-    }
-    static __device__ float2 values(uint32_t bits)
-    {
-        return __bfloat1622float2(*reinterpret_cast<__nv_bfloat162 *>(&bits));
-    }
-};
-template <> struct pair_of<__half> {
-    static __device__ uint32_t pack(float low, float high)
-    {
-        __half2 v = __floats2half2_rn(low, high);
-        return *reinterpret_cast<uint32_t *>(&v);
-    }
-    static __device__ float2 values(uint32_t bits)
-    {
-        return __half22float2(*reinterpret_cast<__half2 *>(&bits));
-    }
-};
-
 template <class SUM> struct four_of;
 template <> struct four_of<float> {
     using type = float4;

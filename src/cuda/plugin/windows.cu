@@ -7,10 +7,8 @@
  * A place is written again by the second next sum. By then its owner has ended the sum before: the
  * writer has got something of the sum between from it.
  */
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
-
 #include "cuda/plugin/device.cuh"
+#include "cuda/ptx/element.cuh"
 #include "cuda/ptx/hopper.cuh"
 
 enum { THREADS = 256, BLOCKS = 64, PACKET = 4 /* numbers */, SPINS = 1024 };
@@ -56,25 +54,6 @@ static __device__ inline bool receive(packet *p, const packet *from, uint32_t tu
     }
 }
 
-static __device__ inline float2 numbers(uint32_t bits, __half)
-{
-    return __half22float2(*reinterpret_cast<__half2 *>(&bits));
-}
-static __device__ inline float2 numbers(uint32_t bits, __nv_bfloat16)
-{
-    return __bfloat1622float2(*reinterpret_cast<__nv_bfloat162 *>(&bits));
-}
-static __device__ inline uint32_t rounded(float2 v, __half)
-{
-    __half2 pair = __float22half2_rn(v);
-    return *reinterpret_cast<uint32_t *>(&pair);
-}
-static __device__ inline uint32_t rounded(float2 v, __nv_bfloat16)
-{
-    __nv_bfloat162 pair = __float22bfloat162_rn(v);
-    return *reinterpret_cast<uint32_t *>(&pair);
-}
-
 static __device__ inline void add(float2 *sum, float2 v)
 {
     sum->x += v.x;
@@ -108,10 +87,10 @@ __global__ void __launch_bounds__(THREADS)
             packet p = {data[i].x, turn, data[i].y, turn};
             const packet *from = &own->packets[half + (int64_t)r * most + i];
             if (r != job.rank && !receive(&p, from, turn, job.halt)) break;
-            add(&low, numbers(p.low, T()));
-            add(&high, numbers(p.high, T()));
+            add(&low, pair_of<T>::values(p.low));
+            add(&high, pair_of<T>::values(p.high));
         }
-        data[i] = make_uint2(rounded(low, T()), rounded(high, T()));
+        data[i] = make_uint2(pair_of<T>::pack(low.x, low.y), pair_of<T>::pack(high.x, high.y));
     }
     __syncthreads();
     if (threadIdx.x == 0) own->turns[blockIdx.x] = turn;

@@ -6,24 +6,11 @@
  */
 #include "base/random.h"
 #include "cuda/plugin/train.cuh"
+#include "cuda/ptx/element.cuh"
 #include "cuda/row/rows.cuh"
 #include "cuda/train/train_sums.cuh"
 
 enum { WARPS = 8, THREADS = 32 * WARPS };
-
-template <class T> struct pair_in;
-template <> struct pair_in<__nv_bfloat16> {
-    static __device__ float2 widen(uint32_t bits)
-    {
-        return make_float2(__uint_as_float(bits << 16), __uint_as_float(bits & 0xffff0000u));
-    }
-};
-template <> struct pair_in<__half> {
-    static __device__ float2 widen(uint32_t bits)
-    {
-        return __half22float2(*reinterpret_cast<const __half2 *>(&bits));
-    }
-};
 
 /* ---- MVUE24 ---------------------------------------------------------------------------------- */
 
@@ -153,7 +140,7 @@ __global__ void __launch_bounds__(THREADS)
         const int there = group < groups ? 4 : (int)(job.rows % 4);
         float x[2][4] = {};
         for (int r = 0; r < there; r++) {
-            const float2 v = pair_in<T>::widen(*reinterpret_cast<const uint32_t *>(
+            const float2 v = pair_of<T>::values(*reinterpret_cast<const uint32_t *>(
                 static_cast<const T *>(job.from) + (4 * group + r) * job.ld + col));
             x[0][r] = v.x;
             x[1][r] = v.y;

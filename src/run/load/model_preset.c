@@ -147,7 +147,6 @@ typedef struct random_numbers {
 } random_numbers;
 
 enum { PIECE = 1 << 16 }; /* numbers that a thread makes at a time */
-#define STEP UINT64_C(0x9e3779b97f4a7c15)
 
 /* What is drawn: of a whole model what a rank has. */
 typedef struct drawing {
@@ -163,8 +162,6 @@ typedef struct fill_job {
     uint64_t state;
 } fill_job;
 
-/* The generator of Steele, Lea and Flood, "Fast splittable pseudorandom number generators" (2014),
-   whose state is a sum of equal steps. */
 static void fill_range(void *arg, int64_t first, int64_t end, int thread)
 {
     const fill_job *job = arg;
@@ -172,10 +169,7 @@ static void fill_range(void *arg, int64_t first, int64_t end, int thread)
     (void)thread;
     end = s24i_min(end * PIECE, job->count);
     for (int64_t i = first * PIECE; i < end; i++) {
-        uint64_t z = job->state + ((uint64_t)i + 1) * STEP;
-        z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-        z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-        z ^= z >> 31;
+        const uint64_t z = s24i_preset_random(job->state + ((uint64_t)i + 1) * S24I_PRESET_STEP);
         /* 24 bits to [−1, 1), times 0.02·√3. */
         x[i] = ((float)(int32_t)(z >> 40) * (2.0f / 16777216.0f) - 1.0f) * 0.034641f;
     }
@@ -184,7 +178,7 @@ static void fill_range(void *arg, int64_t first, int64_t end, int thread)
 static void fill(float *x, int64_t count, random_numbers *random)
 {
     fill_job job = {x, count, random->state};
-    random->state += (uint64_t)count * STEP;
+    random->state += (uint64_t)count * S24I_PRESET_STEP;
     s24_ctx_parallel_for(random->ctx, (count + PIECE - 1) / PIECE, fill_range, &job);
 }
 
@@ -192,13 +186,13 @@ static void fill(float *x, int64_t count, random_numbers *random)
 static void fill_some(float *x, int64_t begin, int64_t end, const random_numbers *random)
 {
     random_numbers from = *random;
-    from.state += (uint64_t)begin * STEP;
+    from.state += (uint64_t)begin * S24I_PRESET_STEP;
     fill(x, end - begin, &from);
 }
 
 static void skip(random_numbers *random, int64_t count)
 {
-    random->state += (uint64_t)count * STEP;
+    random->state += (uint64_t)count * S24I_PRESET_STEP;
 }
 
 static void fill_norm(const s24i_layer_norm *norm)
@@ -369,7 +363,7 @@ static void draw_columns(void *arg, int64_t first, int64_t end, int thread)
     (void)thread;
     for (int64_t r = first; r < end; r++) {
         const fill_job job = {d->to + r * cols, cols,
-                              d->random.state + (uint64_t)(r * d->cols + begin) * STEP};
+                              d->random.state + (uint64_t)(r * d->cols + begin) * S24I_PRESET_STEP};
         fill_range((void *)(uintptr_t)&job, 0, (cols + PIECE - 1) / PIECE, 0);
     }
 }

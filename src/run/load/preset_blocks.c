@@ -15,15 +15,12 @@ typedef struct drawing {
     char *values;
 } drawing;
 
-/* The generator of model_preset.c, at the place of a block. */
+/* Drawn at the place of a block. */
 static int is_kept(const drawing *d, int64_t line, int64_t column)
 {
     const int64_t across = d->parts.cols / d->parts.block_cols;
-    uint64_t z = d->seed + (uint64_t)(line * across + column + 1) * UINT64_C(0x9e3779b97f4a7c15);
-    z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-    z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
-    z ^= z >> 31;
-    return (uint32_t)(z >> 32) >= d->zeros;
+    const uint64_t step = (uint64_t)(line * across + column + 1);
+    return (uint32_t)(s24i_preset_random(d->seed + step * S24I_PRESET_STEP) >> 32) >= d->zeros;
 }
 
 static float *at(const drawing *d, int64_t row, int64_t column)
