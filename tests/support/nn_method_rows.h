@@ -44,7 +44,7 @@ static inline s24_transformer *draw(s24_ctx *ctx, const char *folder, uint64_t s
     return t;
 }
 
-static int64_t examples_asked;
+static _Atomic int64_t examples_asked; // ranks are threads
 
 static inline s24_status write_example(void *user, s24_ctx *ctx, const s24_example *example,
                                        int64_t index)
