@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# Debian's cross compiler for 64-bit ARM; programs run in qemu's user mode emulation, on any machine.
-# `tools/setup.sh neon` installs what this needs.
+# Debian's cross compiler for 64-bit ARM; programs run in qemu's user mode emulation, on any
+# machine. `tools/setup.sh neon` installs what this needs.
 set(CMAKE_SYSTEM_NAME Linux)
 set(CMAKE_SYSTEM_PROCESSOR aarch64)
 set(CMAKE_C_COMPILER aarch64-linux-gnu-gcc)

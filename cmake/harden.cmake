@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# s24_harden: what compiler and linker offer against mistakes that are used for attacks. Each flag is
-# taken where the compiler knows it; S24_HARDEN=OFF leaves all of them out.
+# s24_harden: what compiler and linker offer against mistakes that are used for attacks. Each flag
+# is taken where the compiler knows it; S24_HARDEN=OFF leaves all of them out.
 include(CheckCCompilerFlag)
 include(CheckCSourceCompiles)
 include(CheckLinkerFlag)

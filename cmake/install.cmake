@@ -79,8 +79,8 @@ endif()
 # pkg-config: the prefix is found from the file's own place, so that the tree can be moved.
 file(RELATIVE_PATH prefix_from_pc /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
 string(REGEX REPLACE "/$" "" prefix_from_pc "${prefix_from_pc}")
-# What libsparse24-nn is made of, for static linking alone. Not as Requires.private: pkg-config would
-# ask users of the shared library for the headers of all of it.
+# What libsparse24-nn is made of, for static linking alone. Not as Requires.private: pkg-config
+# would ask users of the shared library for the headers of all of it.
 set(nn_flags "")
 if(S24_NN)
   set(nn_flags ${UTF8PROC_STATIC_LDFLAGS} ${XXHASH_STATIC_LDFLAGS})

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Packages by CPack: one tarball of everything, and for Debian a .deb for each component.
 #   cmake --preset package && cmake --build --preset package && cpack --preset package
-# The preset's prefix is /usr, so that libraries lie where Debian's do; the packages of other builds have
-# them in /usr/lib.
+# The preset's prefix is /usr, so that libraries lie where Debian's do; the packages of other builds
+# have them in /usr/lib.
 set(S24_MAINTAINER "sparse24 maintainers <maintainers@sparse24.invalid>" CACHE STRING
   "Who answers for the .deb packages: Name <address>")
 set(CPACK_GENERATOR "TGZ;DEB")
@@ -27,8 +27,8 @@ set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS ON)
 set(CPACK_PRE_BUILD_SCRIPTS ${PROJECT_SOURCE_DIR}/cmake/debian/finish.cmake)
 set(CPACK_S24_SOURCE ${PROJECT_SOURCE_DIR})
 
-# A component with its package, Debian's section, and its description: a phrase, a newline, sentences
-# in lines of 80 columns.
+# A component with its package, Debian's section, and its description: a phrase, a newline,
+# sentences in lines of 80 columns.
 macro(s24_component component package section description)
   string(TOUPPER ${component} upper)
   list(APPEND CPACK_COMPONENTS_ALL ${component})

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # What Debian's packages have beside what is installed: documents and compressed pages. They have no
-# RUNPATH, as their libraries lie where the loader looks anyway. CPack runs this when the files of each
-# component lie in a folder of their own.
+# RUNPATH, as their libraries lie where the loader looks anyway. CPack runs this when the files of
+# each component lie in a folder of their own.
 #
 # With SOURCE_DATE_EPOCH every file of every package is of that time, so that two builds give the
 # same bytes.

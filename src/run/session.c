@@ -283,7 +283,7 @@ static s24_status begin(s24_session *session, s24_ctx *ctx, s24_batch *whole,
     return S24_OK;
 }
 
-/* ---- the steps -------------------------------------------------------------------------------- */
+/* ---- the steps ------------------------------------------------------------------------------- */
 
 s24_status s24i_session_embed(s24_session *session, s24_ctx *ctx, const s24_batch *batch,
                               float *hidden)
@@ -303,7 +303,7 @@ s24_status s24i_session_block(s24_session *session, s24_ctx *ctx, const s24_batc
     return s24i_pass_block(&pass, block, 0);
 }
 
-/* ---- the whole -------------------------------------------------------------------------------- */
+/* ---- the whole ------------------------------------------------------------------------------- */
 
 static s24_status forward(s24_session *session, s24_ctx *ctx, const s24_batch *batch,
                           const s24_outputs *outputs)

@@ -59,7 +59,7 @@ static inline void *s24i_gpu_narrow(const s24i_machine *m, const float *w)
     return w ? (char *)m->gpu->narrow + m->element * (size_t)(w - m->gpu->arena.weights) : NULL;
 }
 
-/* ---- parts of the table (gpu_*.c) -------------------------------------------------------------- */
+/* ---- parts of the table (gpu_*.c) ------------------------------------------------------------ */
 
 void s24i_gpu_linear(s24i_machine *m, void *y, const void *x, const s24i_layer *layer, int64_t rows,
                      int with_bias);

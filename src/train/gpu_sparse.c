@@ -2,8 +2,9 @@
 /*
  * 2:4 layers whose zeros stay, on a device: forward products read a packed copy of the weights, and
  * where these are 2:4 along n too, dX reads a packed transpose. Both are made anew before the first
- * product after the weights have changed. Of a block's four layers each is measured once, packing counted, and what
- * is not faster 2:4 stays dense; the choice is part of a checkpoint, because it decides about bits.
+ * product after the weights have changed. Of a block's four layers each is measured once, packing
+ * counted, and what is not faster 2:4 stays dense; the choice is part of a checkpoint, because it
+ * decides about bits.
  */
 #include "train/gpu.h"
 

@@ -115,7 +115,7 @@ class Ends:
     def left_over(self):
         return [p.name for p in self.folder.iterdir() if p.name.startswith(".sparse24-")]
 
-    # ---- stopped in the midst of a step ------------------------------------------------------------
+    # ---- stopped in the midst of a step ----------------------------------------------------------
 
     def test_a_key_that_interrupts_ends_a_long_step(self):
         # Some nine million tokens a step, of which whoever waits for it has a line of metrics.
@@ -134,7 +134,7 @@ class Ends:
         self.assertFalse((self.folder / "out").exists())
         self.assertEqual(self.left_over(), [])
 
-    # ---- killed, and gone on with ------------------------------------------------------------------
+    # ---- killed, and gone on with ----------------------------------------------------------------
 
     def check_killed(self, student, *more):
         options = self.options("--checkpoint-steps", "5", *more, steps=self.STEPS)
@@ -188,7 +188,7 @@ class Ends:
         self.assertTrue((self.folder / "out/report.html").exists())
         self.assertTrue(self.json("check", "out/distilled")["ok"])
 
-    # ---- out of room -------------------------------------------------------------------------------
+    # ---- out of room -----------------------------------------------------------------------------
 
     def confined(self, limit, *arguments):
         def confine():
@@ -231,7 +231,7 @@ class Ends:
         self.good("train", "model", "out", *options, "--resume")
         self.assertEqual(contents(self.folder / "whole"), contents(self.folder / "out"))
 
-    # ---- what is not to be gone on with --------------------------------------------------------------
+    # ---- what is not to be gone on with ----------------------------------------------------------
 
     def test_other_checkpoints(self):
         options = self.options("--checkpoint-steps", "5", steps=self.STEPS)
@@ -264,7 +264,7 @@ class Ends:
         tensors, _ = read(self.folder / "out.training")
         self.assertEqual(int.from_bytes(tensors["state"][2][8:16], "little"), step)
 
-    # ---- what can be learnt --------------------------------------------------------------------------
+    # ---- what can be learnt ----------------------------------------------------------------------
 
     def learns(self, student, *arguments, less=0.9):
         self.good("train", student, "out", *arguments, *self.DEVICE, "--metrics", "m")

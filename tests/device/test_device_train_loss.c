@@ -3,7 +3,7 @@
    no GPU. */
 #include "device_train_support.h"
 
-/* ---- a row of logits ---------------------------------------------------------------------------- */
+/* ---- a row of logits ------------------------------------------------------------------------- */
 
 typedef struct terms {
     double label, teacher, temperature;
@@ -38,7 +38,7 @@ static double row_loss(double *dx, const float *x, const float *z, int64_t step,
     return loss;
 }
 
-/* ---- cross-entropy ------------------------------------------------------------------------------ */
+/* ---- cross-entropy --------------------------------------------------------------------------- */
 
 /* The rows' losses in an array of the caller's, which holds poison before. */
 static void check_losses(gpu *g, const double *expected, const double *there, int64_t rows)
@@ -151,7 +151,7 @@ static void test_nan(void **state)
     gpu_end(&g);
 }
 
-/* ---- answers ------------------------------------------------------------------------------------ */
+/* ---- answers --------------------------------------------------------------------------------- */
 
 static void check_answers(gpu *g, int taught, int labelled)
 {
@@ -202,7 +202,7 @@ static void test_answers(void **state)
     gpu_end(&g);
 }
 
-/* ---- distances ---------------------------------------------------------------------------------- */
+/* ---- distances ------------------------------------------------------------------------------- */
 
 static void test_squared(void **state)
 {

@@ -10,7 +10,7 @@ typedef struct variant {
     int rms, bias, residual, dropped; /* residual 2: in place */
 } variant;
 
-/* ---- dropout ------------------------------------------------------------------------------------ */
+/* ---- dropout --------------------------------------------------------------------------------- */
 
 static void test_dropout(void **state)
 {
@@ -39,7 +39,7 @@ static void test_dropout(void **state)
     gpu_end(&g);
 }
 
-/* ---- forward ------------------------------------------------------------------------------------ */
+/* ---- forward --------------------------------------------------------------------------------- */
 
 /* y and stats follow from the s that the device wrote. */
 static void check_normed(gpu *g, const float *s, const float *y, const float *stats,
@@ -136,7 +136,7 @@ static void test_add_norm(void **state)
     gpu_end(&g);
 }
 
-/* ---- backward ----------------------------------------------------------------------------------- */
+/* ---- backward -------------------------------------------------------------------------------- */
 
 typedef struct back {
     int rms, add, second, alias, dropped, layer; /* layer: what the layer before needs */

@@ -60,7 +60,7 @@ static s24_device_train_adamw_args step_of(const gpu *g, const arena *a, int ste
                                          .inverse2 = 1 / sqrt(1 - pow(beta2, step))};
 }
 
-/* ---- the norm ------------------------------------------------------------------------------------ */
+/* ---- the norm -------------------------------------------------------------------------------- */
 
 static void test_squares(void **state)
 {
@@ -98,7 +98,7 @@ static void test_squares(void **state)
     gpu_end(&g);
 }
 
-/* ---- AdamW --------------------------------------------------------------------------------------- */
+/* ---- AdamW ----------------------------------------------------------------------------------- */
 
 static void test_golden(void **state)
 {

@@ -141,7 +141,7 @@ static void test_shared(void **state)
     s24_encoder_close(one);
 }
 
-/* ---- include_prompt ---------------------------------------------------------------------------- */
+/* ---- include_prompt -------------------------------------------------------------------------- */
 
 /* "[CLS] q : a b [SEP]" */
 static const int32_t ids[] = {2, 5, 6, 7, 8, 3};
@@ -226,7 +226,7 @@ static void test_left_out(void **state)
             check_left_out(modes[m], includes);
 }
 
-/* ---- what is refused --------------------------------------------------------------------------- */
+/* ---- what is refused ------------------------------------------------------------------------- */
 
 static void assert_no_encoder(const char *folder, const char *name, s24_status status,
                               const char *part)

@@ -8,7 +8,7 @@
 
 #include "nn_device_train.h"
 
-/* ---- golden models ------------------------------------------------------------------------------ */
+/* ---- golden models --------------------------------------------------------------------------- */
 
 static void check_outputs(s24_transformer *t, const golden *g, double bound)
 {
@@ -120,7 +120,7 @@ static void vit(void **state)
     check_model(&g);
 }
 
-/* ---- objectives ---------------------------------------------------------------------------------- */
+/* ---- objectives ------------------------------------------------------------------------------ */
 
 /* The golden model, its weights changed a little. */
 static s24_transformer *make_teacher(const char *folder, s24_dtype dtype)
@@ -205,7 +205,7 @@ static void objectives(void **state)
     mini_close(&g.io);
 }
 
-/* ---- 2:4 layers ----------------------------------------------------------------------------------- */
+/* ---- 2:4 layers ------------------------------------------------------------------------------ */
 
 /* Gradients of the pruned model with its 2:4 products planned as said. */
 static outcome pruned_outcome(const golden *g, s24_dtype dtype, int both, int64_t plan)

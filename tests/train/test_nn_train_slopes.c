@@ -5,7 +5,7 @@
 #include "nn_train_slopes.h"
 #include "nn_train_support.h"
 
-/* ---- finite differences -------------------------------------------------------------------------- */
+/* ---- finite differences ---------------------------------------------------------------------- */
 
 typedef struct batch {
     int64_t offsets[4];
@@ -109,7 +109,7 @@ static void dropout_by_seed(void **state)
     s24_ctx_destroy(ctx);
 }
 
-/* ---- refusals ---------------------------------------------------------------------------------- */
+/* ---- refusals -------------------------------------------------------------------------------- */
 
 static void refuses(void **state)
 {
