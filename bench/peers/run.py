@@ -53,7 +53,7 @@ def bind(threads):
 
 
 class Peer:
-    """An engine of engines.py behind worker.py."""
+    """An engine of engines.py, run by worker.py."""
 
     def __init__(self, row, environments, threads):
         self.row, self.name = row, row.name

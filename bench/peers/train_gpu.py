@@ -223,7 +223,7 @@ class Peer:
             self.torch.cuda.synchronize()
 
     def time(self, steps):
-        """Steps enqueued one behind the other, waited for at the end."""
+        """Steps enqueued one after the other, waited for at the end."""
         self.wait()
         start = time.perf_counter()
         for i in range(steps):

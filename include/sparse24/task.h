@@ -94,7 +94,7 @@ typedef struct s24_qa_features_opts {
     int64_t stride;     /* tokens of the context that two neighbours share; 0: none */
     /* The labels of a feature that the answer reaches into without lying in it: 0: both are 0, as
        where it has no part of it; 1: they follow the answer to the edges, where the start may be
-       the token before the context and the end the one behind it, as in PyTorch's tutorial. */
+       the token before the context and the end the one after it, as in PyTorch's tutorial. */
     int clip;
 } s24_qa_features_opts;
 
@@ -164,7 +164,7 @@ S24_API s24_status s24_qa_answers_predict(s24_qa_answers *answers, s24_ctx *ctx,
 /* The tokens of text files laid end to end, as a language model reads them. */
 typedef struct s24_stream s24_stream;
 
-/* Each file is one text, with what the tokenizer puts before and behind a text. Errors: IO, FORMAT
+/* Each file is one text, with what the tokenizer puts before and after a text. Errors: IO, FORMAT
    (what is not UTF-8 by its line and byte; a character that the tokenizer has no token for, by its
    line; no token at all), ARGUMENT (no file; one of 2 GiB), MEMORY. */
 S24_API s24_status s24_stream_read(s24_stream **out, s24_ctx *ctx, const s24_tokenizer *tokenizer,

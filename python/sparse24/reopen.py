@@ -11,7 +11,7 @@ class Reopens:
     _opened: tuple[typing.Any, dict[str, typing.Any]]
 
     def _keep_call(self, arguments: dict[str, typing.Any]) -> None:
-        """The locals of a constructor as it begins; what is called back stays behind."""
+        """The locals of a constructor as it begins; callbacks are left out."""
         options = {name: value for name, value in arguments.items()
                    if name not in ("self", "folder", "progress") and not name.startswith("_")}
         self._opened = (arguments["folder"], options)

@@ -150,7 +150,7 @@ s24_status s24_device_train_activate_back(s24_ctx *ctx, s24_device *device,
                                            {"scale", a.scale, 1}, {"work", a.work, !a.dbias}};
     TRY(s24i_train_pointers(ctx, pointers, COUNT(pointers)));
     REQUIRE(ctx, !a.gated || a.du != a.dh, S24_ERROR_ARGUMENT,
-            "du is dh; expected memory of its own behind a gate");
+            "du is dh; expected memory of its own after a gate");
     return TRAIN_RUN(activate_back, &a);
 }
 

@@ -14,7 +14,7 @@
 #include "model/stacked.h"
 #include "model/tower.h"
 
-/* The part of a name behind its next dot, NULL at the end. */
+/* The part of a name after its next dot, NULL at the end. */
 static const char *behind_dot(const char *name)
 {
     const char *dot = strchr(name, '.');

@@ -133,7 +133,7 @@ done:
 
 /* ---- batches --------------------------------------------------------------------------------- */
 
-/* The text behind the batch that begins at `first`: whole texts, at least one. */
+/* The text after the batch that begins at `first`: whole texts, at least one. */
 static int64_t batch_end(const calibration *c, int64_t first)
 {
     int64_t end = first + 1;

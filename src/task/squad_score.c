@@ -142,7 +142,7 @@ static s24_status normalise(words *out, s24_ctx *ctx, const s24_text *text)
     return S24_OK;
 }
 
-/* The word at *at, which goes behind it; 0 at the end. */
+/* The word at *at, which moves past it; 0 at the end. */
 static int next_word(s24_text *word, size_t *at, const words *w)
 {
     if (*at >= w->bytes) return 0;

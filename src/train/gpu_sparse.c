@@ -175,11 +175,11 @@ static s24_status measure(int *choice, s24i_machine *m, const s24i_gpu_pair *pai
     if (s24_device_alloc(&memory, m->ctx, device, (size_t)(tokens * (l->n + l->k)) * m->element,
                          NULL) != S24_OK)
         return S24_OK;
-    char *behind = (char *)memory + (size_t)(tokens * l->k) * m->element;
+    char *after = (char *)memory + (size_t)(tokens * l->k) * m->element;
     trial t = {.m = m,
                .pair = pair,
                .x = {memory, m->gpu->dtype, tokens, l->k, l->k},
-               .y = {behind, m->gpu->dtype, tokens, l->n, l->n}};
+               .y = {after, m->gpu->dtype, tokens, l->n, l->n}};
     s24_status status = s24_device_clear(m->ctx, device, memory,
                                          (size_t)(tokens * (l->n + l->k)) * m->element, NULL);
     if (status == S24_OK) status = choose(choice, &t, fixed->parts);

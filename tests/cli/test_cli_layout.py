@@ -170,7 +170,7 @@ class Models(Scratch):
 
 
 def move_query(source, out):
-    """A copy in which query, key and value of each layer lie one behind the other in another order
+    """A copy in which query, key and value of each layer lie one after the other in another order
     (layer 0), and in which they do not (layer 1)."""
     shutil.copytree(source, out, dirs_exist_ok=True)
     data = (source / "model.safetensors").read_bytes()

@@ -2,7 +2,7 @@
 /*
  * A safetensors file through the reader: whatever the bytes are, opening gives an error with a
  * sentence, or tensors whose every byte can be read, and packed ones that the core takes. Hashes
- * are verified, behind a header whose own is mended.
+ * are verified, after a header whose own is mended.
  */
 #include "fuzz.h"
 

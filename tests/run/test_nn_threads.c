@@ -140,7 +140,7 @@ static void threads_share_the_tokens(void **state)
     (void)state;
     static float one[4 * 128], some[4 * 128];
     const s24_dtype dtypes[] = {S24_F32, S24_BF16, S24_I8};
-    const float bounds[] = {1e-5f, 1e-2f, 2e-2f}; /* other orders of sums, and roundings behind */
+    const float bounds[] = {1e-5f, 1e-2f, 2e-2f}; /* other orders of sums, then roundings */
     s24_ctx *ctx;
     s24_model *model;
     assert_int_equal(s24_ctx_create(&ctx, NULL), S24_OK);

@@ -88,7 +88,7 @@ static void other_dtypes(void **state)
     s24_ctx_destroy(ctx);
 }
 
-/* The vector of an image is its first token's, behind the last norm, divided by its length. */
+/* The vector of an image is its first token's, after the last norm, divided by its length. */
 static void vectors(void **state)
 {
     (void)state;

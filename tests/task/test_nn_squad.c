@@ -232,7 +232,7 @@ static void test_windows(void **state)
         const s24_qa_feature *f[] = {s24_qa_feature_at(features, 0),
                                      s24_qa_feature_at(features, 1)};
         assert_int_equal(f[0]->start, clip ? 7 : 0);
-        assert_int_equal(f[0]->end, clip ? 8 : 0); /* behind the context */
+        assert_int_equal(f[0]->end, clip ? 8 : 0); /* after the context */
         assert_int_equal(f[1]->start, clip ? 3 : 0);
         assert_int_equal(f[1]->end, clip ? 4 : 0);
         s24_qa_features_destroy(features);

@@ -27,7 +27,7 @@ static void check_product(const s24i_vec *vec, int64_t m, int64_t n, int64_t k, 
         assert_close(factor * sum, c[i / n * ldc + i % n],
                      1e-7 * (double)(k + 1) * magnitude * 2 + 1e-12, "product", i);
     }
-    assert_true(c[m * ldc - 1] == after); /* nothing behind n rounded up */
+    assert_true(c[m * ldc - 1] == after); /* nothing after n rounded up */
     free(a);
     free(b);
     free(c);

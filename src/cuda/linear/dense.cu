@@ -265,11 +265,11 @@ s24_status device_dense_search(s24i_device *device, const s24_device_dense_args 
                {}};
     if (best < count) choice->algorithm = found[best].algo;
     if (!job->activation || best == count) return S24_OK;
-    double behind = 0;
+    double later = 0;
     status = device_timer_start(device, stream, error);
     for (int i = 0; i < RUNS && status == S24_OK; i++)
         status = activation_enqueue(device, job, stream, error);
-    if (status == S24_OK) status = device_timer_stop(device, &behind, stream, error);
-    *seconds += behind / RUNS;
+    if (status == S24_OK) status = device_timer_stop(device, &later, stream, error);
+    *seconds += later / RUNS;
     return status;
 }

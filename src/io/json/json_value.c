@@ -82,7 +82,7 @@ static uint32_t inner_bytes(const char *p)
     return bytes;
 }
 
-static const char *behind(const char *p)
+static const char *past(const char *p)
 {
     switch (*p) {
     case '{':
@@ -111,10 +111,10 @@ s24i_json *s24i_json_next(s24i_json_walk *walk, const char **key)
     if (walk->at == walk->end) return NULL;
     if (walk->has_keys) {
         if (key) *key = walk->at + 1;
-        walk->at = behind(walk->at);
+        walk->at = past(walk->at);
     }
     const char *value = walk->at;
-    walk->at = behind(value);
+    walk->at = past(value);
     return (s24i_json *)(uintptr_t)value;
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * The image encoder of "Segment Anything" (Kirillov et al., 2023) in the names of transformers'
- * SamVisionModel, from pixels to the last block's output; the neck behind it, two convolutions to
+ * SamVisionModel, from pixels to the last block's output; the neck after it, two convolutions to
  * 256 channels, is not read.
  */
 #include "model/model.h"
