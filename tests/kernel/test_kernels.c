@@ -130,8 +130,9 @@ static void linear_far_rows(void **state)
                           .gate = 1,
                           .residual = RESIDUAL_APART};
         s24i_linear_job job = job_of(&s);
-        operands o = make_operands(row, &s, &job, &seed);
+        operands o = make_operands(&s, &job, &seed);
         place_operands(&job, row, &s, &o);
+        place_weight(&job, row, &s, &o, &seed);
         row->run(&job);
         memcpy(y, job.y, sizeof y);
         for (int m = 0; m < M; m++) {

@@ -123,19 +123,22 @@ static inline void expect(const sample *s, const char *name, int64_t m, int64_t 
 }
 
 /* What the sums are made of, in double: x and the stored weights as the row multiplies them, the
-   largest finite |x| of every token, and the weights' columns. */
+   largest finite |x| of every token, and the weights' columns. Those of output n are the terms from
+   starts[n] on. */
 typedef struct exact {
     double *x, *largest;
-    double *values;   /* [n, k/2] */
-    int32_t *columns; /* the same */
+    int64_t *starts; /* [n + 1] */
+    double *values;
+    int32_t *columns;
 } exact;
 
-UNWATCHED static inline exact make_exact(const s24i_linear_kernel *row, const sample *s,
-                                         const weight *w, const s24i_linear_job *job)
+/* With room for so many terms, of which there are none yet. */
+static inline exact make_exact(const s24i_linear_kernel *row, const sample *s,
+                               const s24i_linear_job *job, int64_t terms)
 {
     exact e = {malloc(sizeof(double) * (size_t)(s->m * s->k)), calloc((size_t)s->m, sizeof(double)),
-               malloc(sizeof(double) * (size_t)(s->n * (s->k / 2))),
-               malloc(sizeof(int32_t) * (size_t)(s->n * (s->k / 2)))};
+               calloc((size_t)(s->n + 1), sizeof(int64_t)), malloc(sizeof(double) * (size_t)terms),
+               malloc(sizeof(int32_t) * (size_t)terms)};
     for (int64_t m = 0; m < s->m; m++)
         for (int64_t k = 0; k < s->k; k++) {
             const float x =
@@ -143,14 +146,35 @@ UNWATCHED static inline exact make_exact(const s24i_linear_kernel *row, const sa
             if (isfinite(x)) e.largest[m] = fmax(e.largest[m], fabs((double)x));
             e.x[m * s->k + k] = as_multiplied(row, x);
         }
-    for (int64_t n = 0; n < s->n; n++)
+    return e;
+}
+
+/* A further term of output n; outputs come in their order. */
+static inline void put_term(exact *e, int64_t n, double value, int64_t column)
+{
+    const int64_t at = e->starts[n + 1]++;
+    e->values[at] = value;
+    e->columns[at] = (int32_t)column;
+}
+
+static inline void drop_exact(exact *e)
+{
+    free(e->x), free(e->largest), free(e->starts), free(e->values), free(e->columns);
+}
+
+UNWATCHED static inline exact exact_of(const s24i_linear_kernel *row, const sample *s,
+                                       const weight *w, const s24i_linear_job *job)
+{
+    exact e = make_exact(row, s, job, s->n * (s->k / 2));
+    for (int64_t n = 0; n < s->n; n++) {
+        e.starts[n + 1] = e.starts[n];
         for (int64_t i = 0; i < s->k / 2; i++) {
             const int code =
                 ((uint8_t *)w->codes.data)[n * w->row_codes + i / 4] >> (i / 2 % 2 * 4);
-            e.values[n * (s->k / 2) + i] = as_multiplied(row, w->exact[n * (s->k / 2) + i]);
-            e.columns[n * (s->k / 2) + i] =
-                (int32_t)(i / 2 * 4 + (i % 2 ? code >> 2 & 3 : code & 3));
+            put_term(&e, n, as_multiplied(row, w->exact[n * (s->k / 2) + i]),
+                     i / 2 * 4 + (i % 2 ? code >> 2 & 3 : code & 3));
         }
+    }
     return e;
 }
 
@@ -165,33 +189,36 @@ static inline double bound_of(const s24i_linear_kernel *row, const sample *s, do
                               double size, double largest, double weights)
 {
     const double unit = 1.2e-7; /* of f32 and a little; narrow weights are widened exactly */
-    const double terms = (double)(s->k / 2), alpha = fabs((double)s->alpha);
+    const double alpha = fabs((double)s->alpha);
     /* No activation is steeper than 1.13; the last term is the approximation's. */
     double bound = (unit * (s->k < 64 ? 8 : 0.5 * sqrt((double)s->k)) + 1e-7) * size * 1.2 +
                    3e-7 * (1 + fabs(sum));
     /* x in integers of 24 or 16 bits of the largest of its segment */
     if (row->bits && row->cpu & S24_CPU_AVX512VNNI)
         bound += (s->m > 32 && rounds_of(s) ? 0x1.4p-15 : 0x1.4p-23) * alpha * largest * weights;
-    /* Subnormal products are rounded to the least of them, or with tiles to zero. */
-    if (largest < 0x1p-100)
-        bound += terms * alpha * (row->cpu & S24_CPU_AMX && !row->bits ? 0x1p-126 : 0x1p-149);
     return bound;
+}
+
+/* Subnormal products are rounded to the least of them, or with tiles and dots of bf16 to zero. */
+static inline double least_of(const s24i_linear_kernel *row, const sample *s, double largest)
+{
+    const uint32_t flushes = S24_CPU_AMX | S24_CPU_AVX512BF16;
+    if (largest >= 0x1p-100) return 0;
+    return fabs((double)s->alpha) * (row->cpu & flushes && !row->bits ? 0x1p-126 : 0x1p-149);
 }
 
 /* residual: what is added, in f32, or NULL. */
 UNWATCHED static inline void check_output(const s24i_linear_kernel *row, const sample *s,
-                                          const weight *w, const s24i_linear_job *job,
+                                          const exact *e, const s24i_linear_job *job,
                                           const float *residual)
 {
     const double last = job->y_dtype == S24_BF16 ? 0x1.01p-8 : 0; /* y's rounding */
-    const int64_t half = s->k / 2;
-    const exact e = make_exact(row, s, w, job);
     for (int64_t m = 0; m < s->m; m++) {
         for (int64_t n = 0; n < s->n; n++) {
             double sum = 0, size = 0, weights = 0;
-            for (int64_t i = 0; i < half; i++) {
-                const double value = e.values[n * half + i];
-                const double product = e.x[m * s->k + e.columns[n * half + i]] * value;
+            for (int64_t i = e->starts[n]; i < e->starts[n + 1]; i++) {
+                const double value = e->values[i];
+                const double product = e->x[m * s->k + e->columns[i]] * value;
                 sum += product;
                 size += fabs(product);
                 weights += fabs(value);
@@ -199,7 +226,9 @@ UNWATCHED static inline void check_output(const s24i_linear_kernel *row, const s
             sum = s->alpha * sum + (job->bias ? job->bias[n] : 0);
             size = fabs(s->alpha) * size + (job->bias ? fabs(job->bias[n]) : 0);
             double want = activation_of(sum, s->activation);
-            double bound = bound_of(row, s, sum, size, e.largest[m], weights);
+            double bound =
+                bound_of(row, s, sum, size, e->largest[m], weights) +
+                (double)(e->starts[n + 1] - e->starts[n]) * least_of(row, s, e->largest[m]);
             if (job->gate) {
                 int64_t at = m * job->gate_stride_m + n * job->gate_stride_n;
                 double gate = s24i_load_f32(job->gate, job->y_dtype, at);
@@ -217,7 +246,6 @@ UNWATCHED static inline void check_output(const s24i_linear_kernel *row, const s
                    want, bound + last * (fabs(want) + bound));
         }
     }
-    free(e.x), free(e.largest), free(e.values), free(e.columns);
 }
 
 /* Random elements of a dtype; special: NaN, Inf and -0 among them. */
@@ -287,8 +315,7 @@ typedef struct operands {
 
 /* What the job may not read holds NaN: y, unless the residual is y, and the residual where beta
    is 0. */
-static inline operands make_operands(const s24i_linear_kernel *row, const sample *s,
-                                     const s24i_linear_job *job, uint64_t *seed)
+static inline operands make_operands(const sample *s, const s24i_linear_job *job, uint64_t *seed)
 {
     const size_t x_size = s24_dtype_bytes(job->x_dtype), y_size = s24_dtype_bytes(job->y_dtype);
     const int64_t ldx = (s->x_columns ? s->m : s->k) + s->pad;
@@ -302,7 +329,6 @@ static inline operands make_operands(const s24i_linear_kernel *row, const sample
     o.gate = guard(o.y_count * y_size, y_size, s->at_end);
     o.residual = guard(o.y_count * y_size, y_size, s->at_end);
     o.bias = guard((size_t)s->n * 4, 4, s->at_end);
-    o.weight = make_weight(s, row, seed);
     fill_operand(o.x.data, job->x_dtype, o.x_count, s->special, seed);
     for (size_t i = 0; i < o.x_count && s->magnitude > 0; i++)
         s24i_store_f32(o.x.data, job->x_dtype, (int64_t)i,
@@ -320,17 +346,32 @@ static inline operands make_operands(const s24i_linear_kernel *row, const sample
 static inline void drop_operands(operands *o)
 {
     free(o->weight.exact);
-    unguard(o->weight.values), unguard(o->weight.codes);
+    if (o->weight.values.base) unguard(o->weight.values), unguard(o->weight.codes);
     if (o->weight.scales.base) unguard(o->weight.scales);
     unguard(o->x), unguard(o->y), unguard(o->gate), unguard(o->residual), unguard(o->bias);
     unguard(o->w), unguard(o->work);
 }
 
-/* The rest of the job: its operands, the packed weight, and work memory full of NaN, so that
-   whoever reads what nobody wrote shows it. */
+/* The rest of the job but the weight: its operands, and work memory full of NaN, so that whoever
+   reads what nobody wrote shows it. */
 static inline void place_operands(s24i_linear_job *job, const s24i_linear_kernel *row,
                                   const sample *s, operands *o)
 {
+    const size_t work_bytes = row->work_bytes(s->m, s->n, s->k, s->threads);
+    o->work = guard(work_bytes ? work_bytes : 64, 64, s->at_end);
+    memset(o->work.data, 0xff, work_bytes);
+    job->x = o->x.data, job->y = o->y.data, job->work = o->work.data;
+    job->bias = s->bias ? o->bias.data : NULL;
+    job->gate = s->gate ? o->gate.data : NULL;
+    if (s->residual != NO_RESIDUAL)
+        job->residual = s->residual == RESIDUAL_IS_Y ? o->y.data : o->residual.data;
+}
+
+/* Random weights, packed in the row's order. */
+static inline void place_weight(s24i_linear_job *job, const s24i_linear_kernel *row,
+                                const sample *s, operands *o, uint64_t *seed)
+{
+    o->weight = make_weight(s, row, seed);
     const s24i_weight from = {.n = s->n,
                               .k = s->k,
                               .dtype = row->dtype,
@@ -339,43 +380,47 @@ static inline void place_operands(s24i_linear_job *job, const s24i_linear_kernel
                               .scales = o->weight.scales.data,
                               .group = o->weight.group,
                               .parallel = job->parallel};
-    const size_t work_bytes = row->work_bytes(s->m, s->n, s->k, s->threads);
     o->w = guard(row->weight_bytes(&from), 64, s->at_end);
-    o->work = guard(work_bytes ? work_bytes : 64, 64, s->at_end);
-    memset(o->work.data, 0xff, work_bytes);
     row->weight_pack(o->w.data, &from);
     job->group = from.group;
-    job->x = o->x.data, job->w = o->w.data, job->y = o->y.data, job->work = o->work.data;
-    job->bias = s->bias ? o->bias.data : NULL;
-    job->gate = s->gate ? o->gate.data : NULL;
-    if (s->residual != NO_RESIDUAL)
-        job->residual = s->residual == RESIDUAL_IS_Y ? o->y.data : o->residual.data;
+    job->w = o->w.data;
+}
+
+/* Runs a job whose operands and weight are placed, and holds it against its exact sums. */
+static inline void check_job(const s24i_linear_kernel *row, const sample *s,
+                             const s24i_linear_job *job, const operands *o, const exact *e)
+{
+    const size_t size = s24_dtype_bytes(job->y_dtype), bytes = o->y_count * size;
+    const int64_t ldy = (s->y_columns ? s->m : s->n) + s->pad, y_rows = s->y_columns ? s->n : s->m;
+    char *first = malloc(bytes), *again = malloc(bytes);
+    float *residual = malloc(o->y_count * sizeof *residual);
+    if (job->residual) s24i_widen(residual, job->residual, job->y_dtype, (int64_t)o->y_count);
+    memcpy(first, o->y.data, bytes);
+    row->run(job);
+    check_output(row, s, e, job, job->residual && s->beta != 0 ? residual : NULL);
+    for (int64_t r = 0; r + 1 < y_rows; r++) { /* between the rows nothing changes */
+        const size_t at = (size_t)(r * ldy + ldy - s->pad) * size;
+        assert_memory_equal((char *)o->y.data + at, first + at, (size_t)s->pad * size);
+    }
+    /* The same once more: same bits. */
+    memcpy(again, o->y.data, bytes);
+    memcpy(o->y.data, first, bytes);
+    row->run(job);
+    assert_memory_equal(again, o->y.data, bytes);
+    if (job->y_dtype == S24_BF16 && !job->gate && !job->residual)
+        check_rounding(row, *job, o->y_count);
+    free(first), free(again), free(residual);
 }
 
 static inline void check_sample(const s24i_linear_kernel *row, const sample *s, uint64_t seed)
 {
     s24i_linear_job job = job_of(s);
-    operands o = make_operands(row, s, &job, &seed);
-    const size_t size = s24_dtype_bytes(job.y_dtype), bytes = o.y_count * size;
-    const int64_t ldy = (s->y_columns ? s->m : s->n) + s->pad, y_rows = s->y_columns ? s->n : s->m;
-    char *first = malloc(bytes), *again = malloc(bytes);
-    float *residual = malloc(o.y_count * sizeof *residual);
+    operands o = make_operands(s, &job, &seed);
     place_operands(&job, row, s, &o);
-    if (job.residual) s24i_widen(residual, job.residual, job.y_dtype, (int64_t)o.y_count);
-    memcpy(first, o.y.data, bytes);
-    row->run(&job);
-    check_output(row, s, &o.weight, &job, job.residual && s->beta != 0 ? residual : NULL);
-    for (int64_t r = 0; r + 1 < y_rows; r++) { /* between the rows nothing changes */
-        const size_t at = (size_t)(r * ldy + ldy - s->pad) * size;
-        assert_memory_equal((char *)o.y.data + at, first + at, (size_t)s->pad * size);
-    }
-    /* The same once more: same bits. */
-    memcpy(again, o.y.data, bytes);
-    memcpy(o.y.data, first, bytes);
-    row->run(&job);
-    assert_memory_equal(again, o.y.data, bytes);
-    if (job.y_dtype == S24_BF16 && !job.gate && !job.residual) check_rounding(row, job, o.y_count);
-    free(first), free(again), free(residual);
+    place_weight(&job, row, s, &o, &seed);
+    exact e = exact_of(row, s, &o.weight, &job);
+    check_job(row, s, &job, &o, &e);
+    drop_exact(&e);
     drop_operands(&o);
 }
 
