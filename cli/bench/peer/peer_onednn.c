@@ -53,7 +53,7 @@ void onednn_release(void *opaque)
     if (p->y) dnnl->memory_destroy(p->y);
     if (p->start) dnnl->memory_destroy(p->start);
     free(p->starts);
-    free(p->narrow);
+    s24_ctx_free(p->ctx, p->narrow);
     free(p->scales);
     free(p);
 }
@@ -162,7 +162,7 @@ static int narrow_operands(product *p, const bench_problem *problem)
     const bench_shape *s = &problem->shape;
     const int64_t count = s->m * s->k;
     if (problem->dtype == S24_F32) return 1;
-    p->narrow = malloc((size_t)count * (problem->dtype == S24_BF16 ? 2 : 1));
+    p->narrow = s24_ctx_alloc(p->ctx, (size_t)count * (problem->dtype == S24_BF16 ? 2 : 1));
     if (!p->narrow) return 0;
     if (problem->dtype == S24_BF16)
         return s24_convert(p->narrow, S24_BF16, problem->x, S24_F32, count) == S24_OK;
@@ -192,6 +192,7 @@ product *onednn_prepare(library *opened, const bench_problem *problem, int64_t t
     product *p = calloc(1, sizeof *p);
     if (!p) return NULL;
     p->library = opened;
+    p->ctx = problem->ctx;
     p->threads = problem->threads;
     p->library->dnnl.set_threads(p->threads);
     if (!narrow_operands(p, problem) || (offset && !sums_begin(p, problem)) ||

@@ -22,6 +22,7 @@ typedef struct onednn_library {
 
 typedef struct onednn_product {
     const onednn_library *library;
+    s24_ctx *ctx; /* has the memory of x, whose lines are as ours: a tile of others is read twice */
     int threads;
     void *narrow;    /* x as bf16 or u8 */
     float *scales;   /* of the rows of an integer weight */

@@ -115,7 +115,7 @@ static void release(void *opaque)
     dynamic *d = opaque;
     if (!d) return;
     onednn_release(d->product);
-    free(d->q);
+    s24_ctx_free(d->problem.ctx, d->q);
     free(d->scales);
     free(d);
 }
@@ -172,14 +172,14 @@ static void *prepare(void *opaque, const bench_problem *problem)
         !has_vnni(&((const onednn_library *)opaque)->dnnl))
         return NULL;
     dynamic *d = calloc(1, sizeof *d);
-    float *y = malloc((size_t)(s->m * s->n) * sizeof *y);
+    float *y = s24_ctx_alloc(problem->ctx, (size_t)(s->m * s->n) * sizeof *y);
     if (d) {
         d->problem = *problem;
-        d->q = malloc((size_t)(s->m * s->k));
+        d->q = s24_ctx_alloc(problem->ctx, (size_t)(s->m * s->k));
         d->scales = malloc((size_t)s->m * sizeof *d->scales);
     }
     const int ok = d && y && d->q && d->scales && choose_block(d, opaque, y);
-    free(y);
+    s24_ctx_free(problem->ctx, y);
     if (ok) return d;
     release(d);
     return NULL;
