@@ -119,31 +119,57 @@ static void weight_pack(void *w, const s24i_weight *from)
 
 /* ---- tokens ---------------------------------------------------------------------------------- */
 
-/* A token's bytes, 64 columns `step` bytes from those before; returns its scale. */
-TARGET_INLINE float pack_token_as(s24_dtype dtype, const s24i_linear_job *job, int64_t m,
-                                  uint8_t *to, int64_t step)
+/* A token's bytes, 64 columns `step` bytes from those before, from its largest magnitude; returns
+   that of token `next`, which is read meanwhile and so is near once its turn comes. */
+TARGET_INLINE uint32_t pack_token_as(s24_dtype dtype, const s24i_linear_job *job, int64_t m,
+                                     int64_t next, uint32_t magnitude, uint8_t *to, int64_t step,
+                                     float *scale)
 {
     const int64_t whole = job->x_stride_k == 1 ? job->k / TILE_COLUMNS * TILE_COLUMNS : 0;
     float inverse;
-    const float scale = i8_token_scale(largest_magnitude(job, dtype, whole, m), &inverse);
+    *scale = i8_token_scale(magnitude, &inverse);
     const __m512 inverses = _mm512_set1_ps(inverse);
+    __m512i largest[4];
+    UNROLL for (int i = 0; i < 4; i++)
+    {
+        largest[i] = _mm512_setzero_si512();
+    }
     for (int64_t k = 0; k < whole; k += TILE_COLUMNS, to += step) {
-        const char *next = element_of(job->x, dtype, (m + 1) * job->x_stride_m + k);
-        for (int i = 0; i < (dtype == S24_F32 ? 4 : 2); i++)
-            _mm_prefetch(next + 64 * i, _MM_HINT_T0);
+        enlarge(largest, job, dtype, 1, next, k);
         _mm512_store_si512(to, quantise_64(job, dtype, 1, m, k, inverses));
     }
-    for (int64_t k = whole; k < job->k; k += TILE_COLUMNS, to += step)
+    for (int64_t k = whole; k < job->k; k += TILE_COLUMNS, to += step) {
+        enlarge(largest, job, dtype, 0, next, k);
         _mm512_store_si512(to, quantise_64(job, dtype, 0, m, k, inverses));
-    return scale;
+    }
+    return largest_of(largest);
+}
+
+/* Tokens [m, m + tokens), each `apart` bytes after the one before. */
+TARGET_INLINE void pack_as(s24_dtype dtype, const s24i_linear_job *job, int64_t m, int64_t tokens,
+                           uint8_t *to, int64_t apart, int64_t step, float *scales)
+{
+    const int64_t whole = job->x_stride_k == 1 ? job->k / TILE_COLUMNS * TILE_COLUMNS : 0;
+    uint32_t magnitude = largest_magnitude(job, dtype, whole, m);
+    for (int64_t t = 0; t < tokens; t++)
+        magnitude = pack_token_as(dtype, job, m + t, m + (t + 1 < tokens ? t + 1 : t), magnitude,
+                                  to + t * apart, step, scales + t);
+}
+
+TARGET static void pack_whole_tokens(const s24i_linear_job *job, int64_t m, int64_t tokens,
+                                     uint8_t *to, int64_t apart, int64_t step, float *scales)
+{
+    if (job->x_dtype == S24_F32)
+        pack_as(S24_F32, job, m, tokens, to, apart, step, scales);
+    else
+        pack_as(S24_BF16, job, m, tokens, to, apart, step, scales);
 }
 
 TARGET static int pack_tokens(const s24i_linear_job *job, int64_t m, int64_t tokens, uint8_t *to,
                               int64_t step, float *scales)
 {
-    for (int64_t t = 0; t < tokens; t++, to += 64)
-        scales[t] = job->x_dtype == S24_F32 ? pack_token_as(S24_F32, job, m + t, to, step)
-                                            : pack_token_as(S24_BF16, job, m + t, to, step);
+    pack_whole_tokens(job, m, tokens, to, 64, step, scales);
+    to += 64 * tokens;
     for (int64_t t = tokens; t < 16; t++, to += 64) {
         scales[t] = 0;
         for (int64_t i = 0; t < token_rows(job) && i < k_tiles(job->k); i++)
@@ -175,14 +201,10 @@ enum { MOST_FEW = 6, FEW_FAR = 2, NEAR_BYTES = 4 << 20 };
 TARGET static const uint8_t *bytes_of(const s24i_linear_job *job, uint8_t *to, float *scales)
 {
     const int64_t bytes = k_tiles(job->k) * TILE_COLUMNS;
-    for (int64_t t = 0; t < job->m; t++) {
-        uint8_t *x = to + t * bytes;
-        scales[t] = job->x_dtype == S24_F32 ? pack_token_as(S24_F32, job, t, x, TILE_COLUMNS)
-                                            : pack_token_as(S24_BF16, job, t, x, TILE_COLUMNS);
-        for (int64_t i = 0; i < bytes; i += 64)
-            _mm512_store_si512(
-                x + i, _mm512_xor_si512(_mm512_load_si512(x + i), _mm512_set1_epi8((char)0x80)));
-    }
+    pack_whole_tokens(job, 0, job->m, to, bytes, TILE_COLUMNS, scales);
+    for (int64_t i = 0; i < job->m * bytes; i += 64)
+        _mm512_store_si512(
+            to + i, _mm512_xor_si512(_mm512_load_si512(to + i), _mm512_set1_epi8((char)0x80)));
     return to;
 }
 

@@ -17,25 +17,36 @@ TARGET_INLINE __m512 token_columns(const s24i_linear_job *job, s24_dtype dtype, 
                             : widen_bf16(_mm256_loadu_si256((const __m256i *)x));
 }
 
+/* Takes the magnitudes of 64 columns of token m from k on into `largest`. */
+TARGET_INLINE void enlarge(__m512i largest[4], const s24i_linear_job *job, s24_dtype dtype,
+                           int whole, int64_t m, int64_t k)
+{
+    const __m512i magnitude = _mm512_set1_epi32(0x7fffffff);
+    UNROLL for (int i = 0; i < 4; i++)
+    {
+        const __m512 x = token_columns(job, dtype, whole, m, k + 16 * i);
+        largest[i] =
+            _mm512_max_epu32(largest[i], _mm512_and_si512(_mm512_castps_si512(x), magnitude));
+    }
+}
+
+TARGET_INLINE uint32_t largest_of(const __m512i largest[4])
+{
+    return _mm512_reduce_max_epu32(_mm512_max_epu32(_mm512_max_epu32(largest[0], largest[1]),
+                                                    _mm512_max_epu32(largest[2], largest[3])));
+}
+
 TARGET_INLINE uint32_t largest_magnitude(const s24i_linear_job *job, s24_dtype dtype, int64_t whole,
                                          int64_t m)
 {
-    const __m512i magnitude = _mm512_set1_epi32(0x7fffffff);
     __m512i largest[4];
     UNROLL for (int i = 0; i < 4; i++)
     {
         largest[i] = _mm512_setzero_si512();
     }
-    for (int64_t k = 0; k < job->k; k += 64) {
-        UNROLL for (int i = 0; i < 4; i++)
-        {
-            const __m512 x = token_columns(job, dtype, k < whole, m, k + 16 * i);
-            largest[i] =
-                _mm512_max_epu32(largest[i], _mm512_and_si512(_mm512_castps_si512(x), magnitude));
-        }
-    }
-    return _mm512_reduce_max_epu32(_mm512_max_epu32(_mm512_max_epu32(largest[0], largest[1]),
-                                                    _mm512_max_epu32(largest[2], largest[3])));
+    for (int64_t k = 0; k < job->k; k += 64)
+        enlarge(largest, job, dtype, k < whole, m, k);
+    return largest_of(largest);
 }
 
 /* 64 columns as signed bytes. The packing instructions work within 128 bits, so that four vectors
