@@ -126,10 +126,9 @@ static int check_options(cli_app *cli, const struct generate_options *o)
     return o->input ? cli_ranks_input(cli, o->input) : CLI_OK;
 }
 
-/* A conversation's answer ends with the template's own token, too. */
-static void add_chat_end(generation *g)
+/* A conversation's answer ends with the template's own token, too, or with a call. */
+static void add_end(generation *g, int32_t end)
 {
-    const int32_t end = s24_chat_end(g->prompts.chat);
     for (int64_t i = 0; i < g->end_count; i++)
         if (g->ends[i] == end) return;
     if (end >= 0 && g->end_count < MOST_ENDS) g->ends[g->end_count++] = end;
@@ -144,7 +143,8 @@ static int prepare(generation *g, const s24_checkpoint *checkpoint,
     int code = cli_status(cli, s24_end_ids(g->ends, &g->end_count, cli->ctx, checkpoint));
     if (g->end_count > MOST_ENDS) g->end_count = MOST_ENDS;
     if (code == CLI_OK) code = generate_prompts_read(cli, &g->prompts, g->o, info);
-    if (code == CLI_OK) add_chat_end(g);
+    if (code == CLI_OK) add_end(g, s24_chat_end(g->prompts.chat));
+    if (code == CLI_OK) add_end(g, generate_channels_end(&g->prompts.own));
     return code;
 }
 

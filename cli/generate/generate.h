@@ -17,15 +17,52 @@ struct generate_options {
     int ids, chat, no_think;
 };
 
+/* ---- generate_channels.c: answers in channels ------------------------------------------------ */
+
+enum { GENERATE_CHANNEL_TOKENS = 6 };
+
+/* What stands in a text where messages begin and end. */
+typedef struct generate_marks {
+    const char *thought[2];
+    const char *call[3]; /* before the name of a tool, between it and what it is told, and after */
+} generate_marks;
+
+typedef struct generate_channels {
+    int known; /* 0: the model has none */
+    int32_t ids[GENERATE_CHANNEL_TOKENS];
+    const generate_marks *marks;
+} generate_channels;
+
+typedef enum generate_part {
+    GENERATE_BETWEEN, /* no message is open, nor its head */
+    GENERATE_HEAD,
+    GENERATE_THOUGHT,
+    GENERATE_SAID,
+    GENERATE_CALL
+} generate_part;
+
+/* Makes what the chat template writes, the caller's to free; NULL: it does not, or there is no
+   memory. */
+char *generate_chat_text(cli_app *cli, const s24_chat *chat, const s24_text *request);
+/* Gives the token that a text is by itself, −1: none is. */
+int32_t generate_mark_id(cli_app *cli, const s24_tokenizer *tokenizer, const char *mark);
+/* Finds out whether the chat template writes answers in channels. */
+int generate_channels_find(generate_channels *out, cli_app *cli, const s24_chat *chat,
+                           const s24_tokenizer *tokenizer);
+/* Gives the token that ends an answer with a call, −1: there are no channels. */
+int32_t generate_channels_end(const generate_channels *channels);
+
 /* ---- generate_prompts.c ---------------------------------------------------------------------- */
 
 /* Holds the prompts as tokens, end to end. */
 typedef struct generate_prompts {
-    s24_tokenizer *tokenizer; /* NULL with --ids */
-    s24_chat *chat;           /* with --chat */
-    const char *system;       /* and what the system says, NULL: as the template has it */
-    s24_id_lines *lines;      /* with --ids */
-    int32_t *made;            /* else, and their offsets */
+    s24_tokenizer *tokenizer;          /* NULL with --ids */
+    s24_chat *chat;                    /* with --chat */
+    const generate_channels *channels; /* in which its answers come, NULL: in none */
+    generate_channels own;             /* theirs, if they are read here */
+    const char *system;                /* and what the system says, NULL: as the template has it */
+    s24_id_lines *lines;               /* with --ids */
+    int32_t *made;                     /* else, and their offsets */
     int64_t *offsets;
     s24_batch batch;
     int64_t longest;
@@ -45,9 +82,14 @@ typedef struct generate_text {
     int64_t count, room;
     char *text; /* its bytes as the tokens give them, without --ids */
     size_t bytes, text_room;
-    size_t shown;        /* bytes of it that were printed, or with --ids tokens */
-    const char *stopped; /* why it ended, as JSON says; NULL: it goes on */
-    json_t *rates;       /* with --logprobs: of each token */
+    size_t shown;                      /* bytes of it that were printed, or with --ids tokens */
+    const char *stopped;               /* why it ended, as JSON says; NULL: it goes on */
+    const generate_channels *channels; /* NULL: it has none */
+    generate_part part;                /* where the last token was */
+    int spoke;                         /* the last message was said */
+    char head[256];                    /* of the next message, as far as there is room */
+    size_t head_bytes;
+    json_t *rates; /* with --logprobs: of each token */
 } generate_text;
 
 /* Begins the text that follows a prompt. */
@@ -57,6 +99,10 @@ int generate_text_begin(cli_app *cli, generate_text *text, const generate_prompt
    a NULL, and a NULL in their place is none, here and below. */
 int generate_text_add(cli_app *cli, generate_text *text, const s24_tokenizer *tokenizer, int32_t id,
                       const char *const *stops);
+/* Takes a token of the channels; 0: it is none. */
+int generate_channels_take(cli_app *cli, generate_text *text, int32_t id, int *code);
+/* Adds the bytes of another token where they belong. */
+int generate_channels_add(cli_app *cli, generate_text *text, const char *piece, size_t bytes);
 /* Adds bytes that are no token's. */
 int generate_text_put(cli_app *cli, generate_text *text, const char *bytes, size_t count);
 /* Counts the bytes that can be shown, of all: they can change no more. */

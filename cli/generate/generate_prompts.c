@@ -7,6 +7,11 @@
 #include "ids.h"
 #include "model_checks.h"
 
+/* A text has what was thought and what is called as most models write them. */
+static const generate_marks marks = {
+    .thought = {"<think>\n", "\n</think>\n\n"},
+    .call = {"<tool_call>\n{\"name\": \"", "\", \"arguments\": ", "}\n</tool_call>\n"}};
+
 /* Makes the tokens of a conversation whose last message is the text, the caller's to free. */
 static int encode_chat(cli_app *cli, int32_t **ids, int64_t *count, const generate_prompts *p,
                        const s24_text *text)
@@ -84,6 +89,8 @@ static int open_tokenizer(cli_app *cli, generate_prompts *p, const struct genera
     if (code != CLI_OK || !o->chat) return code;
     p->system = o->system;
     code = cli_status(cli, s24_chat_load(&p->chat, cli->ctx, folder, p->tokenizer));
+    p->own.marks = &marks;
+    if (generate_channels_find(&p->own, cli, p->chat, p->tokenizer)) p->channels = &p->own;
     if (code != CLI_OK || !o->no_think) return code;
     return cli_status(cli, s24_chat_set_thinking(p->chat, cli->ctx, 0));
 }

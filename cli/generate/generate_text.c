@@ -62,14 +62,18 @@ static int add_id(cli_app *cli, generate_text *t, int32_t id)
     return CLI_OK;
 }
 
-static int make_room(cli_app *cli, generate_text *t, size_t bytes)
+int generate_text_put(cli_app *cli, generate_text *text, const char *bytes, size_t count)
 {
-    if (t->bytes + bytes <= t->text_room) return CLI_OK;
-    const size_t room = 2 * (t->bytes + bytes) + 256;
-    char *grown = realloc(t->text, room);
-    if (!grown) return no_memory(cli);
-    t->text = grown;
-    t->text_room = room;
+    generate_text *t = text;
+    if (t->bytes + count > t->text_room) {
+        const size_t room = 2 * (t->bytes + count) + 256;
+        char *grown = realloc(t->text, room);
+        if (!grown) return no_memory(cli);
+        t->text = grown;
+        t->text_room = room;
+    }
+    if (count) memcpy(t->text + t->bytes, bytes, count);
+    t->bytes += count;
     return CLI_OK;
 }
 
@@ -118,11 +122,11 @@ static int add_bytes(cli_app *cli, generate_text *t, const s24_tokenizer *tokeni
     const int32_t both[2] = {t->anchor, id};
     size_t bytes = 0;
     char *piece = NULL;
-    int code = generate_token_bytes(cli, &piece, &bytes, tokenizer, both);
-    if (code == CLI_OK && piece) code = make_room(cli, t, bytes);
+    int code = CLI_OK;
+    if (t->channels && generate_channels_take(cli, t, id, &code)) return code;
+    code = generate_token_bytes(cli, &piece, &bytes, tokenizer, both);
     if (code == CLI_OK && piece) {
-        memcpy(t->text + t->bytes, piece, bytes);
-        t->bytes += bytes;
+        code = (t->channels ? generate_channels_add : generate_text_put)(cli, t, piece, bytes);
         t->anchor = id;
     }
     free(piece);
@@ -150,6 +154,7 @@ int generate_text_begin(cli_app *cli, generate_text *text, const generate_prompt
     s24_status status = S24_OK;
     int found = 0;
     text->anchor = -1;
+    text->channels = prompts->channels;
     if (!prompts->tokenizer) return CLI_OK;
     const int64_t first = prompts->batch.offsets[prompt];
     for (int64_t i = prompts->batch.offsets[prompt + 1]; i-- > first && !found;) {
@@ -172,15 +177,6 @@ int generate_text_add(cli_app *cli, generate_text *text, const s24_tokenizer *to
     for (; code == CLI_OK && stops && *stops; stops++)
         cut_at(text, *stops, added);
     return code;
-}
-
-int generate_text_put(cli_app *cli, generate_text *text, const char *bytes, size_t count)
-{
-    const int code = make_room(cli, text, count);
-    if (code != CLI_OK) return code;
-    memcpy(text->text + text->bytes, bytes, count);
-    text->bytes += count;
-    return CLI_OK;
 }
 
 void generate_text_free(generate_text *text)

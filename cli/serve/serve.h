@@ -14,6 +14,7 @@
 #include <stdatomic.h>
 
 #include "encode.h"
+#include "generate/generate.h"
 #include "sparse24/language.h"
 
 struct MHD_Connection;
@@ -91,11 +92,12 @@ typedef struct serve_slot {
 } serve_slot;
 
 /* How calls of tools stand in an answer: marks around them, and an object of JSON, a list of these,
-   or a name with an object after it. */
+   a name with an object after it, or what was a message of a channel. */
 typedef enum serve_call_shape {
     SERVE_CALL_OBJECT,
     SERVE_CALL_LIST,
-    SERVE_CALL_NAMED
+    SERVE_CALL_NAMED,
+    SERVE_CALL_MESSAGE
 } serve_call_shape;
 typedef struct serve_call_way {
     const char *begin, *end; /* "": none */
@@ -118,6 +120,7 @@ typedef struct serve_language {
     int32_t mark_ids[2];
     const serve_call_way *calls; /* NULL: how it writes them is not known */
     int32_t call_id;             /* of their mark, where it is a special token; −1 */
+    generate_channels channels;  /* in which answers come, if they do */
     int32_t ends[SERVE_ENDS];
     int64_t end_count;
 } serve_language;

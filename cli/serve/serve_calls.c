@@ -33,19 +33,6 @@ static const char probe[] =
     "\"content\":\"b\"}],\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"c\","
     "\"description\":\"d\",\"parameters\":{\"type\":\"object\",\"properties\":{}}}}]}";
 
-/* What the template makes of the probe, or NULL. */
-static char *write_probe(const serve_language *l, s24_ctx *ctx)
-{
-    const s24_text request = {probe, sizeof probe - 1};
-    size_t bytes = 0;
-    if (s24_chat_write_json(NULL, &bytes, l->chat, ctx, &request) != S24_OK) return NULL;
-    char *text = malloc(bytes + 1);
-    if (!text) return NULL;
-    if (s24_chat_write_json(text, &bytes, l->chat, ctx, &request) != S24_OK) bytes = 0;
-    text[bytes] = '\0';
-    return text;
-}
-
 /* Where the call's JSON begins, before its name; the name itself where it stands without one. */
 static const char *begin_of(const char *text, const char *name, serve_call_shape *shape)
 {
@@ -73,9 +60,24 @@ static int ends_with(const char *text, const char *at, const char *mark)
     return (size_t)(at - text) >= bytes && !memcmp(at - bytes, mark, bytes);
 }
 
-void serve_calls_find(serve_language *l, s24_ctx *ctx)
+void serve_channels_use(serve_language *language)
 {
-    char *text = l->chat ? write_probe(l, ctx) : NULL;
+    serve_language *l = language;
+    static const generate_marks marks = {.thought = {"\xff\1", "\xff\2"},
+                                         .call = {"\xff\3", "\xff\4", "\xff\5"}};
+    static const serve_call_way way = {"\xff\3", "\xff\5", SERVE_CALL_MESSAGE};
+    l->channels.marks = &marks;
+    l->calls = &way;
+    for (int i = 0; i < 2; i++) {
+        l->marks[i] = marks.thought[i];
+        l->mark_ids[i] = -1;
+    }
+}
+
+/* Finds the way in which the template writes the probe's call. */
+static void find_way(serve_language *l, cli_app *cli)
+{
+    char *text = generate_chat_text(cli, l->chat, &(s24_text){probe, sizeof probe - 1});
     const char *name = text ? strstr(text, NAME) : NULL;
     serve_call_shape shape = SERVE_CALL_OBJECT;
     const char *begin = name ? begin_of(text, name, &shape) : NULL;
@@ -85,23 +87,24 @@ void serve_calls_find(serve_language *l, s24_ctx *ctx)
             (*ways[i].begin || strstr(name, "\"parameters\"")))
             l->calls = &ways[i];
     free(text);
+}
+
+void serve_calls_find(serve_language *language, cli_app *cli)
+{
+    serve_language *l = language;
     l->call_id = -1;
+    if (generate_channels_find(&l->channels, cli, l->chat, l->tokenizer)) {
+        serve_channels_use(l);
+        return;
+    }
+    find_way(l, cli);
     if (!l->calls || !*l->calls->begin) return;
     /* A mark that is one token may be a special one, which has no text. */
-    s24_token tokens[8];
-    int64_t count = 0;
-    const char *mark = l->calls->begin;
-    if (s24_tokenizer_encode(tokens, &count, 8, l->tokenizer, ctx, mark, strlen(mark), NULL, 0) !=
-        S24_OK)
-        return;
-    for (int64_t i = 0; i < count; i++) {
-        size_t bytes = 0;
-        const int is_whole = tokens[i].begin == 0 && tokens[i].end == (int32_t)strlen(mark);
-        if (is_whole &&
-            s24_tokenizer_decode(NULL, &bytes, l->tokenizer, ctx, &tokens[i].id, 1) == S24_OK &&
-            !bytes)
-            l->call_id = tokens[i].id;
-    }
+    const int32_t id = generate_mark_id(cli, l->tokenizer, l->calls->begin);
+    size_t bytes = 0;
+    if (id >= 0 && s24_tokenizer_decode(NULL, &bytes, l->tokenizer, cli->ctx, &id, 1) == S24_OK &&
+        !bytes)
+        l->call_id = id;
 }
 
 /* ---- calls ----------------------------------------------------------------------------------- */
@@ -201,8 +204,38 @@ static int read_named(reading *r)
     return good;
 }
 
-static int read_calls(reading *r, const serve_call_way *way)
+/* Where a mark stands, NULL: nowhere. */
+static const char *find_mark(const char *at, const char *end, const char *mark)
 {
+    const size_t bytes = strlen(mark);
+    for (; (size_t)(end - at) >= bytes; at++)
+        if (!memcmp(at, mark, bytes)) return at;
+    return NULL;
+}
+
+/* A message's name and what stands in it: JSON, or any text. A cut one ends where the text does. */
+static int read_message(reading *r, const generate_marks *marks)
+{
+    const char *told = find_mark(r->at, r->end, marks->call[1]);
+    const char *end = told ? find_mark(told, r->end, marks->call[2]) : NULL;
+    const char *last = end ? end : r->end;
+    if (!told || (!end && !r->is_all)) return 0;
+    json_t *name = generate_bytes_json(r->at, (size_t)(told - r->at));
+    told += strlen(marks->call[1]);
+    json_t *arguments = json_loadb(told, (size_t)(last - told), JSON_REJECT_DUPLICATES, NULL);
+    if (!arguments) arguments = generate_bytes_json(told, (size_t)(last - told));
+    const int good = arguments && add_call(r, json_string_value(name), arguments);
+    *r->lost |= !arguments;
+    r->at = end ? end + strlen(marks->call[2]) : r->end;
+    json_decref(name);
+    json_decref(arguments);
+    return good;
+}
+
+static int read_calls(reading *r, const serve_language *l)
+{
+    const serve_call_way *way = l->calls;
+    if (way->shape == SERVE_CALL_MESSAGE) return read_message(r, l->channels.marks);
     skip_space(r);
     const int good = way->shape == SERVE_CALL_LIST    ? read_list(r)
                      : way->shape == SERVE_CALL_NAMED ? read_named(r)
@@ -241,7 +274,7 @@ json_t *serve_calls_read(serve_generation *generation, size_t *next, size_t begi
     reading r = {text + begin, text + end, g->text.stopped != NULL, &g->lost, json_array()};
     skip_mark(&r, way->begin);
     json_t *calls = NULL;
-    if (r.calls && read_calls(&r, way)) {
+    if (r.calls && read_calls(&r, &g->model->language)) {
         calls = calls_json(g, r.calls);
         *next = (size_t)(r.at - text);
     }

@@ -30,11 +30,10 @@ static void open_chat(serve_model *m)
     serve_language *l = &m->language;
     s24_status status = s24_chat_load(&l->chat, m->cli.ctx, m->path, l->tokenizer);
     s24_chat_thoughts(l->marks, l->mark_ids, l->chat);
-    serve_calls_find(l, m->cli.ctx);
-    if (status == S24_OK)
-        add_end(l, s24_chat_end(l->chat));
-    else
-        cli_note(&m->cli, "%s: no chat: %s", m->name, s24_ctx_error(m->cli.ctx));
+    if (status != S24_OK) cli_note(&m->cli, "%s: no chat: %s", m->name, s24_ctx_error(m->cli.ctx));
+    serve_calls_find(l, &m->cli);
+    add_end(l, s24_chat_end(l->chat));
+    add_end(l, generate_channels_end(&l->channels));
 }
 
 /* Makes what runs `texts` at a time. */
@@ -184,7 +183,9 @@ void serve_generation_join(serve_generation *generation)
     serve_model *m = g->model;
     serve_language *l = &m->language;
     const generate_prompts prompt = {
-        .tokenizer = l->tokenizer, .batch = {.texts = 1, .offsets = g->offsets, .ids = g->job.ids}};
+        .tokenizer = l->tokenizer,
+        .channels = g->chat && l->channels.known ? &l->channels : NULL,
+        .batch = {.texts = 1, .offsets = g->offsets, .ids = g->job.ids}};
     s24_status status = serve_slots_take(m, g);
     count_running(m, 1);
     const int code = generate_text_begin(&m->cli, &g->text, &prompt, 0);

@@ -4,7 +4,6 @@
 #ifndef SPARSE24_CLI_SERVE_SERVE_LANGUAGE_H
 #define SPARSE24_CLI_SERVE_SERVE_LANGUAGE_H
 
-#include "generate/generate.h"
 #include "serve/serve.h"
 
 enum {
@@ -37,6 +36,8 @@ typedef struct serve_generation {
     serve_phase phase;
     int sought, called;       /* calls of tools are looked for; the last thing told was one */
     int64_t call_count, told; /* calls, and parts of the answer that were told */
+    int64_t thoughts;         /* that have ended */
+    int resumed;              /* the next part goes on after something else */
     int lost;                 /* memory ended for one of them */
     char id[48];
     int64_t created;
@@ -92,8 +93,10 @@ json_t *serve_answer_json(serve_generation *generation);
 
 /* ---- serve_calls.c: calls of tools ----------------------------------------------------------- */
 
-/* Finds out how the model writes them. */
-void serve_calls_find(serve_language *language, s24_ctx *ctx);
+/* Finds out how the model writes them, and whether answers come in channels. */
+void serve_calls_find(serve_language *language, cli_app *cli);
+/* Lets thoughts and calls be messages of channels, between marks that no text has. */
+void serve_channels_use(serve_language *language);
 /* Reads those that begin at a byte of the text: OpenAI's list of them, and the byte after them into
    *next; NULL: there are none, or they are not whole yet. */
 json_t *serve_calls_read(serve_generation *generation, size_t *next, size_t begin, size_t end);

@@ -166,22 +166,46 @@ static s24_status begin_thoughts(serve_generation *g, s24_ctx *ctx, const s24_te
     return status;
 }
 
-/* Lays messages out. */
-static int encode(serve_request *r, serve_generation *g, const json_t *input)
+/* Makes the prompt's tokens, *count of them, if there is room for so many. */
+static s24_status lay_out(serve_generation *g, int64_t *count, s24_ctx *ctx, const json_t *input)
 {
     serve_language *language = &g->model->language;
-    s24_ctx *ctx = r->reader->ctx;
-    int64_t made = g->model->max_tokens + 1;
     char *text = json_dumps(input, JSON_COMPACT);
-    if (!text) return no_memory(r);
+    if (!text) return s24_ctx_fail(ctx, S24_ERROR_MEMORY, "the server is out of memory");
     const s24_text request = {text, strlen(text)};
+    *count = g->model->max_tokens + 1;
     pthread_mutex_lock(&language->chat_lock);
-    s24_status status = s24_chat_encode_json(g->job.ids, &made, language->chat, ctx, &request);
+    s24_status status = s24_chat_encode_json(g->job.ids, count, language->chat, ctx, &request);
     if (status == S24_OK) status = begin_thoughts(g, ctx, &request);
     pthread_mutex_unlock(&language->chat_lock);
-    g->sought = json_object_get(input, "tools") && language->calls;
-    if (g->sought && g->phase == SERVE_PLAIN) g->phase = SERVE_ANSWERING;
     free(text);
+    return status;
+}
+
+/* Gives an empty text to messages that have none; 0: all have one. */
+static int fill_contents(const json_t *input)
+{
+    int filled = 0;
+    size_t i;
+    json_t *message;
+    json_array_foreach (json_object_get(input, "messages"), i, message)
+        if (!json_is_string(json_object_get(message, "content")))
+            filled |= json_object_set_new(message, "content", json_string("")) == 0;
+    return filled;
+}
+
+/* Lays messages out. A message of calls alone has null as its text, of which some templates know
+   and others do not. */
+static int encode(serve_request *r, serve_generation *g, const json_t *input)
+{
+    const serve_language *language = &g->model->language;
+    s24_ctx *ctx = r->reader->ctx;
+    int64_t made;
+    s24_status status = lay_out(g, &made, ctx, input);
+    if (status == S24_ERROR_ARGUMENT && fill_contents(input))
+        status = lay_out(g, &made, ctx, input);
+    g->sought = language->channels.known || (json_object_get(input, "tools") && language->calls);
+    if (g->sought && g->phase == SERVE_PLAIN) g->phase = SERVE_ANSWERING;
     if (status == S24_OK) return serve_set_prompt(r, g, "messages", made);
     serve_refuse(r, status == S24_ERROR_MEMORY ? 503 : 422, "messages", "%s", s24_ctx_error(ctx));
     return 0;

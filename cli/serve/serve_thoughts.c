@@ -17,9 +17,12 @@ static int is_space(char c)
     return c == ' ' || (c >= '\t' && c <= '\r');
 }
 
-/* A part of the answer as JSON's string. */
+/* A part of the answer as JSON's string; one that goes on after something else is a line of its
+   own, for which the last byte of what stood between gives its place. */
 static json_t *part_json(serve_generation *g, size_t from, size_t end)
 {
+    if (g->resumed) g->text.text[--from] = '\n';
+    g->resumed = 0;
     json_t *part = generate_bytes_json(g->text.text + from, end - from);
     g->lost |= !part;
     return part;
@@ -79,6 +82,7 @@ static int go_over_space(serve_generation *g, size_t end, serve_phase next)
     g->text.shown = skip_space(&g->text, g->text.shown, end);
     if (g->text.shown == end) return 0;
     g->phase = next;
+    g->resumed = next == SERVE_THINKING ? g->thoughts > 0 : g->told > 0;
     return 1;
 }
 
@@ -92,6 +96,7 @@ static void tell_thought(serve_generation *g, size_t end, size_t *last, size_t *
         *last = strip_space(t, t->shown, at);
         *next = at + strlen(mark);
         g->phase = SERVE_AFTER;
+        g->thoughts++;
         return;
     }
     const size_t whole = t->stopped ? end : maybe_mark(t, mark, t->shown, end);
@@ -115,9 +120,29 @@ static json_t *tell_text(serve_generation *g, size_t last, size_t next)
     const size_t from = g->text.shown;
     g->text.shown = next;
     if (last <= from) return NULL;
+    g->resumed |= g->told && g->called;
     g->told++;
     g->called = 0;
     return part_json(g, from, last);
+}
+
+/* Where the next thought of an answer in channels begins; SIZE_MAX: nowhere yet. */
+static size_t find_thought(const serve_generation *g, size_t end)
+{
+    const serve_language *l = &g->model->language;
+    return l->channels.known ? find_mark(&g->text, l->marks[0], g->text.shown, end) : SIZE_MAX;
+}
+
+static json_t *next_part(serve_generation *g, const char **key);
+
+/* Tells what stands before a thought, then that. */
+static json_t *think_again(serve_generation *g, size_t at, const char **key)
+{
+    json_t *said = tell_text(g, strip_space(&g->text, g->text.shown, at), at);
+    if (said) return said;
+    g->text.shown = at + strlen(g->model->language.marks[0]);
+    g->phase = SERVE_OPENED;
+    return next_part(g, key);
 }
 
 /* The next part of an answer in which calls are looked for. */
@@ -129,7 +154,8 @@ static json_t *next_answer(serve_generation *g, size_t end, const char **key)
     if (g->called || (!*mark && !g->told)) t->shown = skip_space(t, t->shown, end);
     if (g->called && !*mark && t->shown < end && t->text[t->shown] == ';')
         t->shown = skip_space(t, t->shown + 1, end);
-    const size_t at = find_calls(g, end);
+    const size_t at = find_calls(g, end), thought = find_thought(g, end);
+    if (thought < at) return think_again(g, thought, key);
     if (at == SIZE_MAX) {
         const size_t whole = *mark ? maybe_mark(t, mark, t->shown, end) : end;
         const size_t last = t->stopped ? end : strip_space(t, t->shown, whole);

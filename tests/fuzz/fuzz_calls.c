@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * What a language model answers, told apart into thoughts, what it says and calls of tools, after a
- * byte that says how its template writes them. Whatever it is, it makes JSON, and what a stream of
- * it tells in pieces is together what the whole answer has. Or a chat template, of which is found
- * out how it writes calls.
+ * byte that says how its template writes them, or that they are messages of channels. Whatever it
+ * is, it makes JSON, and what a stream of it tells in pieces is together what the whole answer has.
+ * Or a chat template, of which is found out how it writes calls.
  */
 #include "fuzz.h"
 
@@ -75,6 +75,17 @@ static void add(told *t, json_t *part)
     json_decref(part);
 }
 
+/* Adds a piece of an answer; in channels each of the bytes 1 to 6 is one of their tokens. */
+static void put_piece(serve_model *model, generate_text *t, const char *piece, size_t bytes)
+{
+    int code = CLI_OK;
+    for (size_t i = 0; i < bytes && t->channels && code == CLI_OK; i++)
+        if (!generate_channels_take(&model->cli, t, piece[i], &code))
+            code = generate_channels_add(&model->cli, t, piece + i, 1);
+    if (!t->channels) code = generate_text_put(&model->cli, t, piece, bytes);
+    CHECK(code == CLI_OK);
+}
+
 /* An answer in pieces of at most so many bytes, 0: as a whole. */
 static told tell(serve_model *model, int kind, const char *text, size_t bytes, size_t piece)
 {
@@ -83,11 +94,12 @@ static told tell(serve_model *model, int kind, const char *text, size_t bytes, s
     serve_generation g = {.model = model, .chat = 1, .stream = piece > 0, .id = "x"};
     g.phase = model->language.marks[0] ? SERVE_BEFORE : SERVE_PLAIN;
     g.sought = model->language.calls != NULL;
+    if (model->language.channels.known) g.text.channels = &model->language.channels;
     if (g.sought && g.phase == SERVE_PLAIN) g.phase = SERVE_ANSWERING;
     if (kind & 32) g.stops[0] = stops[0];
     for (size_t at = 0; at < bytes;) {
         const size_t more = piece && bytes - at > piece ? piece : bytes - at;
-        CHECK(generate_text_put(&model->cli, &g.text, text + at, more) == CLI_OK);
+        put_piece(model, &g.text, text + at, more);
         at += more;
         for (json_t *part; piece && (part = serve_part_json(&g)) != NULL;)
             add(&t, part);
@@ -103,7 +115,13 @@ static told tell(serve_model *model, int kind, const char *text, size_t bytes, s
 static const char tokenizer_json[] =
     "{\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":false},\"added_tokens\":["
     "{\"id\":5,\"content\":\"[TOOL_CALLS]\",\"special\":true},"
-    "{\"id\":6,\"content\":\"<tool_call>\",\"special\":false}],\"model\":{\"type\":\"BPE\","
+    "{\"id\":6,\"content\":\"<tool_call>\",\"special\":false},"
+    "{\"id\":7,\"content\":\"<|start|>\",\"special\":true},"
+    "{\"id\":8,\"content\":\"<|channel|>\",\"special\":true},"
+    "{\"id\":9,\"content\":\"<|message|>\",\"special\":true},"
+    "{\"id\":10,\"content\":\"<|end|>\",\"special\":true},"
+    "{\"id\":11,\"content\":\"<|call|>\",\"special\":true},"
+    "{\"id\":12,\"content\":\"<|constrain|>\",\"special\":true}],\"model\":{\"type\":\"BPE\","
     "\"vocab\":{\"a\":0,\"b\":1,\"ab\":2,\"\\u0120\":3,\"s\":4},\"merges\":[\"a b\"]}}";
 
 /* How a model with that chat template writes calls, if there is such a template. */
@@ -112,6 +130,7 @@ static void find(const char *text, size_t bytes)
     static s24_tokenizer *tokenizer;
     serve_language language = {.calls = NULL};
     s24_ctx *ctx = fuzz_ctx();
+    cli_app cli = {.ctx = ctx};
     json_t *config = json_pack("{s:o}", "chat_template", generate_bytes_json(text, bytes));
     char *written = json_dumps(config, 0);
     CHECK(written);
@@ -124,8 +143,9 @@ static void find(const char *text, size_t bytes)
     }
     language.tokenizer = tokenizer;
     if (s24_chat_load(&language.chat, ctx, fuzz_folder(), tokenizer) != S24_OK) return;
-    serve_calls_find(&language, ctx);
+    serve_calls_find(&language, &cli);
     CHECK(language.call_id == -1 || (language.calls && language.call_id == 5));
+    CHECK(!language.channels.known || (language.calls && language.marks[0]));
     s24_chat_destroy(language.chat);
 }
 
@@ -143,6 +163,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
         model.language.marks[1] = "</think>";
     }
     if (kind & 4) model.language.calls = &ways[kind % WAYS];
+    if (kind & 128) {
+        model.language.channels = (generate_channels){.known = 1, .ids = {1, 2, 3, 4, 5, 6}};
+        serve_channels_use(&model.language);
+    }
     const char *text = (const char *)data + 1;
     told whole = tell(&model, kind, text, bytes - 1, 0);
     const size_t least = bytes / 32 + 1; /* what may be a call is read again with each piece */
