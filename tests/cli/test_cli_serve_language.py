@@ -160,7 +160,7 @@ class Language(Scratch):
                  "nulluserHiTrue"),
                 ({"messages": HI + [{"role": "assistant", "content": None, "tool_calls": [call]},
                                     {"role": "tool", "content": "7", "tool_call_id": "1"}]},
-                 "nulluserHiassistantNone" + json.dumps([object_call]) + "tool7")):
+                 "nulluserHiassistant" + json.dumps([object_call]) + "tool7")):
             with self.subTest(body=body):
                 value = server.good("/v1/chat/completions", greedy(**body))
                 self.assertEqual(value["usage"]["prompt_tokens"], len(text))

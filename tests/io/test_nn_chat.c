@@ -227,6 +227,8 @@ static void test_json(void **state)
          "{\"messages\":[],\"tools\":[{}]}", "t"},
         {"[{\"name\":\"default\",\"template\":\"d\"},{\"name\":\"tool_use\",\"template\":\"t\"}]",
          "{\"messages\":[],\"tools\":[]}", "d"},
+        {"\"{{ messages[0].content is defined }}{{ messages[0].tool_calls }}\"",
+         "{\"messages\":[{\"content\":null,\"tool_calls\":[{\"a\":null}]}]}", "False[{'a': None}]"},
         {"\"{{ add_generation_prompt }}{{ pad_token is defined }}\"",
          "{\"messages\":[],\"add_generation_prompt\":false}", "FalseFalse"},
     };

@@ -78,6 +78,18 @@ static void own_role(s24i_jrun *run, s24i_jvalue message)
         if (s24i_jis_text(*role, roles[i])) s24i_jdict_set(run, message, key, s24i_jword(roles[i]));
 }
 
+/* A key whose value is null counts as one that is not there: many templates fail at it, or write
+   "None". */
+static void drop_nulls(s24i_jvalue message)
+{
+    size_t kept = 0;
+    if (message.kind != S24I_JDICT) return;
+    s24i_jdict *dict = message.as.dict;
+    for (size_t i = 0; i < dict->count; i++)
+        if (dict->pairs[i].value.kind != S24I_JNONE) dict->pairs[kept++] = dict->pairs[i];
+    dict->count = kept;
+}
+
 /* What an answer thought goes by several names, each of which some templates read. */
 static void name_thoughts(s24i_jrun *run, s24i_jvalue message)
 {
@@ -99,6 +111,7 @@ static s24i_jvalue told_messages(s24i_jrun *run, const s24i_json *json)
     const s24i_jvalue list = s24i_jfrom_json(run, json);
     for (size_t i = 0; list.kind == S24I_JLIST && i < list.as.list->count; i++) {
         own_role(run, list.as.list->items[i]);
+        drop_nulls(list.as.list->items[i]);
         name_thoughts(run, list.as.list->items[i]);
     }
     return list;
