@@ -34,7 +34,8 @@ static PyObject *list_of(const s24_token *tokens, int64_t count)
     return list;
 }
 
-/* The room for tokens that no text of so many bytes exceeds: one a byte and those around it. */
+/* The room for a text's tokens at first: one a byte and those around it, which a normalizer that
+   makes many characters of one may exceed. */
 static int64_t most_tokens(Py_ssize_t bytes, long long max_tokens)
 {
     int64_t most = (int64_t)bytes + 64;
@@ -52,13 +53,17 @@ PyObject *pyf_tokenizer_encode(PyObject *module, PyObject *args)
                           &pair_bytes, &max_tokens))
         return NULL;
     int64_t count = 0, most = most_tokens(text_bytes + (pair ? pair_bytes : 0), max_tokens);
-    s24_token *tokens = PyMem_Malloc((size_t)most * sizeof *tokens);
-    if (!tokens) return PyErr_NoMemory();
     PyObject *list = NULL;
-    if (PY_RUN(c, s24_tokenizer_encode(tokens, &count, most, tokenizer, c.ctx, text,
-                                       (size_t)text_bytes, pair, (size_t)pair_bytes)))
-        list = list_of(tokens, count);
-    PyMem_Free(tokens);
+    for (int again = 1; again; most = most > INT64_MAX / 4 ? max_tokens : 2 * most) {
+        s24_token *tokens = PyMem_Malloc((size_t)most * sizeof *tokens);
+        if (!tokens) return PyErr_NoMemory();
+        const int made =
+            PY_RUN(c, s24_tokenizer_encode(tokens, &count, most, tokenizer, c.ctx, text,
+                                           (size_t)text_bytes, pair, (size_t)pair_bytes));
+        again = made && count == most && most != max_tokens;
+        if (made && !again) list = list_of(tokens, count);
+        PyMem_Free(tokens);
+    }
     return list;
 }
 

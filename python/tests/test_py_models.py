@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checkpoints, tokenizers, encoders, models and texts that go on."""
 import copy
+import json
 import multiprocessing
 import pathlib
 import pickle
@@ -92,6 +93,19 @@ class Checkpoints(Folder):
 
 
 class Tokenizers(Folder):
+    def test_tokens_of_characters_that_become_many(self):
+        """A ligature of 18 letters: more tokens than bytes, none of which is left out."""
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder, "tokenizer.json")
+            path.write_text(json.dumps({
+                "normalizer": {"type": "NFKC"},
+                "model": {"unk_token": "?", "vocab": {"?": 0, "\u0635": 1}, "type": "WordPiece",
+                          "continuing_subword_prefix": "", "max_input_chars_per_word": 100},
+                "pre_tokenizer": {"type": "Split", "pattern": {"Regex": "."},
+                                  "behavior": "Isolated"}}), encoding="utf-8")
+            ids = sparse24.Tokenizer(path).encode("\ufdfa" * 30).ids
+            self.assertEqual(len(ids), 18 * 30)
+
     def test_encode_and_decode(self):
         tokenizer = sparse24.Tokenizer(self.folder)
         text = "read the file"

@@ -69,8 +69,8 @@ static void test_refused(void **state)
          S24_ERROR_FORMAT, "a pattern without String or Regex"},
         {"{\"normalizer\":{\"type\":\"Replace\",\"content\":\"\",\"pattern\":{}}," BYTE_MODEL "}",
          S24_ERROR_FORMAT, "a pattern without String or Regex"},
-        {"{\"normalizer\":{\"type\":\"ByteLevel\"}," BYTE_MODEL "}", S24_ERROR_UNSUPPORTED,
-         "the normalizer ByteLevel is not supported, only NFC, NFD"},
+        {"{\"normalizer\":{\"type\":\"Titlecase\"}," BYTE_MODEL "}", S24_ERROR_UNSUPPORTED,
+         "the normalizer Titlecase is not supported, only NFC, NFD"},
         {"{\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[" SIXTEEN "," SIXTEEN
          "," DIGITS "]}," BYTE_MODEL "}",
          S24_ERROR_UNSUPPORTED, "more than 32 steps together"},

@@ -377,8 +377,8 @@ static const struct {
      S24_ERROR_FORMAT, "1 to 512"},
     {"{" MODEL "," PRE ",\"normalizer\":{\"type\":\"BertNormalizer\",\"lowercase\":1}}",
      S24_ERROR_FORMAT, "\"lowercase\""},
-    {"{" MODEL "," PRE "," NORM ",\"post_processor\":{\"type\":\"ByteLevel\"}}",
-     S24_ERROR_UNSUPPORTED, "post_processor ByteLevel"},
+    {"{" MODEL "," PRE "," NORM ",\"post_processor\":{\"type\":\"Other\"}}", S24_ERROR_UNSUPPORTED,
+     "post_processor Other"},
     {"{" MODEL "," PRE "," NORM ",\"post_processor\":{\"type\":\"TemplateProcessing\"}}",
      S24_ERROR_FORMAT, "post_processor"},
     {"{" MODEL "," PRE "," NORM ",\"post_processor\":{\"type\":\"BertProcessing\",\"sep\":["

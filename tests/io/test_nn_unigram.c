@@ -137,7 +137,7 @@ static void refusals(void **state)
     } rows[] = {
         {"{\"normalizer\": {\"type\": \"Titlecase\"}, \"model\": {\"type\": \"Unigram\", " VOCAB,
          "the normalizer Titlecase is not supported, only NFC, NFD, NFKC, NFKD, Lowercase, "
-         "StripAccents, Replace, Prepend, Strip, Nmt, BertNormalizer and Precompiled"},
+         "StripAccents, Replace, Prepend, Strip, Nmt, BertNormalizer, Precompiled and ByteLevel"},
         {"{\"normalizer\": {\"type\": \"Precompiled\", \"precompiled_charsmap\": \"AAAA!\"}, "
          "\"model\": {\"type\": \"Unigram\", " VOCAB,
          "precompiled_charsmap is no base64 text"},
@@ -146,9 +146,9 @@ static void refusals(void **state)
          "precompiled_charsmap has 6 bytes, of which the first four say 256"},
         {"{\"model\": {\"type\": \"Unigram\", \"vocab\": [[\"a\"]]}}",
          "element 0 of model.vocab is no token with a score"},
-        {"{\"post_processor\": {\"type\": \"ByteLevel\"}, \"model\": {\"type\": "
+        {"{\"post_processor\": {\"type\": \"Other\"}, \"model\": {\"type\": "
          "\"Unigram\", " VOCAB,
-         "the post_processor ByteLevel is not supported"},
+         "the post_processor Other is not supported"},
     };
     s24_ctx *ctx;
     (void)state;

@@ -59,9 +59,10 @@ typedef struct s24i_bpe {
     int nfc;   /* text is brought into Unicode's form C */
     int alone; /* nothing merges: characters are tokens */
     int byte_level;
-    int fallback;  /* an unknown character becomes its bytes' tokens */
-    int fuse;      /* neighbours that are unknown become one */
-    int blanks;    /* blanks are written ▁ */
+    int fallback;       /* an unknown character becomes its bytes' tokens */
+    int fuse;           /* neighbours that are unknown become one */
+    int ignores_merges; /* a word that is a token is that one, whatever merges say */
+    int blanks;         /* blanks are written ▁ */
     int at_blanks; /* no token has a ▁ after another character: words are merged one by one */
     s24i_prepend prepend;  /* a ▁ before a text, or each part of it between added tokens */
     int unless_blank;      /* but not where one stands already */

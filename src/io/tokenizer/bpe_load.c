@@ -227,6 +227,7 @@ s24_status s24i_bpe_finish(s24_tokenizer *tokenizer, int whole_words)
     bpe->blank = s24i_vocabulary_id(vocabulary, S24I_BLANK);
     TRY(s24i_zeroed(&bpe->whole, tokenizer->ctx, (size_t)tokenizer->count / 8 + 1));
     bpe->at_blanks = 1;
+    bpe->ignores_merges = whole_words;
     for (size_t i = 0; i <= vocabulary->mask; i++) {
         const s24i_token_slot *slot = &vocabulary->slots[i];
         const char *text = vocabulary->pool + slot->offset;
@@ -283,6 +284,24 @@ static s24_status plan(s24_tokenizer *tokenizer, const s24i_config *root)
     return S24_OK;
 }
 
+/* What the own way cannot tell from a vocabulary that has all that it writes. */
+static s24_status check_letters(const s24i_config *root, const s24i_bpe *bpe)
+{
+    int missing = 0;
+    for (int b = 0; b < 256; b++)
+        missing += bpe->bytes[b] < 0;
+    REQUIRE(
+        root->ctx, !bpe->byte_level || !bpe->fallback || !missing, S24_ERROR_UNSUPPORTED,
+        "%s: byte_fallback is not supported at byte level where the vocabulary has no letter of "
+        "%d bytes",
+        root->file, missing);
+    REQUIRE(root->ctx, !bpe->blanks || bpe->blank >= 0, S24_ERROR_UNSUPPORTED,
+            "%s: a vocabulary without " S24I_BLANK
+            ", as which blanks are written, is not supported",
+            root->file);
+    return S24_OK;
+}
+
 static s24_status read(s24_tokenizer *tokenizer, const s24i_config *root, const s24i_config *model)
 {
     s24i_bpe *bpe = &tokenizer->bpe;
@@ -304,7 +323,8 @@ static s24_status read(s24_tokenizer *tokenizer, const s24i_config *root, const 
     const s24i_json *merge;
     for (size_t i = 0; (merge = s24i_json_next(&walk, NULL)) != NULL; i++)
         TRY(add_json_merge(tokenizer, root->file, i, merge));
-    return s24i_bpe_finish(tokenizer, whole_words);
+    TRY(s24i_bpe_finish(tokenizer, whole_words));
+    return check_letters(root, bpe);
 }
 
 /* ---- merges.txt ------------------------------------------------------------------------------ */

@@ -147,10 +147,13 @@ static int merge_long(const s24_tokenizer *tokenizer, symbols *s)
 
 /* ---- words ----------------------------------------------------------------------------------- */
 
-static void add_symbol(symbols *s, int32_t id, size_t end)
+/* After the last one, whatever was left out between: offsets do not count what is no token, as
+   those of Hugging Face's tokenizers. */
+static void add_symbol(symbols *s, int32_t id, size_t bytes)
 {
+    const size_t begin = s->at[s->count];
     s->ids[s->count++] = id;
-    s->at[s->count] = end;
+    s->at[s->count] = begin + bytes;
 }
 
 /* A character that is no token: its bytes', the unknown one, or nothing. */
@@ -162,11 +165,11 @@ static void add_unknown(const s24_tokenizer *t, symbols *s, const char *text, si
         has_bytes = t->bpe.bytes[(unsigned char)text[i]] >= 0;
     if (has_bytes) {
         for (size_t i = begin; i < end; i++)
-            add_symbol(s, t->bpe.bytes[(unsigned char)text[i]], i + 1);
+            add_symbol(s, t->bpe.bytes[(unsigned char)text[i]], 1);
     } else if (t->unknown >= 0 && t->bpe.fuse && s->count && s->ids[s->count - 1] == t->unknown) {
-        s->at[s->count] = end;
+        s->at[s->count] += end - begin;
     } else if (t->unknown >= 0) {
-        add_symbol(s, t->unknown, end);
+        add_symbol(s, t->unknown, end - begin);
     }
 }
 
@@ -192,7 +195,7 @@ void s24i_bpe_symbols(const s24_tokenizer *t, symbols *s, const char *text, size
 {
     s->count = 0;
     s->at[0] = begin;
-    if (prefix && t->bpe.blank >= 0) add_symbol(s, t->bpe.blank, begin);
+    if (prefix && t->bpe.blank >= 0) add_symbol(s, t->bpe.blank, 0);
     for (size_t i = begin, next; i < end; i = next) {
         uint32_t c;
         int32_t id;
@@ -207,7 +210,7 @@ void s24i_bpe_symbols(const s24_tokenizer *t, symbols *s, const char *text, size
             id = find_character(t, &one, i == begin, next == end);
         }
         if (id >= 0)
-            add_symbol(s, id, next);
+            add_symbol(s, id, next - i);
         else
             add_unknown(t, s, text, i, next);
     }
@@ -238,7 +241,7 @@ int s24i_bpe_is_whole(const s24_tokenizer *tokenizer, const char *text, size_t b
 /* The token that a word is as a whole, or −1. */
 static int32_t find_whole(const s24_tokenizer *t, const char *text, size_t bytes)
 {
-    const char *suffix = t->bpe.suffix ? t->bpe.suffix : "";
+    const char *suffix = t->bpe.suffix && !t->bpe.ignores_merges ? t->bpe.suffix : "";
     const size_t tail = strlen(suffix);
     if (bytes + tail > t->vocabulary.longest) return -1;
     uint64_t hash = s24i_hash(S24I_HASH_SEED, text, bytes);

@@ -39,9 +39,15 @@ static void advance(reader *r, size_t byte)
     }
 }
 
+/* Is a byte one that trim_offsets leaves out? Of what an added token takes, all white space is. */
+static int is_left_out(char c, int is_added)
+{
+    return c == ' ' || (is_added && c >= 9 && c <= 13);
+}
+
 /* A token of bytes begin … end − 1; of none if it is a ▁ before the text, which is counted as part
    of the character that follows. */
-static void push(reader *r, int32_t id, size_t begin, size_t end)
+static void push(reader *r, int32_t id, size_t begin, size_t end, int is_added)
 {
     if (r->count == r->run->room) return;
     if (!r->run->tokens) {
@@ -49,10 +55,11 @@ static void push(reader *r, int32_t id, size_t begin, size_t end)
         return;
     }
     const size_t last = end > begin ? end - 1 : begin;
+    const int trim = r->tokenizer->bpe.trim;
     int32_t blanks[2] = {0, 0}; /* at its ends */
-    for (size_t i = begin; r->tokenizer->bpe.trim && i < end && r->text[i] == ' '; i++)
+    for (size_t i = begin; trim && i < end && is_left_out(r->text[i], is_added); i++)
         blanks[0]++;
-    for (size_t i = end; r->tokenizer->bpe.trim && i > begin && r->text[i - 1] == ' '; i--)
+    for (size_t i = end; trim && i > begin && is_left_out(r->text[i - 1], is_added); i--)
         blanks[1]++;
     if (begin + r->before == 0 && blanks[0] == 1) blanks[0] -= r->tokenizer->bpe.trim_but_first;
     advance(r, begin);
@@ -84,7 +91,7 @@ static int32_t find_whole(const reader *r, int blanks, size_t begin, size_t end)
 static void push_symbols(reader *r, const s24i_symbols *s)
 {
     for (size_t i = 0; i < s->count; i++)
-        push(r, s->ids[i], s->at[i], s->at[i + 1]);
+        push(r, s->ids[i], s->at[i], s->at[i + 1], 0);
 }
 
 static void read_long_word(reader *r, size_t begin, size_t end, int prefix)
@@ -147,7 +154,7 @@ static void read_blank_words(reader *r, size_t begin, size_t end, int prefix)
             at++;
         const int32_t id = find_whole(r, blanks, word, at);
         if (id >= 0)
-            push(r, id, begin, at);
+            push(r, id, begin, at, 0);
         else
             read_word(r, begin, at, prefix);
         begin = at;
@@ -161,7 +168,7 @@ static void read_split_words(reader *r, size_t begin, size_t end, int depth)
     const s24i_bpe *bpe = &r->tokenizer->bpe;
     const int32_t id = depth == bpe->split_count ? find_whole(r, 0, begin, end) : -1;
     if (id >= 0) {
-        push(r, id, begin, end);
+        push(r, id, begin, end, 0);
     } else if (depth == bpe->split_count) {
         read_word(r, begin, end, 0);
     } else {
@@ -179,7 +186,7 @@ static void read_characters(reader *r, size_t begin, size_t end)
         next = begin + s24i_utf8_next(&c, (const unsigned char *)r->text + begin, end - begin);
         const int32_t id = find_whole(r, 0, begin, next);
         if (id >= 0)
-            push(r, id, begin, next);
+            push(r, id, begin, next, 0);
         else
             read_word(r, begin, next, 0);
     }
@@ -245,7 +252,7 @@ static void read_text(reader *r)
     while (r->count < r->run->room && s24i_added_next(&cut, r->tokenizer, r->run, &text, begin)) {
         read_segment(r, begin, cut.first);
         if (r->count < 0) return;
-        push(r, cut.added->id, cut.first, cut.end);
+        push(r, cut.added->id, cut.first, cut.end, 1);
         begin = cut.end;
     }
     read_segment(r, begin, r->bytes);

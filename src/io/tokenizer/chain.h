@@ -83,7 +83,7 @@ s24i_chain_step *s24i_chain_add(s24_status *status, s24i_chain *chain, const s24
 /* The steps of a file's normalizer and pre_tokenizer. What has no row is refused by its name. */
 s24_status s24i_chain_read(s24i_chain **out, s24_ctx *ctx, const s24i_config *root);
 /* After the tokenizer's added tokens are read. */
-s24_status s24i_chain_read_added(s24_tokenizer *tokenizer);
+s24_status s24i_chain_read_added(s24_tokenizer *tokenizer, const char *file);
 void s24i_chain_free(s24i_chain *chain);
 /* As s24i_tokenizer_run. */
 struct s24i_run;

@@ -174,7 +174,7 @@ static s24_status normalise(s24i_chain_added *added, s24i_chain *chain, const s2
     return S24_OK;
 }
 
-s24_status s24i_chain_read_added(s24_tokenizer *tokenizer)
+s24_status s24i_chain_read_added(s24_tokenizer *tokenizer, const char *file)
 {
     s24i_chain *chain = tokenizer->chain;
     TRY(s24i_zeroed(&chain->added, chain->ctx, tokenizer->added_count * sizeof *chain->added));
@@ -184,7 +184,11 @@ s24_status s24i_chain_read_added(s24_tokenizer *tokenizer)
         *added = (s24i_chain_added){.index = i};
         TRY(normalise(added, chain, &tokenizer->added[i]));
         chain->added_count++;
-        if (added->count) chain->first[normalized][added->text[0] & 0xff] = 1;
+        REQUIRE(chain->ctx, added->count, S24_ERROR_UNSUPPORTED,
+                "%s: the normalizer leaves nothing of the added token \"%s\", which is not "
+                "supported",
+                file, s24i_show(tokenizer->added[i].text).text);
+        chain->first[normalized][added->text[0] & 0xff] = 1;
     }
     return S24_OK;
 }

@@ -86,7 +86,7 @@ static int may_stand(placed *p, const runner *r, const s24i_glyph *text, size_t 
     return p->place < run->place_count && run->places[p->place] == p->byte;
 }
 
-/* The longest added token that the text begins with; NULL: none. */
+/* The longest added token that the text begins with, of equal ones the last; NULL: none. */
 static const s24i_chain_added *find_added(const runner *r, const s24i_glyph *text, size_t count,
                                           int normalized, int special)
 {
@@ -100,7 +100,8 @@ static const s24i_chain_added *find_added(const runner *r, const s24i_glyph *tex
         if (token->special && !special) continue;
         while (same < added->count && text[same].c == added->text[same])
             same++;
-        if (same == added->count && (!best || best->count < same)) best = added;
+        if (same < added->count) continue;
+        if (!best || best->count <= same) best = added;
     }
     return best;
 }
@@ -131,7 +132,9 @@ static void cut_segment(runner *r, const segment *s, int normalized, placed *p)
             first--;
         while (token->takes_after && end < s->end && s24i_is_space(text[end].c))
             end++;
-        if (first < before) first = before;
+        /* White space that the one before has taken is another's all the same, unless it looks
+           before itself. */
+        if (token->takes_before && first < before) first = before;
         add_segment(r->next, before, first, SIZE_MAX);
         add_segment(r->next, first, end, added->index);
         before = end;
@@ -289,17 +292,21 @@ static void take_step(runner *r, const s24i_chain_step *step)
 
 /* ---- tokens ---------------------------------------------------------------------------------- */
 
-/* White space at a token's ends, which at byte level is spelled in letters, is left out of its
-   offsets, but a single blank that a text begins with where one was put there. */
-static void trim(const runner *r, s24_token *token, const s24i_glyph *text, size_t count)
+/* White space at the ends of a token's spelling, letters at byte level, is left out of its offsets,
+   but a single blank that a text begins with where one was put there. An added token is
+   spelled as it stands in the text. */
+static void trim(const runner *r, s24_token *token, const s24_text *spelling)
 {
     enum { BLANK = 0x120 };
     const s24i_bpe *bpe = &r->tokenizer->bpe;
-    int32_t before = 0, after = 0;
-    for (size_t i = 0; i < count && (text[i].c == BLANK || s24i_is_space(text[i].c)); i++)
-        before++;
-    for (size_t i = count; i > 0 && (text[i - 1].c == BLANK || s24i_is_space(text[i - 1].c)); i--)
-        after++;
+    int32_t before = 0, after = 0, count = 0;
+    uint32_t c;
+    for (size_t i = 0; i < spelling->bytes; count++) {
+        i += s24i_utf8_next(&c, (const unsigned char *)spelling->data + i, spelling->bytes - i);
+        const int is_blank = c == BLANK || s24i_is_space(c);
+        after = is_blank ? after + 1 : 0;
+        if (is_blank && before == count) before++;
+    }
     if (before == 1 && bpe->trim_but_first && (r->count == 0 || token->begin == 0)) before = 0;
     if (token->begin + before > token->end) before = token->end - token->begin;
     token->begin += before;
@@ -307,17 +314,20 @@ static void trim(const runner *r, s24_token *token, const s24i_glyph *text, size
         token->end = token->end - after > token->begin ? token->end - after : token->begin;
 }
 
-static void push(runner *r, s24_token token, const s24i_glyph *text, size_t count)
+static void push(runner *r, s24_token token, const s24_text *spelling)
 {
     if (r->count == r->run->room) return;
-    if (r->tokenizer->bpe.trim) trim(r, &token, text, count);
+    if (r->tokenizer->bpe.trim) trim(r, &token, spelling);
     if (r->run->tokens) r->run->tokens[r->count] = token;
     r->count++;
 }
 
-/* Offsets that are bytes of a word become those of the text. */
-static void push_pieces(runner *r, const s24_token *pieces, int64_t count, const s24i_glyph *text)
+/* Offsets that are bytes of a word become those of the text. Unigram's tokens are spelled as the
+   word is, the unknown one too. */
+static void push_pieces(runner *r, const s24_token *pieces, int64_t count, const s24i_glyph *text,
+                        const char *word)
 {
+    const int is_unigram = r->tokenizer->kind == &s24i_tokenizer_unigram;
     size_t first = 0, byte = 0;
     for (int64_t i = 0; i < count; i++) {
         const s24_token *piece = &pieces[i];
@@ -328,7 +338,8 @@ static void push_pieces(runner *r, const s24_token *pieces, int64_t count, const
             at += s24i_utf8_length(text[end++].c);
         while (at < (size_t)piece->end);
         const s24_token token = {piece->id, r->run->type, text[first].begin, text[end - 1].end};
-        push(r, token, text + first, end - first);
+        const s24_text part = {word + piece->begin, (size_t)(piece->end - piece->begin)};
+        push(r, token, is_unigram ? &part : &r->tokenizer->pieces[piece->id]);
     }
 }
 
@@ -356,7 +367,20 @@ static void push_word(runner *r, const s24i_glyph *text, size_t count)
     const int64_t made =
         r->tokenizer->kind->word(tokens, (int64_t)r->word_room, r->tokenizer, word, bytes);
     r->failed |= made < 0;
-    push_pieces(r, tokens, made, text);
+    push_pieces(r, tokens, made, text, word);
+}
+
+/* An added token, with the white space that it takes. */
+static void push_added(runner *r, const segment *s, const s24i_glyph *text)
+{
+    const size_t count = s->end - s->begin;
+    if (!reserve_word(r, count)) return;
+    s24_text spelling = {r->word, 0};
+    for (size_t i = 0; i < count; i++)
+        spelling.bytes += (size_t)s24i_utf8_put(r->word + spelling.bytes, text[i].c);
+    const s24_token token = {r->tokenizer->added[s->added].id, r->run->type, text[0].begin,
+                             text[count - 1].end};
+    push(r, token, &spelling);
 }
 
 static void push_segments(runner *r)
@@ -364,13 +388,10 @@ static void push_segments(runner *r)
     const s24i_glyph *text = r->now->text.at;
     for (size_t i = 0; i < r->now->count && r->count < r->run->room && !r->failed; i++) {
         const segment s = r->now->at[i];
-        if (s.added == SIZE_MAX) {
+        if (s.added == SIZE_MAX)
             push_word(r, text + s.begin, s.end - s.begin);
-            continue;
-        }
-        const s24_token token = {r->tokenizer->added[s.added].id, r->run->type, text[s.begin].begin,
-                                 text[s.end - 1].end};
-        push(r, token, text + s.begin, s.end - s.begin);
+        else
+            push_added(r, &s, text + s.begin);
     }
 }
 

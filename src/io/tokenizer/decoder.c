@@ -171,7 +171,27 @@ static size_t replace(char *out, const s24i_decoder *d, const s24_text *text, in
     return count;
 }
 
-/* WordPiece has a blank before each word but the first, and before no mark that ends a clause. */
+/* What WordPiece's clean-up makes of a token and the blank before it. Returns its bytes. */
+static size_t clean(char *text, size_t bytes)
+{
+    static const char *const rows[][2] = {{" .", "."},     {" ?", "?"},           {" !", "!"},
+                                          {" ,", ","},     {" ' ", "'"},          {" n't", "n't"},
+                                          {" 'm", "'m"},   {" do not", " don't"}, {" 's", "'s"},
+                                          {" 've", "'ve"}, {" 're", "'re"}};
+    for (size_t row = 0; row < sizeof rows / sizeof *rows; row++) {
+        const size_t from = strlen(rows[row][0]), to = strlen(rows[row][1]);
+        for (size_t i = 0; i + from <= bytes; i++) {
+            if (memcmp(text + i, rows[row][0], from) != 0) continue;
+            memcpy(text + i, rows[row][1], to);
+            memmove(text + i + to, text + i + from, bytes - i - from);
+            bytes -= from - to;
+            i += to - 1;
+        }
+    }
+    return bytes;
+}
+
+/* WordPiece has a blank before each word but the first. */
 static size_t put_blank(char *out, const s24i_decoder *d, const s24i_piece *piece, s24_text *text)
 {
     if (piece->first) return 0;
@@ -181,9 +201,7 @@ static size_t put_blank(char *out, const s24i_decoder *d, const s24i_piece *piec
         text->bytes -= prefix;
         return 0;
     }
-    const int is_mark = d->cleans && text->bytes == 1 && strchr(".?!,", *text->data) != NULL;
-    const int blank =
-        (d->prefix && !is_mark) || d->joins || (d->suffix && ends_with(&piece->before, d->suffix));
+    const int blank = d->prefix || d->joins || (d->suffix && ends_with(&piece->before, d->suffix));
     if (blank) *out = ' ';
     return blank != 0;
 }
@@ -205,6 +223,7 @@ size_t s24i_chain_decode(char *out, const s24_tokenizer *t, const s24i_piece *pi
         memcpy(out + count, text.data, text.bytes);
         count += text.bytes;
     }
+    if (d->cleans) count = clean(out, count);
     while (piece->first && strips < d->strips && strips < count && out[strips] == ' ')
         strips++;
     memmove(out, out + strips, count - strips);

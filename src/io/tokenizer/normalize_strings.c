@@ -62,9 +62,12 @@ void s24i_find_string(const s24i_chain_step *step, s24i_cuts *out, const s24i_gl
     if (before < count) s24i_cuts_put(out, before, count, 0);
 }
 
-/* What takes a string's place comes from its last character. */
-static void put_all(const s24i_chain_step *step, s24i_edit *edit, s24i_glyph last)
+/* What takes a string's place comes from its last character, and from none where it is an empty one
+   before the first. */
+static void put_all(const s24i_chain_step *step, s24i_edit *edit, const s24i_cut *cut)
 {
+    s24i_glyph last = edit->in[cut->end ? cut->end - 1 : 0];
+    if (!cut->end) last.end = last.begin;
     for (size_t i = 0; i < step->to_count; i++)
         s24i_glyphs_put(edit->out, (s24i_glyph){step->to[i], last.begin, last.end});
 }
@@ -75,7 +78,7 @@ void s24i_change_replace(const s24i_chain_step *step, s24i_edit *edit)
     step->find(step, &cuts, edit->in, edit->count);
     for (size_t i = 0; i < cuts.count; i++) {
         const s24i_cut *cut = &cuts.at[i];
-        if (cut->matched) put_all(step, edit, edit->in[cut->end ? cut->end - 1 : 0]);
+        if (cut->matched) put_all(step, edit, cut);
         for (size_t k = cut->begin; k < cut->end && !cut->matched; k++)
             s24i_glyphs_put(edit->out, edit->in[k]);
     }

@@ -143,28 +143,25 @@ static s24_status read_processor(void *user, const s24i_config *part)
     static const struct {
         const char *type;
         s24_status (*read)(reader *r, const s24i_config *part);
-        int adds, of_bytes;
-    } rows[] = {{"TemplateProcessing", read_template, 1, 0},
-                {"BertProcessing", read_bert, 1, 0},
-                {"RobertaProcessing", read_roberta, 1, 0},
-                {"ByteLevel", read_trims, 0, 1}};
+        int adds;
+    } rows[] = {{"TemplateProcessing", read_template, 1},
+                {"BertProcessing", read_bert, 1},
+                {"RobertaProcessing", read_roberta, 1},
+                {"ByteLevel", read_trims, 0}};
     reader *r = user;
-    const int is_bpe = r->tokenizer->kind == &s24i_tokenizer_bpe;
     const char *type = NULL;
     TRY(s24i_config_string(&type, part, "type", S24I_REQUIRED));
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        if (strcmp(rows[i].type, type) != 0 || (rows[i].of_bytes && !is_bpe)) continue;
+        if (strcmp(rows[i].type, type) != 0) continue;
         REQUIRE(part->ctx, !rows[i].adds || !r->adds, S24_ERROR_UNSUPPORTED,
                 "%s: post_processor has a %s after a %s; one that adds tokens is supported",
                 part->file, type, r->adds);
         if (rows[i].adds) r->adds = rows[i].type;
         return rows[i].read(r, part);
     }
-    return s24i_tokenizer_refuse(part, "post_processor", type,
-                                 is_bpe ? "TemplateProcessing, BertProcessing, RobertaProcessing "
-                                          "and ByteLevel"
-                                        : "TemplateProcessing, BertProcessing and "
-                                          "RobertaProcessing");
+    return s24i_tokenizer_refuse(
+        part, "post_processor", type,
+        "TemplateProcessing, BertProcessing, RobertaProcessing and ByteLevel");
 }
 
 s24_status s24i_post_processor_read(s24_tokenizer *tokenizer, const s24i_config *root)
@@ -173,7 +170,9 @@ s24_status s24i_post_processor_read(s24_tokenizer *tokenizer, const s24i_config 
     reader r = {tokenizer, NULL};
     TRY(s24i_tokenizer_each(root, "post_processor", "processors", read_processor, &r));
     /* WordPiece has BERT's where nothing is said, but not in a chain. */
-    if (r.adds || tokenizer->kind != &s24i_tokenizer_wordpiece || tokenizer->chain) return S24_OK;
+    const s24i_json *said = s24i_json_get(root->json, "post_processor");
+    const int is_said = said && s24i_json_typeof(said) != S24I_JSON_NULL;
+    if (is_said || tokenizer->kind != &s24i_tokenizer_wordpiece || tokenizer->chain) return S24_OK;
     TRY(s24i_tokenizer_find(&ends.cls, tokenizer, root->file, "[CLS]"));
     TRY(s24i_tokenizer_find(&ends.sep, tokenizer, root->file, "[SEP]"));
     s24i_template_ends(tokenizer, &ends);

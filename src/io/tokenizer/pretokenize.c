@@ -152,6 +152,11 @@ static void change_bytes(const s24i_chain_step *step, s24i_edit *edit)
     }
 }
 
+s24_status s24i_normalizer_ByteLevel(s24i_chain *chain, const s24i_config *part)
+{
+    return s24i_step_change(chain, part, change_bytes, 0);
+}
+
 s24_status s24i_pretokenizer_ByteLevel(s24i_chain *chain, const s24i_config *part)
 {
     s24_status status;

@@ -15,6 +15,12 @@ typedef struct matcher {
     int steps, depth;
 } matcher;
 
+/* \w of the patterns has Latin 1's raised digits and fractions besides. */
+static int is_word(uint32_t c)
+{
+    return s24i_is_word(c) || c == 0xb2 || c == 0xb3 || c == 0xb9 || (c >= 0xbc && c <= 0xbe);
+}
+
 static int item_has(const s24i_regex *regex, const s24i_item *item, uint32_t c)
 {
     int has = 0;
@@ -29,7 +35,7 @@ static int item_has(const s24i_regex *regex, const s24i_item *item, uint32_t c)
         has = s24i_is_space(c);
         break;
     case S24I_ITEM_WORD:
-        has = s24i_is_word(c);
+        has = is_word(c);
         break;
     case S24I_ITEM_SET:
         has = s24i_set_has(regex, &regex->sets[item->low], c);

@@ -84,8 +84,7 @@ typedef struct s24i_added {
     /* 1: it is looked for in what the text is normalised to: of ASCII alone, whose case is then no
        matter where a tokenizer lowers it. */
     int normalized;
-    /* White space before or after it belongs to it, which is told apart by BPE alone: WordPiece
-       makes no token of it. */
+    /* White space before or after it belongs to it. */
     int takes_before, takes_after;
     int single; /* it is none next to a letter or digit; in a chain alone */
 } s24i_added;
@@ -115,7 +114,7 @@ typedef struct s24i_decoder {
     int joins;       /* a blank between tokens: there is no decoder */
     int bytes;       /* letters are bytes */
     int fallback;    /* <0x0A> is a byte */
-    int cleans;      /* no blank before a mark that ends a clause */
+    int cleans;      /* no blank before marks and endings, see clean() */
     int drops_first; /* `from` of the first token becomes nothing */
     size_t strips;   /* blanks at the text's begin */
     char *from, *to; /* one becomes the other */

@@ -35,6 +35,15 @@ static int is_kept(const s24_tokenizer *tokenizer, const char *text)
     return !(letter >= 'a' && letter <= 'z') && !(last >= '<' && last <= '>');
 }
 
+/* Of a token as the file spells it; −1: none, or at byte level none in its letters. */
+static int32_t id_in_vocabulary(const s24_tokenizer *tokenizer, const char *token)
+{
+    char bytes[S24I_TOKEN_BYTES];
+    if (!tokenizer->bpe.byte_level) return s24i_vocabulary_id(&tokenizer->vocabulary, token);
+    const size_t count = s24i_bpe_bytes(bytes, token);
+    return count == SIZE_MAX ? -1 : s24i_vocabulary_id_of(&tokenizer->vocabulary, bytes, count);
+}
+
 static s24_status read_added(s24_tokenizer *tokenizer, const s24i_config *entry)
 {
     const char *text = "";
@@ -56,7 +65,7 @@ static s24_status read_added(s24_tokenizer *tokenizer, const s24i_config *entry)
     REQUIRE(entry->ctx, strlen(text) <= S24I_TOKEN_BYTES, S24_ERROR_FORMAT,
             "%s: the added token \"%s\" has %zu bytes, at most %d are expected", entry->file,
             shown.text, strlen(text), S24I_TOKEN_BYTES);
-    int32_t known = s24i_vocabulary_id(&tokenizer->vocabulary, text);
+    const int32_t known = id_in_vocabulary(tokenizer, text);
     REQUIRE(entry->ctx, known < 0 || known == id, S24_ERROR_FORMAT,
             "%s: the added token \"%s\" has the id %lld, but %d in model.vocab", entry->file,
             shown.text, (long long)id, (int)known);
@@ -83,11 +92,72 @@ static s24_status read_all_added(s24_tokenizer *tokenizer, const s24i_config *ro
 
 /* ---- the file -------------------------------------------------------------------------------- */
 
+/* May two texts share characters where they stand in one? */
+static int may_overlap(const char *a, const char *b)
+{
+    const size_t bytes[2] = {strlen(a), strlen(b)};
+    for (size_t i = 0; i < bytes[0]; i++) {
+        const size_t least = bytes[0] - i < bytes[1] ? bytes[0] - i : bytes[1];
+        if (!memcmp(a + i, b, least)) return 1;
+    }
+    return strstr(b, a) != NULL;
+}
+
+/* White space between two, where they stand side by side. */
+static int both_take(const s24i_json *a, const s24i_json *b)
+{
+    return (s24i_json_is_true(s24i_json_get(a, "lstrip")) &&
+            s24i_json_is_true(s24i_json_get(b, "rstrip"))) ||
+           (s24i_json_is_true(s24i_json_get(a, "rstrip")) &&
+            s24i_json_is_true(s24i_json_get(b, "lstrip")));
+}
+
+/* Those that are looked for in the raw text are found before those in the normalised one. Would it
+   make a difference to look for all of them at once? Of very many it is not asked. */
+static int come_in_turn(const s24i_json *list)
+{
+    enum { MOST = 8192 };
+    if (s24i_json_count(list) > MOST) return 0;
+    s24i_json_walk walk = s24i_json_begin(list);
+    for (const s24i_json *late; (late = s24i_json_next(&walk, NULL)) != NULL;) {
+        const char *text = s24i_json_string(s24i_json_get(late, "content"));
+        if (!text || !s24i_json_is_true(s24i_json_get(late, "normalized"))) continue;
+        s24i_json_walk others = s24i_json_begin(list);
+        for (const s24i_json *early; (early = s24i_json_next(&others, NULL)) != NULL;) {
+            const char *other = s24i_json_string(s24i_json_get(early, "content"));
+            if (!other || s24i_json_is_true(s24i_json_get(early, "normalized"))) continue;
+            if (may_overlap(text, other) || may_overlap(other, text) || both_take(early, late))
+                return 1;
+        }
+    }
+    return 0;
+}
+
+/* Does a post_processor trim offsets, by how tokens are spelled? Own ways do so at byte level, and
+   WordPiece's tokens have no white space. */
+static int trims(const s24i_json *part)
+{
+    const s24i_json *type = s24i_json_get(part, "type"), *inner;
+    const char *name = s24i_json_string(type);
+    const s24i_json *says = s24i_json_get(part, "trim_offsets");
+    s24i_json_walk walk = s24i_json_begin(s24i_json_get(part, "processors"));
+    while ((inner = s24i_json_next(&walk, NULL)) != NULL)
+        if (trims(inner)) return 1;
+    return name && (!strcmp(name, "RobertaProcessing") || !strcmp(name, "ByteLevel")) &&
+           (!says || s24i_json_is_true(says));
+}
+
 /* May the kind's own way find every added token in the raw text? */
 static int is_plain(const s24_tokenizer *tokenizer, const s24i_config *root)
 {
-    s24i_json_walk walk = s24i_json_begin(s24i_json_get(root->json, "added_tokens"));
+    const s24i_json *list = s24i_json_get(root->json, "added_tokens");
+    s24i_json_walk walk = s24i_json_begin(list);
     const s24i_json *value;
+    const int is_wordpiece = tokenizer->kind == &s24i_tokenizer_wordpiece;
+    if (!is_wordpiece && !tokenizer->bpe.byte_level &&
+        trims(s24i_json_get(root->json, "post_processor")))
+        return 0;
+    if (come_in_turn(list)) return 0;
     while ((value = s24i_json_next(&walk, NULL)) != NULL) {
         const char *text = s24i_json_string(s24i_json_get(value, "content"));
         const int single = s24i_json_is_true(s24i_json_get(value, "single_word"));
@@ -119,12 +189,34 @@ static s24_status choose_way(s24_tokenizer *tokenizer, const s24i_config *root)
     return s24i_chain_read(&tokenizer->chain, tokenizer->ctx, root);
 }
 
+/* Files of 2020 (bert-base-uncased's, gpt2's, roberta-base's) leave the model's type out. Hugging
+   Face's tokenizers tell it by its keys, in this order; NULL: none has them. */
+static const char *type_by_keys(const s24i_json *model)
+{
+    static const struct {
+        const char *type, *keys[4];
+    } rows[] = {{"BPE", {"vocab", "merges"}},
+                {"WordPiece",
+                 {"vocab", "unk_token", "continuing_subword_prefix", "max_input_chars_per_word"}},
+                {"WordLevel", {"vocab", "unk_token"}},
+                {"Unigram", {"vocab", "unk_id"}}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        int there = 1;
+        for (int k = 0; k < 4 && rows[i].keys[k]; k++)
+            there &= s24i_json_get(model, rows[i].keys[k]) != NULL;
+        if (there) return rows[i].type;
+    }
+    return NULL;
+}
+
 static s24_status read_kind(s24_tokenizer *tokenizer, const s24i_config *root)
 {
     s24i_config model;
     const char *type = NULL;
     TRY(s24i_config_child(&model, root, "model", S24I_REQUIRED));
-    TRY(s24i_config_string(&type, &model, "type", S24I_REQUIRED));
+    TRY(s24i_config_string(&type, &model, "type", S24I_OPTIONAL));
+    if (!type) type = type_by_keys(model.json);
+    if (!type) TRY(s24i_config_string(&type, &model, "type", S24I_REQUIRED));
     for (int i = 0; i < KINDS; i++)
         if (!strcmp(kinds[i]->name, type)) tokenizer->kind = kinds[i];
     if (!tokenizer->kind)
@@ -141,7 +233,7 @@ s24_status s24i_tokenizer_read_json(s24_tokenizer *tokenizer, const char *folder
     TRY(s24i_config_load(&root, tokenizer->ctx, folder, name, S24I_REQUIRED));
     TRY_DONE(read_kind(tokenizer, &root));
     TRY_DONE(read_all_added(tokenizer, &root));
-    if (tokenizer->chain) TRY_DONE(s24i_chain_read_added(tokenizer));
+    if (tokenizer->chain) TRY_DONE(s24i_chain_read_added(tokenizer, root.file));
     if (tokenizer->chain) TRY_DONE(s24i_decoder_read(tokenizer, &root));
     TRY_DONE(s24i_post_processor_read(tokenizer, &root));
 done:

@@ -149,14 +149,16 @@ static size_t bytes_of_ids(const s24i_json *vocab)
     return (size_t)largest / 8 + 1;
 }
 
-/* A token's bytes, which at byte level are spelled in letters of their own. */
+/* A token's bytes, which at byte level are spelled in letters of their own. One that is spelled
+   otherwise there (two blanks, an added token of CodeGen's) is no word, nor in place of one. */
 static void add_token(s24_tokenizer *tokenizer, const char *token, int32_t id)
 {
     char bytes[S24I_TOKEN_BYTES];
-    size_t count = tokenizer->bpe.byte_level ? s24i_bpe_bytes(bytes, token) : SIZE_MAX;
-    if (count == SIZE_MAX)
+    const int level = tokenizer->bpe.byte_level;
+    size_t count = level ? s24i_bpe_bytes(bytes, token) : SIZE_MAX;
+    if (count == SIZE_MAX && (!level || s24i_vocabulary_id(&tokenizer->vocabulary, token) < 0))
         s24i_vocabulary_add(&tokenizer->vocabulary, token, strlen(token), id);
-    else
+    else if (count != SIZE_MAX)
         s24i_vocabulary_add(&tokenizer->vocabulary, bytes, count, id);
     if (id >= tokenizer->count) tokenizer->count = id + 1;
 }

@@ -232,6 +232,11 @@ static s24_status read_entries(s24i_unigram_entry *entries, const s24i_config *m
 static s24_status plan(s24_tokenizer *t, const s24i_config *root)
 {
     TRY(s24i_tokenizer_each(root, "normalizer", "normalizers", read_normalizer, t));
+    const s24i_unigram *u = &t->unigram;
+    REQUIRE(root->ctx, !(u->trims_begin || u->trims_end) || (u->rules.bytes && u->collapses),
+            S24_ERROR_UNSUPPORTED,
+            "%s: normalizer Strip without Precompiled and Replace is not supported with Unigram",
+            root->file);
     return s24i_tokenizer_each(root, "pre_tokenizer", "pretokenizers", read_pre_tokenizer, t);
 }
 

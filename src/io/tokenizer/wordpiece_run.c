@@ -238,31 +238,48 @@ static inline void read_ascii(reader *r, unsigned char c)
     }
 }
 
-/* Passes an added token whole. Returns its bytes. */
-static size_t read_added(reader *r, const s24i_added *added)
+static int32_t count_characters(const s24_text *text, size_t begin, size_t end)
 {
-    const unsigned char *p = (const unsigned char *)added->text;
-    span s = {r->index, r->index};
     uint32_t character;
+    int32_t count = 0;
+    for (size_t i = begin; i < end; count++)
+        i += s24i_utf8_next(&character, (const unsigned char *)text->data + i, end - i);
+    return count;
+}
+
+/* Passes an added token at a byte whole, with the white space that it takes: none of what is
+   before `from`. Returns where it ends. */
+static size_t read_added(reader *r, const s24i_added *added, const s24_text *text, size_t at,
+                         size_t from)
+{
+    size_t end = at + added->bytes;
+    span s = {r->index, r->index};
     settle(r);
     end_word(r);
-    for (size_t i = 0; i < added->bytes; s.end++)
-        i += s24i_utf8_next(&character, p + i, added->bytes - i);
+    /* What takes_* add trim_offsets takes away again, but before a text's first token. */
+    const s24i_bpe *bpe = &r->tokenizer->bpe;
+    const int is_first = bpe->trim_but_first && r->count == 0;
+    if (added->takes_before && (!bpe->trim || is_first))
+        s.begin -= count_characters(text, s24i_space_before(text->data, from, at), at);
+    if (added->takes_after) end += s24i_space_bytes(text->data + end, text->bytes - end);
+    const int32_t next = s.end + count_characters(text, at, end);
+    s.end = bpe->trim ? s.end + count_characters(text, at, at + added->bytes) : next;
     push(r, added->id, s);
-    r->index = s.end;
-    return added->bytes;
+    r->index = next;
+    return end;
 }
 
 static void read_part(reader *r, const s24_text *text)
 {
     const unsigned char *p = (const unsigned char *)text->data;
+    size_t from = 0;
     size_t i = 0;
     while (i < text->bytes && r->count < r->run->room) {
         if (r->tokenizer->added_first[p[i]]) {
             const s24i_added *added =
                 s24i_added_find(r->tokenizer, text->data + i, text->bytes - i, r->run->plain);
             if (added) {
-                i += read_added(r, added);
+                i = from = read_added(r, added, text, i, from);
                 continue;
             }
         }
