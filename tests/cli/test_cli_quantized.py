@@ -72,6 +72,21 @@ def fp8(rows, cols):
                                           struct.pack(f"<{len(by) * across}f", *data.flat(by)))}
 
 
+def renamed(form, suffix):
+    """The same with other scales' name."""
+    numbers_of, parts = form
+    return numbers_of, {WEIGHT: parts[WEIGHT], WEIGHT + suffix: parts[f"{WEIGHT}_scale_inv"]}
+
+
+def fp8_whole(suffix, shape, more=()):
+    """One scale for all, and scales of activations and of keys."""
+    whole = [[(r * 7 + c * 5) % 17 - 8 for c in range(96)] for r in range(160)]
+    one = data.entry("F32", shape, struct.pack("<f", 0.125))
+    return [q * 0.125 for q in data.flat(whole)], {
+        WEIGHT: data.entry("F8_E4M3", [160, 96], bytes(map(data.e4m3, data.flat(whole)))),
+        WEIGHT + suffix: one, **{f"{LAYER}.{name}": one for name in more}}
+
+
 def mxfp4(experts, n, groups):
     """Numbers of four bits, two a byte, and powers of two by which 32 of them are multiplied."""
     table = (0, .5, 1, 1.5, 2, 3, 4, 6, 0, -.5, -1, -1.5, -2, -3, -4, -6)
@@ -93,6 +108,12 @@ FORMS = {
     "awq": ("AWQ", awq(4)),
     "fp8": ("fp8 in blocks", fp8(256, 384)),
     "fp8-ends": ("fp8 in blocks", fp8(130, 200)),
+    "blocks": ("compressed-tensors float-quantized in blocks", renamed(fp8(256, 384), "_scale")),
+    "blocks-ends": ("compressed-tensors float-quantized in blocks",
+                    renamed(fp8(130, 200), "_scale")),
+    "fp8-one": ("fp8", fp8_whole("_scale_inv", [], ("activation_scale",))),
+    "modelopt": ("compressed-tensors float-quantized",
+                 fp8_whole("_scale", [1], ("input_scale", "k_scale"))),
     "mxfp4": ("MXFP4", mxfp4(3, 10, 2)),
 }
 SAYS = {"GPTQ": {"quant_method": "gptq", "bits": 4, "group_size": 32, "desc_act": False,
@@ -101,6 +122,12 @@ SAYS = {"GPTQ": {"quant_method": "gptq", "bits": 4, "group_size": 32, "desc_act"
                 "version": "GEMM"},
         "fp8 in blocks": {"quant_method": "fp8", "fmt": "e4m3", "activation_scheme": "dynamic",
                           "weight_block_size": [128, 128]},
+        "fp8": {"quant_method": "fp8", "activation_scheme": "static", "weight_block_size": None},
+        "compressed-tensors float-quantized": {"quant_method": "modelopt", "quant_algo": "FP8"},
+        "compressed-tensors float-quantized in blocks": {
+            "quant_method": "compressed-tensors", "format": "float-quantized", "config_groups": {
+                "group_0": {"weights": {"num_bits": 8, "type": "float", "strategy": "block",
+                                        "block_structure": [128, 128]}}}},
         "MXFP4": {"quant_method": "mxfp4", "modules_to_not_convert": ["model.embed_tokens"]}}
 
 
@@ -192,7 +219,7 @@ class Known(Scratch):
 UNKNOWN = (
     ({"quant_method": "bitsandbytes", "load_in_4bit": True},
      "quantization_config.quant_method is 'bitsandbytes', which is not known; compressed-tensors, "
-     "fp8, gptq, awq, torchao, mxfp4 are"),
+     "fp8, gptq, awq, torchao, mxfp4, fbgemm_fp8, modelopt are"),
     ({"bits": 4}, "quantization_config.quant_method is not there, which is not known"),
     ({"quant_method": "gptq", "bits": 3}, "quantization_config.bits is 3"),
     ({"quant_method": "gptq", "bits": 4, "checkpoint_format": "gptq_v2"},
@@ -207,8 +234,16 @@ UNKNOWN = (
         "group_0": {"weights": {"num_bits": 2, "type": "int", "strategy": "group"}}}},
      "config_groups.group_0.weights has num_bits 2 of type int"),
     ({"quant_method": "compressed-tensors", "format": "float-quantized", "config_groups": {
-        "group_0": {"weights": {"num_bits": 8, "type": "float", "strategy": "block"}}}},
-     "config_groups.group_0.weights.strategy is 'block'"),
+        "group_0": {"weights": {"num_bits": 8, "type": "float", "strategy": "tensor_group"}}}},
+     "config_groups.group_0.weights.strategy is 'tensor_group'"),
+    ({"quant_method": "compressed-tensors", "format": "float-quantized", "config_groups": {
+        "group_0": {"weights": {"num_bits": 8, "type": "float", "strategy": "block",
+                                "block_structure": [64, 128]}}}},
+     "config_groups.block_structure is not known; [128, 128] is"),
+    ({"quant_method": "compressed-tensors", "format": "int-quantized", "config_groups": {
+        "group_0": {"weights": {"num_bits": 8, "type": "int", "strategy": "block"}}}},
+     "config_groups.group_0.weights has blocks of type int"),
+    ({"quant_method": "modelopt", "quant_algo": "NVFP4"}, "quant_algo is 'NVFP4'"),
     ({"quant_method": "compressed-tensors", "format": "mixed-precision", "config_groups": {
         "group_0": {"format": "mxfp4-pack-quantized"}}},
      "config_groups.format is 'mxfp4-pack-quantized'"),

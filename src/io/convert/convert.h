@@ -50,8 +50,8 @@ typedef struct s24i_foreign_scheme {
         const char *suffix;
         int is_optional;
     } part[S24I_FOREIGN_PARTS];
-    /* Is the first part, by its dtype, this scheme's? NULL: always. */
-    int (*fits)(const s24_tensor *first);
+    /* Are the parts, by their dtypes and shapes, this scheme's? NULL: always. */
+    int (*fits)(const s24i_foreign *weight);
     /* Fills rows, cols, bits and group and checks all parts' dtypes and shapes. FORMAT. */
     s24_status (*measure)(s24i_foreign *weight);
     /* The numbers, in *out which is zeros but for ctx, rows, cols, bits, group. FORMAT, MEMORY. */

@@ -37,12 +37,12 @@ static int take_parts(s24i_foreign *w, const search *s, const s24i_foreign_schem
 {
     const size_t length = strlen(first->name), suffix = strlen(scheme->part[0].suffix);
     if (!s24i_ends_with(first->name, scheme->part[0].suffix) || length == suffix) return 0;
-    if (scheme->fits && !scheme->fits(first)) return 0;
     memcpy(s->name, first->name, length - suffix);
     for (int i = 0; i < S24I_FOREIGN_PARTS && scheme->part[i].suffix; i++) {
         w->part[i] = sibling(s, length - suffix, scheme->part[i].suffix);
         if (!w->part[i] && !scheme->part[i].is_optional) return 0;
     }
+    if (scheme->fits && !scheme->fits(w)) return 0;
     w->scheme = scheme;
     strcpy(s->name + length - suffix, scheme->whole);
     return 1;
@@ -85,9 +85,10 @@ static s24_status find_weight(const search *s, int64_t index)
    quantises its activations. */
 static s24_status add_plain(const search *s, int64_t index)
 {
-    static const char *const about[] = {".input_scale",       ".input_zero_point",
-                                        ".output_scale",      ".output_zero_point",
-                                        ".weight_zero_point", ".weight_g_idx"};
+    static const char *const about[] = {
+        ".input_scale",       ".input_zero_point", ".input_scale_ub", ".activation_scale",
+        ".k_scale",           ".v_scale",          ".output_scale",   ".output_zero_point",
+        ".weight_zero_point", ".weight_g_idx"};
     s24i_foreigners *list = s->list;
     const s24_tensor *t = s24_checkpoint_tensor(list->checkpoint, index);
     const size_t length = strlen(t->name);

@@ -2,7 +2,7 @@
 /*
  * fp8 in blocks, as DeepSeek's and Qwen's folders have it: e4m3 [n, k] in `weight`, and in
  * `weight_scale_inv` a scale [⌈n/128⌉, ⌈k/128⌉] by which a block's elements are multiplied. Blocks
- * at the end may be smaller.
+ * at the end may be smaller. compressed-tensors' strategy "block" has the same as `weight_scale`.
  */
 #include "io/convert/convert.h"
 #include "io/convert/quantization.h"
@@ -54,9 +54,17 @@ static s24_status read(s24i_numbers *out, const s24i_foreign *w)
     return read_scales(out, w);
 }
 
-static int is_e4m3(const s24_tensor *first)
+static int is_e4m3(const s24i_foreign *w)
 {
-    return first->dtype == S24_E4M3 && !first->packed;
+    return w->part[VALUES]->dtype == S24_E4M3 && !w->part[VALUES]->packed;
+}
+
+/* A scale for each block is no scale for each row. */
+static int is_by_block(const s24i_foreign *w)
+{
+    const s24_tensor *values = w->part[VALUES], *scales = w->part[SCALES];
+    return is_e4m3(w) && values->rank == 2 && scales->rank == 2 && values->shape[0] > 1 &&
+           scales->shape[0] == (values->shape[0] + BLOCK - 1) / BLOCK;
 }
 
 const s24i_foreign_scheme s24i_scheme_fp8_blocks = {
@@ -64,6 +72,16 @@ const s24i_foreign_scheme s24i_scheme_fp8_blocks = {
     .whole = ".weight",
     .part = {{".weight", 0}, {".weight_scale_inv", 0}},
     .fits = is_e4m3,
+    .measure = measure,
+    .read = read,
+    .scales = SCALES,
+};
+
+const s24i_foreign_scheme s24i_scheme_block_quantized = {
+    .name = "compressed-tensors float-quantized in blocks",
+    .whole = ".weight",
+    .part = {{".weight", 0}, {".weight_scale", 0}},
+    .fits = is_by_block,
     .measure = measure,
     .read = read,
     .scales = SCALES,

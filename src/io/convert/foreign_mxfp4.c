@@ -61,9 +61,9 @@ static s24_status read(s24i_numbers *out, const s24i_foreign *w)
     return read_scales(scales, w, w->rows * w->cols / GROUP);
 }
 
-static int is_bytes(const s24_tensor *first)
+static int is_bytes(const s24i_foreign *w)
 {
-    return first->dtype == S24_U8 && !first->packed;
+    return w->part[0]->dtype == S24_U8 && !w->part[0]->packed;
 }
 
 const s24i_foreign_scheme s24i_scheme_mxfp4 = {

@@ -173,14 +173,21 @@ static s24_status read_bytes(s24i_numbers *out, const s24i_foreign *w)
     return s24i_numbers_scales(out, w, w->part[SCALES]);
 }
 
-static int is_e4m3(const s24_tensor *first)
+static int is_e4m3(const s24i_foreign *w)
 {
-    return first->dtype == S24_E4M3;
+    return w->part[VALUES]->dtype == S24_E4M3;
 }
 
-static int is_i8(const s24_tensor *first)
+static int is_i8(const s24i_foreign *w)
 {
-    return first->dtype == S24_I8 && !first->packed;
+    return w->part[VALUES]->dtype == S24_I8 && !w->part[VALUES]->packed;
+}
+
+/* One scale for all. */
+static int is_whole(const s24i_foreign *w)
+{
+    const s24_tensor *scales = w->part[SCALES];
+    return is_e4m3(w) && scales->rank < 2 && scales->bytes == s24_dtype_bytes(scales->dtype);
 }
 
 const s24i_foreign_scheme s24i_scheme_float_quantized = {
@@ -193,10 +200,21 @@ const s24i_foreign_scheme s24i_scheme_float_quantized = {
     .scales = SCALES,
 };
 
+/* fp8 as Mistral's folders have it, with a scale of a tensor under the name of those of blocks. */
+const s24i_foreign_scheme s24i_scheme_fp8_whole = {
+    .name = "fp8",
+    .whole = ".weight",
+    .part = {{".weight", 0}, {".weight_scale_inv", 0}},
+    .fits = is_whole,
+    .measure = measure_bytes,
+    .read = read_bytes,
+    .scales = SCALES,
+};
+
 /* torchao's tensors of elements of a byte, as io/torch has their parts. */
-static int is_byte(const s24_tensor *first)
+static int is_byte(const s24i_foreign *w)
 {
-    return is_e4m3(first) || is_i8(first);
+    return is_e4m3(w) || is_i8(w);
 }
 
 const s24i_foreign_scheme s24i_scheme_torchao = {

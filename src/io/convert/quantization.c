@@ -50,10 +50,25 @@ static s24_status check_format(const s24i_config *config, const char *key)
     return S24_OK;
 }
 
+/* The sides of blocks that share a scale, where they are said. */
+static s24_status check_sides(const s24i_config *config, const char *key, const char *member)
+{
+    s24i_config sides;
+    TRY(s24i_config_child(&sides, config, member, S24I_OPTIONAL));
+    for (size_t i = 0; sides.json && i < 2; i++) {
+        const s24i_json *side = s24i_json_at(sides.json, i);
+        REQUIRE(config->ctx,
+                s24i_json_integer(side) == S24I_FP8_BLOCK && s24i_json_count(sides.json) == 2,
+                S24_ERROR_FORMAT, "%s: %s.%s is not known; [%d, %d] is", config->file, key, member,
+                S24I_FP8_BLOCK, S24I_FP8_BLOCK);
+    }
+    return S24_OK;
+}
+
 /* How a group's weights are quantised. */
 static s24_status check_weights(const s24i_config *weights, const char *group)
 {
-    static const char *const strategies[] = {"tensor", "channel", "group"};
+    static const char *const strategies[] = {"tensor", "channel", "group", "block"};
     const char *type = "int", *strategy = "tensor";
     int64_t bits = 8;
     int is_known = 0;
@@ -69,10 +84,13 @@ static s24_status check_weights(const s24i_config *weights, const char *group)
         is_known |= !strcmp(strategies[i], strategy);
     REQUIRE(
         weights->ctx, is_known, S24_ERROR_FORMAT,
-        "%s: config_groups.%s.weights.strategy is '%s', which is not known; tensor, channel and "
-        "group are",
+        "%s: config_groups.%s.weights.strategy is '%s', which is not known; tensor, channel, group "
+        "and block are",
         weights->file, s24i_show(group).text, s24i_show(strategy).text);
-    return S24_OK;
+    REQUIRE(weights->ctx, strcmp(strategy, "block") != 0 || is_float, S24_ERROR_FORMAT,
+            "%s: config_groups.%s.weights has blocks of type %s, which is not known; float is",
+            weights->file, s24i_show(group).text, s24i_show(type).text);
+    return check_sides(weights, "config_groups", "block_structure");
 }
 
 static s24_status check_groups(const s24i_config *groups, int *formats)
@@ -144,17 +162,13 @@ static s24_status check_awq(const s24i_config *config, const char *key)
 
 static s24_status check_fp8(const s24i_config *config, const char *key)
 {
-    s24i_config sides;
     TRY(check_only(config, key, "fmt", "e4m3"));
-    TRY(s24i_config_child(&sides, config, "weight_block_size", S24I_OPTIONAL));
-    for (size_t i = 0; sides.json && i < 2; i++) {
-        const s24i_json *side = s24i_json_at(sides.json, i);
-        REQUIRE(config->ctx,
-                s24i_json_integer(side) == S24I_FP8_BLOCK && s24i_json_count(sides.json) == 2,
-                S24_ERROR_FORMAT, "%s: %s.weight_block_size is not known; [%d, %d] is",
-                config->file, key, S24I_FP8_BLOCK, S24I_FP8_BLOCK);
-    }
-    return S24_OK;
+    return check_sides(config, key, "weight_block_size");
+}
+
+static s24_status check_modelopt(const s24i_config *config, const char *key)
+{
+    return check_only(config, key, "quant_algo", "FP8");
 }
 
 /* ---- any ------------------------------------------------------------------------------------- */
