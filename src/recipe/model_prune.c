@@ -17,6 +17,18 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* A matrix has no more directions than its shorter side. */
+static s24_status check_rank(const s24i_pruner *pruner, const s24_tensor *tensor)
+{
+    const s24_dense matrix = s24i_pruner_matrix(NULL, tensor);
+    const int64_t most = s24i_min(matrix.rows, matrix.cols);
+    REQUIRE(pruner->ctx, pruner->rank <= most, S24_ERROR_SHAPE,
+            "the low rank is %lld; tensor '%s' [%lld, %lld] has at most %lld",
+            (long long)pruner->rank, s24i_show(tensor->name).text, (long long)matrix.rows,
+            (long long)matrix.cols, (long long)most);
+    return S24_OK;
+}
+
 /* A model of which nothing is pruned is no result. */
 static s24_status refuse_none(const s24i_pruner *pruner, const s24_tensor *passed)
 {
@@ -41,6 +53,7 @@ static s24_status declare(const s24i_pruner *pruner)
         const int taken = s24i_pruner_takes(pruner, &tensor);
         const s24_tensor *mask;
         count += taken;
+        if (taken) TRY(check_rank(pruner, &tensor));
         if (selected && !taken) passed = s24_checkpoint_tensor(pruner->in, i);
         if (taken && pruner->opts.masks)
             TRY(s24i_name_tensor(pruner->ctx, s24i_pruner_find_mask(&mask, pruner, &tensor),
@@ -226,11 +239,10 @@ static s24_status read_masks(const s24i_pruner *pruner)
 {
     const s24_model_prune_opts *opts = &pruner->opts;
     REQUIRE(pruner->ctx,
-            !opts->masks || pruner->by_masks ||
-                (s24_pattern_group(opts->prune.pattern) > 1 &&
-                 s24_pattern_lift(opts->prune.pattern) >= 0),
+            !opts->masks || pruner->by_masks || s24_pattern_group(opts->prune.pattern) > 1,
             S24_ERROR_ARGUMENT,
-            "masks from a file say themselves what stays, or are held to a pattern N:M, not of %s",
+            "masks from a file say themselves what stays, or are held to a pattern N:M or "
+            "dense:COLUMNS, not to %s",
             opts->prune.pattern);
     REQUIRE(pruner->ctx, !opts->masks || !opts->prune.device, S24_ERROR_UNSUPPORTED,
             "masks from a file are applied on the CPU only");

@@ -84,8 +84,9 @@ s24_status s24i_pruner_write_mask(const s24i_pruner *pruner, const s24_dense *w,
 /* A mask that stands where a criterion would. */
 typedef struct s24i_masked {
     const s24_tensor *mask;
-    int turned, keep, group; /* keep 0: as many as it keeps */
-    int64_t first_row;
+    const char *pattern;
+    int turned, group; /* group 1: as many stay as it keeps */
+    int64_t cols, first_row;
 } s24i_masked;
 /* Makes opts choose by the tensor's mask, which m holds while they are used. */
 s24_status s24i_pruner_use_mask(s24i_masked *m, s24_prune_opts *opts, const s24i_pruner *pruner,

@@ -25,21 +25,29 @@ static void fill_group(uint8_t *kept, int keep, int group)
     }
 }
 
+/* How many of a group of columns, from col on, a pattern keeps; 0: no number. */
+static int kept_of(const char *pattern, int64_t col)
+{
+    const int64_t dense = -(int64_t)s24_pattern_lift(pattern), group = s24_pattern_group(pattern);
+    if (dense > 0) return col < dense ? (int)group : 2;
+    return !pattern ? 2 : group > 1 ? atoi(pattern) : 0;
+}
+
 /* Where w is not zero, as the tensor is stored; of a pattern N:M as many of each M as it says. */
 s24_status s24i_pruner_write_mask(const s24i_pruner *pruner, const s24_dense *w,
                                   const s24_tensor *tensor)
 {
     const int64_t count = w->rows * w->cols;
-    const char *pattern = pruner->opts.prune.pattern ? pruner->opts.prune.pattern : "2:4";
-    const int group = (int)s24_pattern_group(pattern), keep = group > 1 ? atoi(pattern) : 0;
+    const char *pattern = pruner->opts.prune.pattern;
+    const int group = (int)s24_pattern_group(pattern);
     const float *values = w->data;
     uint8_t *mask;
     TRY(s24i_alloc_elems(&mask, pruner->ctx, 2 * count, sizeof *mask, "a mask"));
     uint8_t *stored = mask + count;
     for (int64_t i = 0; i < count; i++)
         mask[i] = values[i] != 0.0f;
-    for (int64_t i = 0; keep && i < count; i += group)
-        fill_group(mask + i, keep, group);
+    for (int64_t i = 0; group > 1 && i < count; i += group)
+        fill_group(mask + i, kept_of(pattern, i % w->cols), group);
     for (int64_t i = 0; i < count; i++)
         stored[tensor->transposed ? i % w->cols * w->rows + i / w->cols : i] = mask[i];
     const s24_status status = s24_writer_write(pruner->writer, tensor->name, stored);
@@ -58,24 +66,28 @@ static int keeps(const s24_tensor *mask, int64_t i)
     return bytes[i] != 0;
 }
 
-/* 1 where the mask keeps, if it keeps as many of each group as the pattern does that it has. */
+/* 1 where the mask keeps, if it keeps as many of each group as the pattern does that it has. The
+   columns at hand may be the last of a row: those after its dense ones. */
 static s24_status score_by_mask(void *user, s24_ctx *ctx, double *scores,
                                 const s24_score_inputs *in)
 {
     const s24i_masked *m = user;
-    const int64_t first = m->first_row * in->cols;
+    const int64_t skipped = m->cols - in->cols;
     for (int64_t i = 0; i < in->rows * in->cols; i++) {
-        const int64_t row = i / in->cols, col = i % in->cols;
-        scores[i] = keeps(m->mask, m->turned ? col * in->rows + row : first + i);
+        const int64_t row = i / in->cols, col = skipped + i % in->cols;
+        scores[i] =
+            keeps(m->mask, m->turned ? col * in->rows + row : (m->first_row + row) * m->cols + col);
     }
-    for (int64_t g = 0; g < in->rows * in->cols && m->keep; g += m->group) {
+    for (int64_t g = 0; g < in->rows * in->cols && m->group > 1; g += m->group) {
+        const int64_t col = skipped + g % in->cols;
+        const int keep = kept_of(m->pattern, col);
         int kept = 0;
         for (int i = 0; i < m->group; i++)
             kept += scores[g + i] > 0.0;
-        REQUIRE(ctx, kept == m->keep, S24_ERROR_FORMAT,
+        REQUIRE(ctx, kept == keep, S24_ERROR_FORMAT,
                 "%s: the mask of '%s' keeps %d of row %lld's columns %lld to %lld; expected %d",
                 m->mask->file, m->mask->name, kept, (long long)(m->first_row + g / in->cols),
-                (long long)(g % in->cols), (long long)(g % in->cols + m->group - 1), m->keep);
+                (long long)col, (long long)(col + m->group - 1), keep);
     }
     return S24_OK;
 }
@@ -116,10 +128,9 @@ s24_status s24i_pruner_use_mask(s24i_masked *m, s24_prune_opts *opts, const s24i
 {
     const char *pattern = pruner->opts.prune.pattern;
     *m = (s24i_masked){.turned = tensor->transposed,
-                       .keep = pruner->by_masks ? 0
-                               : pattern        ? atoi(pattern)
-                                                : 2,
-                       .group = (int)s24_pattern_group(pattern),
+                       .pattern = pattern,
+                       .group = pruner->by_masks ? 1 : (int)s24_pattern_group(pattern),
+                       .cols = s24i_pruner_matrix(NULL, tensor).cols,
                        .first_row = pruner->first_row};
     TRY(s24i_pruner_find_mask(&m->mask, pruner, tensor));
     opts->score = score_by_mask;

@@ -95,7 +95,7 @@ class LowRank(Scratch):
         last = None
         for rank in (0, 2, 8, 32):
             out = str(self.scratch() / "out")
-            self.good("prune", "llama", out, "--packed",
+            self.good("prune", "llama", out, "--packed", "--exclude", "*k_proj*,*v_proj*",
                       *(("--low-rank", str(rank)) if rank else ()))
             self.good("unpack", out, out + "-dense")
             now = self.distance("llama", out + "-dense")
@@ -175,6 +175,10 @@ class LowRank(Scratch):
         self.refusals((
             ("rank", ("prune", "llama", "x", "--packed", "--low-rank", "0"), 2,
              'the low rank is "0"; expected a rank of 1 or more'),
+            ("too large", ("prune", "llama", "x", "--packed", "--low-rank", "5000"), 4,
+             r"the low rank is 5000; tensor '[^']+' \[\d+, \d+\] has at most \d+"),
+            ("too large alone", ("prune", "llama", "x", "--packed", "--pattern", "low-rank:5000"),
+             4, "has at most 32"),
             ("share", ("prune", "llama", "x", "--packed", "--low-rank", "bytes=2"), 2,
              'the low rank is "bytes=2"'),
             ("packed", ("prune", "llama", "x", "--low-rank", "4"), 2, "--low-rank"),

@@ -2,6 +2,7 @@
 """prune --masks: files of other libraries, NumPy's archives and PyTorch's, and what they may not
 be."""
 import io
+import shutil
 import struct
 import unittest
 import zipfile
@@ -86,6 +87,28 @@ class Masks(Scratch):
         self.assertEqual(self.made("m.pt", "--pattern", "2:4"), expected)
         kept = floats(expected[next(iter(masks))][2])
         self.assertEqual(kept.count(0), len(kept) // 2)
+
+    def test_columns_that_are_dense(self):
+        masks = self.masks("dense:4")
+        expected = self.made("m.safetensors")
+        self.assertEqual(self.made("m.safetensors", "--pattern", "dense:4"), expected)
+        self.good("prune", "model", "packed", "--packed", "--masks", "m.safetensors", "--pattern",
+                  "dense:4")
+        stored = {t["name"]: t.get("format") for t in self.json("info", "packed")["tensors"]}
+        self.assertEqual({stored[name] for name in masks}, {"dense:4"})
+        self.good("unpack", "packed", "back")
+        self.assertEqual(read(self.folder / "back/model.safetensors")[0], expected)
+        (self.folder / "texts").write_text("a b c\nb a\n" * 8)
+        refined = self.made("m.safetensors", "--pattern", "dense:4", "--refine", "least-squares",
+                            "--calibration", "texts")
+        for key, (_, data) in masks.items():
+            kept = [value != 0 for value in floats(refined[key][2])]
+            self.assertTrue(all(bool(m) or not k for m, k in zip(data, kept)), key)
+        self.masks("2:4")
+        shutil.copy(self.folder / "m.safetensors", self.fixtures / "half.safetensors")
+        self.refusals([("two of four", ["prune", "model", "x", "--masks", "half.safetensors",
+                                        "--pattern", "dense:4"], 4,
+                        "keeps 2 of row 0's columns 0 to 3; expected 4")])
 
     def test_refusals(self):
         masks = self.masks("2:4")

@@ -201,7 +201,7 @@ class Magnitude(Scratch):
             ("masks that are not there", ["prune", "w.safetensors", "new", "--masks", "none"], 3,
              r"none"),
             ("masks of shares", ["prune", "w.safetensors", "new", "--masks", "w.safetensors",
-                                 "--pattern", "row:0.5"], 2, r"N:M, not of row:0\.5"),
+                                 "--pattern", "row:0.5"], 2, r"N:M or dense:COLUMNS, not to row:0\.5"),
             ("masks of floats", ["prune", "w.safetensors", "new", "--masks", "w.safetensors"], 4,
              r"is f32; expected u8 or bool"),
             ("refined blindly", ["prune", "w.safetensors", "new", "--refine", "swaps"], 2,
