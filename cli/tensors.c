@@ -119,6 +119,9 @@ int cli_selected(cli_app *cli, const s24_checkpoint *checkpoint, const char *inc
         return cli_fail(cli, CLI_UNSUPPORTED,
                         "%s: its weights are stored as %s: 'sparse24 convert' makes them ours",
                         cli->operands[0], scheme);
+    if (exclude)
+        return cli_fail(cli, CLI_USAGE, "--exclude %s leaves no linear layer of %s", exclude,
+                        cli->operands[0]);
     return cli_fail(cli, CLI_USAGE,
                     "%s has no linear layer inside numbered blocks; name tensors with --include",
                     cli->operands[0]);

@@ -69,7 +69,7 @@ static const cli_rule rules[] = {{CLI_ONE_OF, "prompt-name prompt-text", NULL, N
                                  {CLI_NOT_WITH, "images", "shard", NULL},
                                  {CLI_NOT_WITH, "images", "comm", NULL},
                                  {CLI_NOT_WITH, "prompt-name prompt-text", "images", NULL},
-                                 {CLI_NOT_WITH, "shard", "comm", "is of one process"},
+                                 {CLI_NOT_WITH, "shard", "comm", "shares the lines out itself"},
                                  {CLI_ONE_OF, NULL, NULL, NULL}};
 
 static const cli_example examples[] = {
