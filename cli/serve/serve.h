@@ -58,7 +58,7 @@ typedef struct serve_job {
     int64_t *offsets; /* [texts + 1] into ids */
     int32_t *ids;
     float *vectors; /* [texts, width]; of a head its logits */
-    s24_text *read; /* what a head reads, in the request's JSON: [2·texts] */
+    s24_text *read; /* what a head reads, in the request's texts: [2·texts] */
     s24_text_pairs pairs;
     int64_t nearest; /* of the documents to find for each text; 0: none */
     int64_t *lines;  /* [texts, nearest] */
@@ -240,7 +240,8 @@ struct serve_request {
     char *body;
     size_t bytes, room, dropped, held; /* held: what of the server's budget is in use */
     json_t *json;                      /* while it is read */
-    int keeps_json;                    /* 1: until it is answered */
+    json_t *texts;                     /* that a head reads, until it is answered; or NULL */
+    size_t kept;                       /* bytes of the body that live on in texts or images */
     serve_set *set;                    /* whose the model is; NULL: the request is not read yet */
     serve_reader *reader;              /* while it is read */
     serve_model *model;
@@ -251,8 +252,10 @@ struct serve_request {
     int64_t retry;       /* seconds to wait, said with 429 */
     const char *allowed; /* what a path takes in place of the method that was asked for */
     serve_text answer;
-    int single, base64, normalise; /* how vectors are asked for */
+    int single, base64, normalise; /* how vectors are asked for, */
     int64_t dimensions, tokens;
+    int cohere, raw_scores, gives_texts; /* and how scores are */
+    int64_t best;                        /* so many of them */
     int queued, counted;
     double began;
 };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The routes of models with a head that classifies: rerankers, in the shapes of
-   text-embeddings-inference and of Cohere, and classes of texts. The texts stay in the request's
-   JSON, which is kept until it is answered. */
+   text-embeddings-inference and of Cohere, and classes of texts. Of a request's JSON only the texts
+   stay until it is answered: the rest could be many times as large as the body. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,9 +11,19 @@
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-static s24_text text_of(const json_t *value)
+/* A text, which stays for the request. */
+static s24_text keep_text(serve_request *r, json_t *value)
 {
-    return (s24_text){json_string_value(value), json_string_length(value)};
+    const s24_text text = {json_string_value(value), json_string_length(value)};
+    if (json_array_append(r->texts, value))
+        serve_refuse(r, 503, NULL, "the server is out of memory");
+    r->kept += text.bytes;
+    return text;
+}
+
+static int is_asked(const serve_request *r, const char *key)
+{
+    return json_is_true(json_object_get(r->json, key));
 }
 
 /* Makes room for a job of so many texts, each with a pair where there are any. */
@@ -26,7 +36,7 @@ static int make_job(serve_request *r, const char *key, int64_t count)
                      key, (long long)count, (long long)most);
         return 0;
     }
-    r->keeps_json = 1;
+    r->texts = json_array();
     job->texts = count;
     job->offsets = calloc((size_t)count + 1, sizeof *job->offsets);
     job->vectors = calloc((size_t)(count * r->model->width), sizeof *job->vectors);
@@ -62,7 +72,7 @@ static int check_lengths(serve_request *r, const char *key)
 }
 
 /* Cohere's documents may be objects that have a text. */
-static const json_t *document_of(const json_t *value)
+static json_t *document_of(json_t *value)
 {
     return json_is_object(value) ? json_object_get(value, "text") : value;
 }
@@ -70,8 +80,9 @@ static const json_t *document_of(const json_t *value)
 void serve_rerank(serve_request *r)
 {
     if (!serve_read_json(r) || !serve_read_model(r, SERVE_CLASSIFIER)) return;
-    const json_t *query = json_object_get(r->json, "query");
-    const char *key = json_object_get(r->json, "documents") ? "documents" : "texts";
+    json_t *query = json_object_get(r->json, "query");
+    r->cohere = json_object_get(r->json, "documents") != NULL;
+    const char *key = r->cohere ? "documents" : "texts";
     const json_t *list = json_object_get(r->json, key);
     if (!json_is_string(query)) {
         serve_refuse(r, 422, "query", "query is a text");
@@ -87,15 +98,19 @@ void serve_rerank(serve_request *r)
         return;
     }
     if (!make_job(r, key, (int64_t)json_array_size(list))) return;
+    r->best = r->job.texts;
+    r->raw_scores = is_asked(r, "raw_scores");
+    r->gives_texts = is_asked(r, r->cohere ? "return_documents" : "return_text");
+    if (!serve_read_count(r, "top_n", &r->best, INT64_MAX)) return;
     for (size_t i = 0; i < json_array_size(list); i++) {
-        const json_t *document = document_of(json_array_get(list, i));
+        json_t *document = document_of(json_array_get(list, i));
         if (!json_is_string(document)) {
             serve_refuse(r, 422, key, "%s: element %zu is no text", key, i);
             return;
         }
-        r->job.read[i + (size_t)r->job.texts] = text_of(document);
+        r->job.read[i + (size_t)r->job.texts] = keep_text(r, document);
     }
-    r->job.read[0] = text_of(query);
+    r->job.read[0] = keep_text(r, query);
     r->job.pairs = (s24_text_pairs){.count = r->job.texts,
                                     .texts = r->job.read,
                                     .pairs = r->job.read + r->job.texts,
@@ -104,15 +119,15 @@ void serve_rerank(serve_request *r)
 }
 
 /* A text alone, or two of them. Returns how many there are, 0: it is neither. */
-static int read_pair(s24_text pair[2], const json_t *value)
+static int read_pair(s24_text pair[2], serve_request *r, json_t *value)
 {
     const int one = json_is_string(value);
     const size_t count = one ? 1 : json_array_size(value);
     if (count < 1 || count > 2) return 0;
     for (size_t i = 0; i < count; i++) {
-        const json_t *text = one ? value : json_array_get(value, i);
+        json_t *text = one ? value : json_array_get(value, i);
         if (!json_is_string(text)) return 0;
-        pair[i] = text_of(text);
+        pair[i] = keep_text(r, text);
     }
     return (int)count;
 }
@@ -120,14 +135,16 @@ static int read_pair(s24_text pair[2], const json_t *value)
 void serve_predict(serve_request *r)
 {
     if (!serve_read_json(r) || !serve_read_model(r, SERVE_CLASSIFIER)) return;
-    const json_t *inputs = json_object_get(r->json, "inputs");
+    json_t *inputs = json_object_get(r->json, "inputs");
+    r->raw_scores = is_asked(r, "raw_scores");
     r->single = json_is_string(inputs);
     const int64_t count = r->single ? 1 : (int64_t)json_array_size(inputs);
     if (!make_job(r, "inputs", count)) return;
     int kind = 0;
     for (int64_t i = 0; i < count; i++) {
         s24_text pair[2] = {{0}};
-        const int found = read_pair(pair, r->single ? inputs : json_array_get(inputs, (size_t)i));
+        json_t *value = r->single ? inputs : json_array_get(inputs, (size_t)i);
+        const int found = read_pair(pair, r, value);
         if (!found || (kind && found != kind)) {
             serve_refuse(r, 422, "inputs",
                          "inputs: a text, texts, or lists of two texts are "
@@ -159,46 +176,37 @@ static int by_score(const void *a, const void *b)
     return left->index < right->index ? -1 : left->index > right->index;
 }
 
-static int is_asked(const serve_request *r, const char *key)
-{
-    return json_is_true(json_object_get(r->json, key));
-}
-
-static json_t *result_json(const serve_request *r, const scored *s, int cohere)
+static json_t *result_json(const serve_request *r, const scored *s)
 {
     const s24_text *text = &r->job.pairs.pairs[s->index];
     json_t *result = json_object(), *words = json_stringn(text->data, text->bytes);
     json_object_set_new(result, "index", json_integer(s->index));
-    json_object_set_new(result, cohere ? "relevance_score" : "score", cli_real(s->score));
-    if (cohere && is_asked(r, "return_documents"))
+    json_object_set_new(result, r->cohere ? "relevance_score" : "score", cli_real(s->score));
+    if (r->cohere && r->gives_texts)
         json_object_set_new(result, "document", json_pack("{s:O}", "text", words));
-    if (!cohere && is_asked(r, "return_text")) json_object_set(result, "text", words);
+    if (!r->cohere && r->gives_texts) json_object_set(result, "text", words);
     json_decref(words);
     return result;
 }
 
 void serve_write_rerank(serve_request *r)
 {
-    const int cohere = json_object_get(r->json, "documents") != NULL;
-    int64_t count = r->job.texts, most = count;
+    const int64_t count = r->job.texts;
     scored *all = calloc((size_t)count, sizeof *all);
-    json_t *results = json_array();
-    if (!all || !serve_read_count(r, "top_n", &most, INT64_MAX)) {
-        if (!all) serve_refuse(r, 503, NULL, "the server is out of memory");
-        json_decref(results);
-        free(all);
+    if (!all) {
+        serve_refuse(r, 503, NULL, "the server is out of memory");
         return;
     }
+    json_t *results = json_array();
     for (int64_t i = 0; i < count; i++) {
         const double logit = (double)r->job.vectors[i];
-        all[i] =
-            (scored){i, is_asked(r, "raw_scores") ? logit : score_of(r->model->encoder, logit)};
+        all[i] = (scored){i, r->raw_scores ? logit : score_of(r->model->encoder, logit)};
     }
     qsort(all, (size_t)count, sizeof *all, by_score);
-    for (int64_t i = 0; i < count && i < most; i++)
-        json_array_append_new(results, result_json(r, &all[i], cohere));
+    for (int64_t i = 0; i < count && i < r->best; i++)
+        json_array_append_new(results, result_json(r, &all[i]));
     free(all);
-    if (!cohere) {
+    if (!r->cohere) {
         serve_put_json(&r->answer, results);
         return;
     }
@@ -216,7 +224,7 @@ static int put_classes(serve_request *r, int64_t text, scored *all)
     if (!shares) return 0;
     shares_of(shares, logits, classes, 0);
     for (int64_t c = 0; c < classes; c++)
-        all[c] = (scored){c, is_asked(r, "raw_scores") ? (double)logits[c] : shares[c]};
+        all[c] = (scored){c, r->raw_scores ? (double)logits[c] : shares[c]};
     free(shares);
     qsort(all, (size_t)classes, sizeof *all, by_score);
     json_t *list = json_array();

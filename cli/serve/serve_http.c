@@ -14,7 +14,7 @@
 #include "serve/serve_mhd.h"
 
 enum {
-    MOST_HELD = 32 << 20, /* bytes of all bodies and answers on their way */
+    MOST_HELD = 32 << 20, /* bytes of all bodies, what is kept of them, and answers */
     DROPPED_BODIES = 8,   /* so many of the largest are read and dropped */
     NONE = SERVE_ROUTES   /* no route */
 };
@@ -121,10 +121,11 @@ static int hold(serve_request *r, size_t bytes)
     return 1;
 }
 
-static void let_go(serve_request *r)
+/* Counts no more than what is kept. */
+static void let_go(serve_request *r, size_t kept)
 {
-    atomic_fetch_sub(&r->server->held, (int64_t)r->held);
-    r->held = 0;
+    atomic_fetch_sub(&r->server->held, (int64_t)(r->held - kept));
+    r->held = kept;
 }
 
 static int make_room(serve_request *r, size_t more)
@@ -146,13 +147,14 @@ static int make_room(serve_request *r, size_t more)
     return 1;
 }
 
-static void drop_body(serve_request *r)
+/* kept: so many bytes live on in what was read of it. */
+static void drop_body(serve_request *r, size_t kept)
 {
     free(r->body);
     r->body = NULL;
     r->dropped += r->bytes;
     r->bytes = r->room = 0;
-    let_go(r);
+    let_go(r, kept < r->held ? kept : r->held);
 }
 
 /* Takes a part of a body; 0: so much came that the connection is cut. */
@@ -165,7 +167,7 @@ static int receive(serve_request *r, const char *data, size_t bytes)
         r->bytes += bytes;
         return 1;
     }
-    drop_body(r);
+    drop_body(r, 0);
     r->dropped += bytes;
     return r->dropped <= DROPPED_BODIES * most;
 }
@@ -233,11 +235,9 @@ static void read_whole(serve_request *r)
     const serve_route *route = &serve_routes[r->route];
     r->set = serve_set_enter(r->server, &r->reader);
     route->read(r);
-    if (!r->keeps_json) {
-        json_decref(r->json);
-        r->json = NULL;
-    }
-    drop_body(r);
+    json_decref(r->json);
+    r->json = NULL;
+    drop_body(r, r->kept);
     if (!r->code && !cli_json_is_whole()) serve_refuse(r, 503, NULL, "the server is out of memory");
     if (!enter(r) && !r->code) refuse_late(r);
     if (!r->code)
@@ -263,7 +263,9 @@ static struct MHD_Response *make_response(serve_request *r)
 {
     serve_text *text = &r->answer;
     if (text->failed) return NULL;
-    (void)hold(r, text->bytes);
+    /* An answer is given in any case; while answers are too many, bodies are refused. */
+    atomic_fetch_add(&r->server->held, (int64_t)text->bytes);
+    r->held += text->bytes;
     struct MHD_Response *response =
         r->server->mhd->create_response_from_buffer(text->bytes, text->data, MHD_RESPMEM_MUST_FREE);
     if (response) *text = (serve_text){0};
@@ -337,8 +339,8 @@ void serve_http_complete(void *server, struct MHD_Connection *connection, void *
     (void)connection;
     (void)why;
     if (!r) return;
-    drop_body(r);
-    json_decref(r->json);
+    drop_body(r, 0);
+    json_decref(r->texts);
     free(r->answer.data);
     if (r->generation) {
         atomic_store(&r->generation->gone, 1);

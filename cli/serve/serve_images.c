@@ -101,6 +101,7 @@ int serve_read_images(serve_request *r, const char *key, const json_t *value)
     for (int64_t i = 0; i < count; i++)
         if (!read_one(r, key, value_at(value, i), i, &to)) return 0;
     job->texts = count;
+    r->kept = room;
     r->tokens = count * r->model->image_tokens;
     return 1;
 }

@@ -598,6 +598,23 @@ class Serve(Scratch):
                 self.assertGreaterEqual(int(headers["Retry-After"]), 1)
         self.assertEqual(server.ask("/embed", {"inputs": "a"})[0], 200)
 
+    def test_answers_that_nobody_reads_fill_the_memory_for_bodies(self):
+        server = self.serve("sparse", "--sparse", "--queue", "1000000", "--threads", "1")
+        sockets = [server.socket() for _ in range(64)]
+        for plain in sockets:
+            self.addCleanup(plain.close)
+            plain.sendall(self.request(["a"] * 2000))
+        while server.good("/info")["models"][0]["texts"] < len(sockets) * 2000:
+            time.sleep(0.01)
+        status, headers, value = server.ask("/embed", {"inputs": "a"})
+        self.assertEqual(status, 429, value)
+        self.assertIn("fill the server's memory", value["error"]["message"])
+        self.assertGreaterEqual(int(headers["Retry-After"]), 1)
+        for plain in sockets:
+            plain.close()
+        while server.ask("/embed", {"inputs": "a"})[0] != 200:
+            time.sleep(0.01)
+
     def test_sigterm_ends_what_was_taken(self):
         server = self.serve("deep", "--threads", "1", "--http-threads", "2")
         sockets = self.burst(server, 32, 4)

@@ -2,6 +2,8 @@
 """serve with models that have a head: /rerank and /predict give what rerank and classify print."""
 import concurrent.futures
 import json
+import os
+import re
 import unittest
 
 from cli_case import Scratch, one_object, run
@@ -68,6 +70,26 @@ class Heads(Scratch):
         self.assertEqual(len(server.good("/rerank", short)), 1)
         self.assertEqual(len(server.good("/predict", {"inputs": "a b", "truncate": False,
                                                       "model": "bert-classes"})), 5)
+
+    @unittest.skipIf(os.environ.get("S24_SANITIZE"), "a sanitizer's own memory would be measured")
+    def test_only_texts_stay_while_a_request_waits(self):
+        server = Server(self, "bert-reranker", "--threads", "1", "--http-threads", "2", "--queue",
+                        "1000000")
+        long = {"query": "alpha", "texts": ["beta gamma"] * 40000}
+        numbers = {"query": "alpha", "texts": ["beta"], "more": [0] * 400000}
+
+        def ask(body):
+            status, _, value = server.ask("/rerank", body)
+            self.assertIn(status, (200, 429), value)
+            return status
+
+        with concurrent.futures.ThreadPoolExecutor(25) as pool:
+            found = list(pool.map(ask, [long] + [numbers] * 24))
+        self.assertEqual(found[0], 200)
+        with open(f"/proc/{server.process.pid}/status", encoding="utf-8") as status:
+            most = int(re.search(r"VmHWM:\s+(\d+) kB", status.read())[1])
+        # Two threads read numbers of 18 MB each; 24 requests of these would have 430.
+        self.assertLess(most, 200 << 10, found)
 
     def test_plain_scores(self):
         test_cli_classes.change(self.folder / "bert-reranker", sentence_transformers={
