@@ -92,7 +92,9 @@ void s24_ctx_log(s24_ctx *ctx, s24_log_level level, const char *format, ...)
 
 s24_status s24_ctx_progress(s24_ctx *ctx, const char *stage, int64_t done, int64_t total)
 {
-    if (!ctx || !ctx->progress || !ctx->progress(ctx->user, stage, done, total)) return S24_OK;
+    /* A region may run this on any of its threads. */
+    if (!ctx || !ctx->progress || ctx->in_parallel) return S24_OK;
+    if (!ctx->progress(ctx->user, stage, done, total)) return S24_OK;
     return s24_ctx_fail(ctx, S24_ERROR_INTERRUPTED, "stopped while %s, at %lld of %lld", stage,
                         (long long)done, (long long)total);
 }

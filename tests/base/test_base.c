@@ -364,6 +364,14 @@ static int watch(void *user, const char *stage, int64_t done, int64_t total)
     return t->stop;
 }
 
+static void tell_within(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    (void)begin;
+    (void)end;
+    (void)thread;
+    assert_int_equal(s24_ctx_progress(ctx, "within", 1, 2), S24_OK);
+}
+
 static void test_ctx_messages(void **state)
 {
     (void)state;
@@ -390,6 +398,10 @@ static void test_ctx_messages(void **state)
     t.stop = 1;
     assert_refused(ctx, S24_ERROR_INTERRUPTED, "pruning, at 4 of 9",
                    s24_ctx_progress(ctx, "pruning", 4, 9));
+    /* Loops may run on any thread, and it is told on the caller's. */
+    s24_ctx_set_threads(ctx, 2);
+    s24_ctx_parallel_for(ctx, 2, tell_within, ctx);
+    assert_string_equal(t.text, "pruning");
     s24_ctx_destroy(ctx);
     s24_ctx_destroy(NULL);
     assert_string_equal(s24_ctx_error(NULL), "");

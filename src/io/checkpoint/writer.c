@@ -202,6 +202,25 @@ static void put_bytes(void *user, int64_t begin, int64_t end, int thread)
     if (end > HASH) p->hashed = hash_part(p->part, p->data, p->bytes);
 }
 
+/* Puts so many bytes there, and says after each piece how far it is. */
+static s24_status put_all(s24_writer *writer, s24i_part *part, const char *data, size_t bytes)
+{
+    const size_t most = (size_t)32 << 20;
+    size_t done = 0;
+    do {
+        const size_t step = bytes - done < most ? bytes - done : most;
+        putting put = {.writer = writer, .part = part, .data = data + done, .bytes = step};
+        s24_ctx_parallel_for(writer->ctx, 2, put_bytes, &put);
+        TRY(put.written);
+        REQUIRE(writer->ctx, put.hashed == S24_OK, put.hashed, "out of memory for a tensor's hash");
+        part->done += step;
+        done += step;
+        if (done < bytes)
+            TRY(s24_ctx_progress(writer->ctx, "writing", (int64_t)done, (int64_t)bytes));
+    } while (done < bytes);
+    return S24_OK;
+}
+
 static s24_status write_part(s24_writer *writer, const char *name, const char *suffix,
                              const void *data)
 {
@@ -211,11 +230,7 @@ static s24_status write_part(s24_writer *writer, const char *name, const char *s
         writer->rows ? part->bytes / (size_t)part->shape[0] * (size_t)writer->rows : part->bytes;
     REQUIRE(writer->ctx, bytes <= part->bytes - part->done, S24_ERROR_ARGUMENT,
             "tensor \"%s\" is written with more rows than were declared", s24i_show(name).text);
-    putting put = {.writer = writer, .part = part, .data = data, .bytes = bytes};
-    s24_ctx_parallel_for(writer->ctx, 2, put_bytes, &put);
-    TRY(put.written);
-    REQUIRE(writer->ctx, put.hashed == S24_OK, put.hashed, "out of memory for a tensor's hash");
-    part->done += bytes;
+    TRY(put_all(writer, part, data, bytes));
     part->is_written = part->done == part->bytes;
     if (part->is_written) forget_source(writer, name);
     return S24_OK;
