@@ -110,7 +110,7 @@ class Client:
         self.read += more
         head, _, body = self.read.partition(b"\r\n\r\n")
         if not more or (body and not head.startswith(b"HTTP/1.1 200")):
-            raise SystemExit(f"text {self.number}: {self.read.decode(errors='replace')}")
+            raise RuntimeError(f"text {self.number}: {self.read.decode(errors='replace')}")
         if b"transfer-encoding: chunked" in head.lower():
             return unchunked(body) if body.endswith(b"\r\n0\r\n\r\n") else None
         _, _, length = head.lower().partition(b"content-length: ")
@@ -187,13 +187,13 @@ def soak(options, address, made, pid, process):
     for _ in range(-(-options.clients // options.processes)):
         add()
     while counts["answered"] < wanted:
-        for number, _ in poll.poll(60) or [(None, None)]:
-            answer = clients[number].take()  # nothing within a minute: no client is found
+        for number, _ in poll.poll(options.patience) or [(None, None)]:
+            answer = clients[number].take()  # nothing in that time: no client is found
             if answer is None:
                 continue
             client = clients[number]
             if likeness(first, client.number, answer) <= LEAST_COSINE:
-                raise SystemExit(f"text {client.number} got another text's answer")
+                raise RuntimeError(f"text {client.number} got another text's answer")
             counts["answered"] += 1
             if not process and counts["answered"] % max(1, wanted // 20) == 0:
                 memory.append(resident(pid))
@@ -426,6 +426,8 @@ def parse():
                         help="what the server says goes to a disk that is full")
     parser.add_argument("--kill", type=float, default=0.02, metavar="SHARE")
     parser.add_argument("--reload", type=int, default=0, metavar="ANSWERS")
+    parser.add_argument("--patience", type=int, default=60, metavar="SECONDS",
+                        help="for which a connection may stand still, with --soak")
     parser.add_argument("--peer", action="append", default=[], metavar="NAME=HOST:PORT/PATH")
     parser.add_argument("--words", metavar="VOCAB.TXT")
     options = parser.parse_args()
@@ -477,6 +479,7 @@ def main():
     more = ["--texts", options.texts] if options.texts else []
     if options.http_threads:
         more += ["--http-threads", options.http_threads]
+    more += ["--timeout", str(options.patience)] if options.soak else []
     more += [] if options.full_log else ["-q"]
     log = open("/dev/full", "w", encoding="utf-8") if options.full_log else None
     server = subprocess.Popen([options.program, "serve", *models, "--port", "0", "--json",
