@@ -2,16 +2,17 @@
 /*
  * A request's body, after a byte that says to which route it goes. Whatever it is, it is refused
  * with a sentence and a status, or makes a job of ids inside the vocabulary and no longer than the
- * model takes, or an answer; what is answered is JSON. Models are a tokenizer and a chat template
- * without weights: vectors are made up.
+ * model takes, or of texts that stay when the body is gone, or an answer; what is answered is JSON.
+ * Models are a tokenizer and a chat template without weights: vectors are made up.
  */
 #include "fuzz.h"
 
 #include <string.h>
 
+#include "classes.h"
 #include "serve/serve_language.h"
 
-enum { VOCABULARY = 8, WIDTH = 4, MOST_TOKENS = 12, ROOM = 64 };
+enum { VOCABULARY = 8, WIDTH = 4, MOST_TOKENS = 12, ROOM = 64, MODELS = 3 };
 
 static const char tokenizer_json[] =
     "{\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":false},\"added_tokens\":["
@@ -23,6 +24,7 @@ static const char config_json[] =
     "tojson if m.tool_calls }}<|im_end|>{% endfor %}{{ tools | tojson if tools }}\","
     "\"eos_token\":\"<|im_end|>\"}";
 
+static void read_again(serve_request *r);
 static const struct {
     void (*read)(serve_request *r);
     void (*write)(serve_request *r);
@@ -32,7 +34,9 @@ static const struct {
               {serve_search, serve_write_search},
               {serve_tokenize, NULL},
               {serve_completions, serve_write_completion},
-              {serve_chat_completions, serve_write_completion}};
+              {serve_chat_completions, serve_write_completion},
+              {serve_rerank, read_again},
+              {serve_predict, read_again}};
 
 /* ---- what the program has elsewhere ---------------------------------------------------------- */
 
@@ -61,6 +65,19 @@ json_t *serve_rates_json(serve_generation *generation)
     return g->rated ? json_array() : json_null();
 }
 
+double score_of(const s24_encoder *encoder, double logit)
+{
+    CHECK(encoder);
+    return logit;
+}
+
+void shares_of(double *shares, const float *logits, int64_t classes, int together)
+{
+    CHECK(!together);
+    for (int64_t i = 0; i < classes; i++)
+        shares[i] = (double)logits[i];
+}
+
 /* ---- a server -------------------------------------------------------------------------------- */
 
 static void load(s24_ctx *ctx, s24_tokenizer **tokenizer, s24_chat **chat)
@@ -80,6 +97,29 @@ static void check_job(const serve_job *job, const serve_model *m)
     }
     for (int64_t i = 0; i < job->offsets[job->texts]; i++)
         CHECK(job->ids[i] >= 0 && job->ids[i] < VOCABULARY);
+}
+
+/* The texts that a head reads, of which a list of scores is made. */
+static void read_again(serve_request *r)
+{
+    const s24_text_pairs *p = &r->job.pairs;
+    size_t bytes = 0;
+    CHECK(p->count == r->job.texts && r->texts);
+    for (int64_t i = 0; i < p->count; i++) {
+        const s24_text both[2] = {p->texts[p->same_text ? 0 : i],
+                                  p->pairs ? p->pairs[i] : (s24_text){"", 0}};
+        for (int part = 0; part < 2; part++) {
+            json_t *text = json_stringn(both[part].data, both[part].bytes);
+            CHECK(text);
+            json_decref(text);
+            if (part || !p->same_text || !i) bytes += both[part].bytes;
+        }
+    }
+    CHECK(bytes == r->kept);
+    if (p->same_text)
+        serve_write_rerank(r);
+    else
+        serve_puts(&r->answer, "[]");
 }
 
 /* Gives the job vectors, as a worker does. */
@@ -109,6 +149,8 @@ static void free_request(serve_request *r)
     free(r->job.vectors);
     free(r->job.lines);
     free(r->job.scores);
+    free(r->job.read);
+    json_decref(r->texts);
     if (!r->generation) return;
     free(r->generation->job.ids);
     free(r->generation->stop_bytes);
@@ -147,9 +189,10 @@ static void begin(serve_server *s)
     load(ctx, &tokenizer, &models[1].language.chat);
     CHECK(s24_lines_read(&models[0].documents.lines, ctx, file) == S24_OK);
     models[0].documents.count = 2;
-    models[0].encoder = (s24_encoder *)(uintptr_t)s; /* that there is one is all that is asked */
+    models[0].encoder = models[2].encoder =
+        (s24_encoder *)(uintptr_t)s; /* that there is one is all that is asked */
     s->set->searched = models;
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < MODELS; i++) {
         models[i].tokenizer = tokenizer;
         models[i].max_tokens = MOST_TOKENS;
         models[i].most_waiting = 5;
@@ -162,11 +205,12 @@ static void begin(serve_server *s)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
     static s24_token tokens[ROOM];
-    static serve_model models[2] = {{.name = "encoder", .prompt = "a", .width = WIDTH},
-                                    {.name = "language", .prompt = ""}};
+    static serve_model models[MODELS] = {{.name = "encoder", .prompt = "a", .width = WIDTH},
+                                         {.name = "language", .prompt = ""},
+                                         {.name = "head", .classifies = 1, .width = 1}};
     static serve_reader reader = {.tokens = tokens};
     static serve_set set = {.models = models,
-                            .model_count = 2,
+                            .model_count = MODELS,
                             .readers = &reader,
                             .reader_count = 1,
                             .token_room = ROOM};
