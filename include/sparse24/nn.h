@@ -244,7 +244,8 @@ S24_API void s24_session_destroy(s24_session *session);
    first pass of each power of two of tokens measures which way is faster; before it these are
    the model's sparse_layers. */
 S24_API int64_t s24_session_sparse_layers(const s24_session *session, int64_t tokens);
-/* And how many of those in 8 bits, of a model that was made with i8 or e4m3. */
+/* And how many of those in 8 bits, tokens too, of a model that was made with i8 or e4m3; rows and
+   blocks whose weights are no integers are not. */
 S24_API int64_t s24_session_narrow_layers(const s24_session *session, int64_t tokens);
 
 /* What s24_session_forward may give; NULL fields are not computed. All f32, row-major. */

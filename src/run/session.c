@@ -212,6 +212,14 @@ static int runs_sparse(const s24i_linear *linear, const void *arg)
     return s24i_pass_runs_sparse(linear, p->session, p->tokens);
 }
 
+static int runs_eight(const s24i_linear *linear, const void *arg)
+{
+    const of_pass *p = arg;
+    const s24i_weight *weight = linear->weight[s24i_pass_way(linear, p->session, p->tokens)];
+    return runs_sparse(linear, arg) && weight && weight->kind->is_eight &&
+           weight->kind->is_eight(weight);
+}
+
 int64_t s24_session_sparse_layers(const s24_session *session, int64_t tokens)
 {
     if (!session) return 0;
@@ -240,7 +248,7 @@ int64_t s24_session_narrow_layers(const s24_session *session, int64_t tokens)
 {
     if (!session || tokens < 1) return 0;
     if (session->gpu) return s24i_gpu_eight_layers(session->gpu, tokens);
-    return session->model->dtype == S24_I8 ? s24_session_sparse_layers(session, tokens) : 0;
+    return s24i_model_layers(session->model, runs_eight, &(of_pass){session, tokens});
 }
 
 /* ---- checks ---------------------------------------------------------------------------------- */

@@ -58,6 +58,29 @@ static void test_presets(void **state)
         }
 }
 
+/* In a model in i8 rows and blocks of floats stay floats, and 2:4 is in 8 bits. */
+static void test_eight(void **state)
+{
+    (void)state;
+    for (int blocks = 0; blocks < 2; blocks++) {
+        const s24_model_opts opts = {.size = sizeof opts,
+                                     .sparse = 1,
+                                     .all_sparse = 1,
+                                     .dtype = S24_I8,
+                                     .format = blocks ? &in_csr : NULL,
+                                     .zeros = blocks ? 90 : 0};
+        s24_model *model;
+        s24_session *session;
+        OK(ctx, s24_model_preset(&model, ctx, "bert-tiny", &opts));
+        OK(ctx, s24_session_create(&session, ctx, model, TOKENS));
+        const int64_t sparse = s24_session_sparse_layers(session, TOKENS);
+        assert_true(sparse > 0);
+        assert_int_equal(s24_session_narrow_layers(session, TOKENS), blocks ? 0 : sparse);
+        s24_session_destroy(session);
+        s24_model_destroy(model);
+    }
+}
+
 /* The share of zeros is what is asked for: of 90 % a layer's bytes are a tenth. */
 static void test_share(void **state)
 {
@@ -161,8 +184,8 @@ static int teardown(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_presets), cmocka_unit_test(test_share),
-                                       cmocka_unit_test(test_refusals),
-                                       cmocka_unit_test(test_device)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_presets), cmocka_unit_test(test_eight), cmocka_unit_test(test_share),
+        cmocka_unit_test(test_refusals), cmocka_unit_test(test_device)};
     return cmocka_run_group_tests(tests, setup, teardown);
 }

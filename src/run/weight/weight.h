@@ -49,6 +49,8 @@ typedef struct s24i_weight_kind {
     size_t (*work_bytes)(const s24i_weight *weight, const s24_ctx *ctx, int64_t rows);
     /* On the CPU: may x and y be bf16? On a device nobody asks, since the model's dtype says it. */
     int (*takes_bf16)(const s24i_weight *weight);
+    /* On the CPU: does it multiply in 8 bits, tokens too? NULL: no. */
+    int (*is_eight)(const s24i_weight *weight);
     s24_status (*run)(const s24i_weight *weight, s24_ctx *ctx, const s24i_product_job *product);
     /* to[k] = a row of the weight, of a kind that may be a table of words; else NULL. */
     void (*row)(float *to, const s24i_weight *weight, int64_t row);

@@ -113,6 +113,12 @@ static int takes_bf16(const s24i_weight *weight)
     return 0;
 }
 
+static int is_eight(const s24i_weight *weight)
+{
+    const s24i_weight *s = self(weight)->pruned;
+    return s && s->kind->is_eight && s->kind->is_eight(s);
+}
+
 /* ---- the product ----------------------------------------------------------------------------- */
 
 typedef struct job {
@@ -226,4 +232,5 @@ const s24i_weight_kind s24i_weight_low_rank = {.name = "with low-rank factors",
                                                .bytes = bytes,
                                                .work_bytes = work_bytes,
                                                .takes_bf16 = takes_bf16,
+                                               .is_eight = is_eight,
                                                .run = run};

@@ -36,6 +36,7 @@ s24_status s24i_planned_make(s24i_planned_weight *w, const s24_model *model, s24
         return s24_plan_create(plan, ctx, source->matrix, &opts);
     /* A scale a row, and each token quantised as it comes. */
     opts.activations = S24_I8;
+    w->is_eight = 1;
     return plan_integers(plan, ctx, source, "int8", &opts);
 }
 

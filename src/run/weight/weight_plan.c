@@ -30,6 +30,11 @@ int s24i_planned_takes_bf16(const s24i_weight *weight)
            s24_plan_takes(plan_of(weight), S24_BF16);
 }
 
+int s24i_planned_is_eight(const s24i_weight *weight)
+{
+    return ((const s24i_planned_weight *)weight)->is_eight;
+}
+
 s24_status s24i_planned_run(const s24i_weight *weight, s24_ctx *ctx, const s24i_product_job *p)
 {
     const s24_linear_args args = {.y = p->y,

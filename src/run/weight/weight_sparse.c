@@ -11,11 +11,12 @@ static int takes(const s24_model *model, const s24i_source *source)
 static s24_status make(s24i_weight *weight, const s24_model *model, s24_ctx *ctx,
                        const s24i_source *source)
 {
+    s24i_planned_weight *w = (s24i_planned_weight *)weight;
     (void)model;
-    s24_plan **plan = &((s24i_planned_weight *)weight)->plan;
-    return source->scales
-               ? s24_sparse_plan_integers(plan, ctx, source->sparse, source->scales, NULL)
-               : s24_sparse_plan(plan, ctx, source->sparse, NULL);
+    w->is_eight = source->scales != NULL;
+    return w->is_eight
+               ? s24_sparse_plan_integers(&w->plan, ctx, source->sparse, source->scales, NULL)
+               : s24_sparse_plan(&w->plan, ctx, source->sparse, NULL);
 }
 
 const s24i_weight_kind s24i_weight_sparse = {S24I_PLANNED_WEIGHT, .name = "sparse",
