@@ -170,6 +170,74 @@ def int_quantized():
         f"{LAYER}.weight_scale": entry("BF16", [ROWS, 1], brains(flat(by)))}
 
 
+def fp8_blocks():
+    """float-quantized with a scale for each 128x128, of rows that are fewer."""
+    integers, by = dense(), [scales(128)[0]]
+    return numbers(integers, by * ROWS), {
+        f"{LAYER}.weight": entry("F8_E4M3", [ROWS, COLS], bytes(map(e4m3, flat(integers)))),
+        f"{LAYER}.weight_scale": entry("BF16", [1, COLS // 128], brains(by[0]))}
+
+
+def sparse_24_bytes():
+    """Integers of 2:4 with a scale of all."""
+    integers = two_four()
+    kept = bytes(q & 255 for q in flat(integers) if q)
+    return numbers(integers, [[0.25]] * ROWS), {
+        f"{LAYER}.compressed": entry("I8", [ROWS, COLS // 2], kept),
+        f"{LAYER}.bitmask": entry("U8", [ROWS, COLS // 8], mask_of(integers)),
+        f"{LAYER}.shape": whole([ROWS, COLS], 1),
+        f"{LAYER}.weight_scale": entry("BF16", [1], brains([0.25]))}
+
+
+def zero_of_all(packed):
+    """Integers with one scale and one zero point, which is never packed."""
+    integers = dense(4)
+    raw = flat(integers)
+    parts = {
+        f"{LAYER}.weight_packed": entry("I32", [ROWS, COLS // 8], words([q + 8 for q in raw], 4)),
+        f"{LAYER}.weight_shape": whole([ROWS, COLS])} if packed else {
+        f"{LAYER}.weight": entry("I8", [ROWS, COLS], bytes(q & 255 for q in raw))}
+    return numbers([[q + 3 for q in row] for row in integers], [[0.5]] * ROWS), {
+        **parts, f"{LAYER}.weight_scale": entry("F32", [1], struct.pack("<f", 0.5)),
+        f"{LAYER}.weight_zero_point": entry("I8", [1], b"\xfd")}
+
+
+def bytes_in_order(column):
+    """Integers of a byte in groups of 128 columns, which stand in another order."""
+    integers, by = dense(8), scales(128)
+    group = [column(c) for c in range(COLS)]
+    return [[q * by[r][group[c]] for c, q in enumerate(row)] for r, row in enumerate(integers)], {
+        f"{LAYER}.weight": entry("I8", [ROWS, COLS], bytes(q & 255 for q in flat(integers))),
+        f"{LAYER}.weight_scale": entry("F32", [ROWS, 4], struct.pack(f"<{4 * ROWS}f", *flat(by))),
+        f"{LAYER}.weight_g_idx": entry("I32", [COLS], struct.pack(f"<{COLS}i", *group))}
+
+
+def of_bytes(values, scale, kind="I8"):
+    """Elements and scales by those names, as torchao and optimum-quanto have them."""
+    integers, by = dense(4), scales(COLS)
+    code = e4m3 if kind != "I8" else lambda q: q & 255
+    return numbers(integers, by), {
+        f"{LAYER}.{values}": entry(kind, [ROWS, COLS], bytes(map(code, flat(integers)))),
+        f"{LAYER}.{scale}": entry("F32", [ROWS, 1], struct.pack(f"<{ROWS}f", *flat(by))),
+        f"{LAYER}.output_scale": entry("F32", [], struct.pack("<f", 1))}
+
+
+# Kin of the schemes above: what convert says of them, and their numbers.
+KIN = {
+    "fp8 in blocks": ("compressed-tensors float-quantized in blocks", fp8_blocks),
+    "bytes of 2:4": ("compressed-tensors sparse-24-bitmask", sparse_24_bytes),
+    "one zero, packed": ("compressed-tensors pack-quantized", lambda: zero_of_all(True)),
+    "one zero": ("compressed-tensors int-quantized", lambda: zero_of_all(False)),
+    "mixed columns": ("compressed-tensors int-quantized",
+                      lambda: bytes_in_order(lambda c: c * 7 % 4)),
+    "columns in order": ("compressed-tensors int-quantized",
+                         lambda: bytes_in_order(lambda c: c // 128)),
+    "torchao": ("torchao", lambda: of_bytes("_weight_qdata", "_weight_scale")),
+    "torchao fp8": ("torchao", lambda: of_bytes("_weight_qdata", "_weight_scale", "F8_E4M3")),
+    "quanto": ("optimum-quanto", lambda: of_bytes("weight._data", "weight._scale")),
+    "quanto fp8": ("optimum-quanto", lambda: of_bytes("weight._data", "weight._scale", "F8_E4M3")),
+}
+
 SCHEMES = {
     "sparse-24-bitmask": sparse_24_bitmask,
     "sparse-bitmask": sparse_bitmask,

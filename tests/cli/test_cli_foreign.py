@@ -106,6 +106,21 @@ class Schemes(Scratch):
                          [(q - zeros[r][order[c]]) * by[r][order[c]]
                           for r, row in enumerate(integers) for c, q in enumerate(row)])
 
+    def test_kin_have_the_same_numbers(self):
+        for name, (scheme, make) in data.KIN.items():
+            rows, parts = make()
+            data.write(self.folder / "kin.safetensors", parts)
+            for to in ("dense", "sparse24"):
+                with self.subTest(name, to=to):
+                    done = self.json("convert", "kin.safetensors", "out.safetensors", "--to", to,
+                                     "--dtype", "f32", "--force")
+                    self.assertEqual((done["scheme"], done["weights"]), (scheme, 1))
+                    self.good("convert", "out.safetensors", "dense.safetensors", "--to", "dense",
+                              "--force")
+                    out = self.read("dense.safetensors")
+                    self.assertEqual(set(out), {WEIGHT, "model.norm.weight"})
+                    self.assertEqual(floats(out[WEIGHT]), data.flat(rows))
+
     def test_info_names_the_scheme(self):
         done = self.good("info", "marlin-24 4 128.safetensors")
         self.assertIn("weights stored as compressed-tensors marlin-24: 'sparse24 convert",
@@ -235,6 +250,18 @@ class Refusals(Scratch):
         put("code", "marlin-24 4 128", meta=at(0, 0x00))
         put("meta", "marlin-24 4 128", meta=data.entry("I16", [4, 100], bytes(800)))
         put("twice", two_four, weight=data.entry("BF16", [1], bytes(2)))
+        put("few", "pack-quantized 4 128", weight_shape=data.whole([ROWS, 4]),
+            weight_packed=data.entry("I32", [ROWS, 1], bytes(ROWS * 4)),
+            weight_scale=data.entry("BF16", [ROWS, 1], bytes(ROWS * 2)))
+        put("zeros", "float-quantized",
+            weight_zero_point=data.entry("I8", [ROWS, 1], bytes(ROWS - 1) + b"\1"))
+        put("order of floats", "float-quantized", weight_g_idx=data.entry(
+            "I32", [COLS], struct.pack(f"<{COLS}i", *[c % 4 for c in range(COLS)])))
+        data.write(folder / "quanto.safetensors", {
+            f"{LAYER}.weight._data._data": data.entry("U8", [ROWS, COLS // 2],
+                                                      bytes(ROWS * COLS // 2)),
+            f"{LAYER}.weight._scale": data.entry("F32", [ROWS, 1], bytes(4 * ROWS)),
+            f"{LAYER}.weight._shift": data.entry("F32", [ROWS, 1], bytes(4 * ROWS))})
         put("vector", "int-quantized", weight=data.entry("I8", [ROWS], bytes(ROWS)))
 
     CASES = (
@@ -256,6 +283,10 @@ class Refusals(Scratch):
         ("code", r"no legal code"),
         ("meta", r'meta" has a shape that no marlin-24 weight gives'),
         ("twice", r'up_proj.weight" is there in two forms'),
+        ("few", r'weight_packed" may be of 4 bits or of 8, which its 4 columns do not tell'),
+        ("zeros", r'weight_zero_point" is a part of a weight that another library quantised in a'),
+        ("order of floats", r'weight_g_idx" is a part of a weight that another library quantised'),
+        ("quanto", r'weight._data._data" is a part of a weight that another library quantised'),
         ("vector", r'up_proj.weight" has a scale, but is no matrix'))
 
     def test_by_name_and_nothing_is_written(self):

@@ -219,7 +219,7 @@ class Known(Scratch):
 UNKNOWN = (
     ({"quant_method": "bitsandbytes", "load_in_4bit": True},
      "quantization_config.quant_method is 'bitsandbytes', which is not known; compressed-tensors, "
-     "fp8, gptq, awq, torchao, mxfp4, fbgemm_fp8, modelopt are"),
+     "fp8, gptq, awq, torchao, mxfp4, fbgemm_fp8, modelopt, quanto are"),
     ({"bits": 4}, "quantization_config.quant_method is not there, which is not known"),
     ({"quant_method": "gptq", "bits": 3}, "quantization_config.bits is 3"),
     ({"quant_method": "gptq", "bits": 4, "checkpoint_format": "gptq_v2"},

@@ -40,7 +40,7 @@ static void fill_block(blocks *b, const sample *s, int64_t at, uint64_t *seed)
     }
 }
 
-/* Of s->n by s->k in blocks of rows x cols (1x1: CSR), one of `every` blocks there; every 0: none. */
+/* Of s->n by s->k in blocks of rows x cols (1x1: CSR), one of `every` blocks there; 0: none. */
 static blocks make_blocks(const sample *s, const s24_sparse_parts *as, unsigned every,
                           uint64_t *seed)
 {

@@ -108,6 +108,10 @@ s24_status s24i_foreign_part(const s24i_foreign *weight, int part, s24_dtype dty
 /* The numbers of a part of integers that says a shape of two, 1 to 2^31 − 1 each. FORMAT. */
 s24_status s24i_foreign_shape(int64_t shape[2], const s24i_foreign *weight, int part);
 
+/* What a part's scales say of groups: one of all, one a row, or some a row that divide the columns.
+   Fills the weight's group. FORMAT. */
+s24_status s24i_foreign_scales(s24i_foreign *weight, int part);
+
 /* ---- folders --------------------------------------------------------------------------------- */
 
 /* The text of a folder's config.json without what says how weights are stored, and with `added`

@@ -33,15 +33,14 @@ static s24_status check_values(const s24i_foreign *w, int rank, const int64_t *s
 static s24_status measure_two_four(s24i_foreign *w)
 {
     TRY(measure(w));
-    const int64_t values[] = {w->rows, w->cols / 2}, scales[] = {w->rows, 1};
+    const int64_t values[] = {w->rows, w->cols / 2};
     REQUIRE(w->ctx, w->cols % 4 == 0, S24_ERROR_FORMAT,
             "%s: tensor \"%s\": %lld columns are no multiple of 4, as 2:4 wants them", w->path,
             s24i_show(w->name).text, (long long)w->cols);
     TRY(check_values(w, 2, values));
     if (!w->part[LAST]) return S24_OK;
     w->bits = w->part[VALUES]->dtype == S24_I8 ? 8 : 0;
-    w->group = w->cols;
-    return s24i_foreign_part(w, LAST, S24_DTYPE_NONE, 2, scales);
+    return s24i_foreign_scales(w, LAST);
 }
 
 /* The code of four bits of a mask, of which two are set; else 0. */

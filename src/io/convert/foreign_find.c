@@ -81,6 +81,22 @@ static s24_status find_weight(const search *s, int64_t index)
     return S24_OK;
 }
 
+/* Does a tensor that no scheme has taken change a weight's numbers? Zero points that are zero do
+   not, nor groups that come one after another. */
+static int changes_numbers(const s24_tensor *t)
+{
+    const char *bytes = t->data;
+    const int32_t *groups = t->data;
+    int changes = 0;
+    if (s24i_ends_with(t->name, ".weight_zero_point"))
+        for (size_t i = 0; i < t->bytes; i++)
+            changes |= bytes[i] != 0;
+    if (s24i_ends_with(t->name, ".weight_g_idx"))
+        for (size_t i = 1; i < t->bytes / sizeof *groups; i++)
+            changes |= t->dtype != S24_I32 || groups[i] < groups[i - 1];
+    return changes;
+}
+
 /* A tensor that no scheme has taken: it stays as it is, but for what says how a weight's layer
    quantises its activations. */
 static s24_status add_plain(const search *s, int64_t index)
@@ -97,6 +113,8 @@ static s24_status add_plain(const search *s, int64_t index)
         memcpy(s->name, t->name, length);
         strcpy(s->name + length - strlen(about[i]), ".weight");
         if (s24i_names_find(&list->names, s->name, "") < 0) continue;
+        if (changes_numbers(t))
+            return s24i_quantization_refuse(list->ctx, path_of(list->checkpoint, t), t);
         list->dropped++;
         return S24_OK;
     }

@@ -64,7 +64,8 @@ static int is_by_block(const s24i_foreign *w)
 {
     const s24_tensor *values = w->part[VALUES], *scales = w->part[SCALES];
     return is_e4m3(w) && values->rank == 2 && scales->rank == 2 && values->shape[0] > 1 &&
-           scales->shape[0] == (values->shape[0] + BLOCK - 1) / BLOCK;
+           scales->shape[0] == (values->shape[0] + BLOCK - 1) / BLOCK &&
+           scales->shape[1] == (values->shape[1] + BLOCK - 1) / BLOCK;
 }
 
 const s24i_foreign_scheme s24i_scheme_fp8_blocks = {

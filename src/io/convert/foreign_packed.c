@@ -10,19 +10,27 @@
 
 enum { VALUES, SCALES, SHAPE, ZEROS, GROUPS, BYTE_ZEROS = SHAPE, BYTE_SHAPE };
 
-/* What the scales' shape says of groups; one scale of all stands for each row. */
-static s24_status measure_scales(s24i_foreign *w)
+/* One zero point of all is an i8, whatever the others are packed in. */
+static int is_one_zero(const s24_tensor *zeros)
 {
-    const s24_tensor *scales = w->part[SCALES];
-    const int64_t groups = scales->rank == 2 ? scales->shape[1] : 1;
-    const int is_one = (int64_t)(scales->bytes / s24_dtype_bytes(scales->dtype)) == 1;
-    const int64_t shape[] = {w->rows, groups};
-    w->group = groups > 0 ? w->cols / groups : 0;
-    REQUIRE(w->ctx, groups > 0 && groups * w->group == w->cols && w->group, S24_ERROR_FORMAT,
-            "%s: tensor \"%s\" has %lld scales for each row, which do not divide %lld columns",
-            w->path, s24i_show(scales->name).text, (long long)groups, (long long)w->cols);
-    const int rank = is_one || scales->rank < 2 ? scales->rank : 2;
-    return s24i_foreign_part(w, SCALES, S24_DTYPE_NONE, rank, is_one ? scales->shape : shape);
+    return zeros->dtype == S24_I8 && zeros->bytes == 1;
+}
+
+static s24_status read_one_zero(s24i_numbers *out, int8_t zero)
+{
+    const int64_t count = out->rows * (out->cols / out->group);
+    int8_t *zeros;
+    if (!zero) return S24_OK;
+    TRY(s24i_numbers_own(&zeros, out, 2, count, 1));
+    memset(zeros, zero, (size_t)count);
+    out->zeros = zeros;
+    return S24_OK;
+}
+
+/* The groups of columns, where a part says them. */
+static s24_status measure_groups(const s24i_foreign *w)
+{
+    return w->part[GROUPS] ? s24i_foreign_part(w, GROUPS, S24_I32, 1, &w->cols) : S24_OK;
 }
 
 /* ---- words of 32 bits ------------------------------------------------------------------------ */
@@ -38,11 +46,15 @@ static s24_status measure_words(s24i_foreign *w)
         if (words->rank == 2 && words->shape[1] == (w->cols * w->bits + 31) / 32) break;
     const int64_t packed[] = {w->rows, (w->cols * w->bits + 31) / 32};
     TRY(s24i_foreign_part(w, VALUES, S24_I32, 2, packed));
-    TRY(measure_scales(w));
+    REQUIRE(w->ctx, w->cols > 4, S24_ERROR_FORMAT,
+            "%s: tensor \"%s\" may be of 4 bits or of 8, which its %lld columns do not tell",
+            w->path, s24i_show(words->name).text, (long long)w->cols);
+    TRY(s24i_foreign_scales(w, SCALES));
     const int64_t per_word = 32 / w->bits;
     const int64_t zeros[] = {(w->rows + per_word - 1) / per_word, w->cols / w->group};
-    if (w->part[ZEROS]) TRY(s24i_foreign_part(w, ZEROS, S24_I32, 2, zeros));
-    return w->part[GROUPS] ? s24i_foreign_part(w, GROUPS, S24_I32, 1, &w->cols) : S24_OK;
+    if (w->part[ZEROS] && !is_one_zero(w->part[ZEROS]))
+        TRY(s24i_foreign_part(w, ZEROS, S24_I32, 2, zeros));
+    return measure_groups(w);
 }
 
 /* Zero points, packed along rows. */
@@ -53,6 +65,8 @@ static s24_status read_zeros(s24i_numbers *out, const s24i_foreign *w)
     const int middle = 1 << (out->bits - 1);
     const uint32_t mask = 2 * (uint32_t)middle - 1;
     int8_t *zeros;
+    if (is_one_zero(w->part[ZEROS]))
+        return read_one_zero(out, *(const int8_t *)w->part[ZEROS]->data);
     TRY(s24i_numbers_own(&zeros, out, 2, out->rows * groups, 1));
     for (int64_t r = 0; r < out->rows; r++)
         for (int64_t g = 0; g < groups; g++) {
@@ -158,16 +172,21 @@ static s24_status measure_bytes(s24i_foreign *w)
     w->rows = values->shape[0];
     w->cols = values->shape[1];
     w->bits = values->dtype == S24_I8 ? 8 : 0;
-    TRY(measure_scales(w));
+    TRY(s24i_foreign_scales(w, SCALES));
     if (w->part[BYTE_SHAPE]) TRY(check_shape(w));
     const int64_t shape[] = {w->rows, w->cols / w->group};
-    return w->part[BYTE_ZEROS] ? s24i_foreign_part(w, BYTE_ZEROS, S24_I8, 2, shape) : S24_OK;
+    if (w->part[BYTE_ZEROS] && !is_one_zero(w->part[BYTE_ZEROS]))
+        TRY(s24i_foreign_part(w, BYTE_ZEROS, S24_I8, 2, shape));
+    return measure_groups(w);
 }
 
 static s24_status read_bytes(s24i_numbers *out, const s24i_foreign *w)
 {
-    const int8_t *zeros = w->part[BYTE_ZEROS] ? w->part[BYTE_ZEROS]->data : NULL;
+    const s24_tensor *part = w->part[BYTE_ZEROS];
+    const int8_t *zeros = part && !is_one_zero(part) ? part->data : NULL;
     out->values = w->part[VALUES]->data;
+    if (part && !zeros) TRY(read_one_zero(out, *(const int8_t *)part->data));
+    if (w->part[GROUPS]) TRY(read_groups(out, w));
     for (int64_t i = 0; zeros && !out->zeros && i < out->rows * (out->cols / out->group); i++)
         if (zeros[i]) out->zeros = zeros;
     return s24i_numbers_scales(out, w, w->part[SCALES]);
@@ -227,10 +246,36 @@ const s24i_foreign_scheme s24i_scheme_torchao = {
     .scales = SCALES,
 };
 
+/* As torchao puts them in safetensors itself. */
+const s24i_foreign_scheme s24i_scheme_torchao_flat = {
+    .name = "torchao",
+    .whole = ".weight",
+    .part = {{"._weight_qdata", 0}, {"._weight_scale", 0}, {"._weight_zero_point", 1}},
+    .fits = is_byte,
+    .measure = measure_bytes,
+    .read = read_bytes,
+    .scales = SCALES,
+};
+
+/* optimum-quanto's qint8 and qfloat8_e4m3fn. */
+const s24i_foreign_scheme s24i_scheme_quanto = {
+    .name = "optimum-quanto",
+    .whole = ".weight",
+    .part = {{".weight._data", 0}, {".weight._scale", 0}},
+    .fits = is_byte,
+    .measure = measure_bytes,
+    .read = read_bytes,
+    .scales = SCALES,
+};
+
 const s24i_foreign_scheme s24i_scheme_int_quantized = {
     .name = "compressed-tensors int-quantized",
     .whole = ".weight",
-    .part = {{".weight", 0}, {".weight_scale", 0}, {".weight_zero_point", 1}},
+    .part = {{".weight", 0},
+             {".weight_scale", 0},
+             {".weight_zero_point", 1},
+             {".weight_shape", 1},
+             {".weight_g_idx", 1}},
     .fits = is_i8,
     .measure = measure_bytes,
     .read = read_bytes,

@@ -50,3 +50,18 @@ s24_status s24i_foreign_shape(int64_t shape[2], const s24i_foreign *w, int part)
     }
     return S24_OK;
 }
+
+s24_status s24i_foreign_scales(s24i_foreign *w, int part)
+{
+    const s24_tensor *scales = w->part[part];
+    const int64_t groups = scales->rank == 2 ? scales->shape[1] : 1;
+    const int is_one = scales->bytes == s24_dtype_bytes(scales->dtype);
+    const int64_t shape[] = {w->rows, groups};
+    w->group = is_one ? w->cols : groups > 0 ? w->cols / groups : 0;
+    REQUIRE(w->ctx, is_one || (groups > 0 && groups * w->group == w->cols && w->group),
+            S24_ERROR_FORMAT,
+            "%s: tensor \"%s\" has %lld scales for each row, which do not divide %lld columns",
+            w->path, s24i_show(scales->name).text, (long long)groups, (long long)w->cols);
+    const int rank = is_one || scales->rank < 2 ? scales->rank : 2;
+    return s24i_foreign_part(w, part, S24_DTYPE_NONE, rank, is_one ? scales->shape : shape);
+}
