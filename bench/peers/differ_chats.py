@@ -27,9 +27,10 @@ import sparse24
 
 MARKS = re.compile(r"<[|｜][^<>]{1,40}?[|｜]>|\[/?[A-Z_]{2,20}\]|</?[a-z_]{1,20}>|<[A-Z_]{2,20}>|"
                    r"<</?SYS>>|\]~[a-z!]*~?\[|\[e~\[")
-WORDS = ["Hi", "tell", "me", "of", "Zürich", "  ", "\n", "\n\n", "\t", "'", '"', "<b>", "&amp;", "{", "}",
-         "{{ x }}", "{% if %}", "日本", "😀", "e\u0301", "\\", "\\n", "/", "\u2028", "\x7f", "1.5", "-3", "#",
-         "<think>", "</think>", "<|im_end|>", "[INST]", "<tool_call>", "</tool_call>", "None", "True"]
+WORDS = ["Hi", "tell", "me", "of", "Zürich", "  ", "\n", "\n\n", "\t", "'", '"', "<b>", "&amp;",
+         "{", "}", "{{ x }}", "{% if %}", "日本", "😀", "e\u0301", "\\", "\\n", "/", "\u2028", "\x7f",
+         "1.5", "-3", "#", "<think>", "</think>", "<|im_end|>", "[INST]", "<tool_call>",
+         "</tool_call>", "None", "True"]
 
 
 def letters():
