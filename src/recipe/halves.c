@@ -90,7 +90,7 @@ static s24_status fill(s24i_halves *h, s24_ctx *ctx)
                                  .recompute = h->opts.train,
                                  .device = h->opts.device};
     TRY(cut_batches(h, ctx, &opts.max_tokens));
-    TRY(s24_transformer_load(&h->t, ctx, h->opts.model, &opts));
+    TRY(s24i_transformer_load_window(&h->t, ctx, h->opts.model, &opts));
     h->t->machine.ctx = ctx;
     h->tokens = h->opts.ends[h->opts.texts];
     h->width = h->t->shape.width;
@@ -109,6 +109,11 @@ s24_status s24i_halves_create(s24i_halves **out, s24_ctx *ctx, const s24i_halves
     h->ctx = ctx;
     h->opts = *opts;
     GIVE(out, h, s24i_halves_destroy, fill(h, ctx));
+}
+
+s24_status s24i_halves_open(s24i_halves *h, s24_ctx *ctx, int64_t block)
+{
+    return s24i_transformer_open(h->t, ctx, h->opts.model, block);
 }
 
 /* ---- a half of a block over a batch ---------------------------------------------------------- */

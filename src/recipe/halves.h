@@ -2,8 +2,8 @@
 /*
  * The passes of training over all calibration passages, half a block at a time: attention, then the
  * feed-forward layers. The states of all tokens stand in the memory of the machine that runs the
- * passes, as activations (f32 on the CPU, bf16 on a device), and so do the model's weights, which
- * whoever prunes replaces one after another. Calibration on a device and reconstruction are made
+ * passes, as activations (f32 on the CPU, bf16 on a device), and so do the weights of one block,
+ * which whoever prunes replaces one after another. Calibration on a device and reconstruction are made
  * of them.
  */
 #ifndef S24_RECIPE_HALVES_H
@@ -41,6 +41,9 @@ typedef struct s24i_halves {
 /* ends, ids and pixels must outlive it. Errors: those of s24_transformer_load, MEMORY. */
 s24_status s24i_halves_create(s24i_halves **out, s24_ctx *ctx, const s24i_halves_opts *opts);
 void s24i_halves_destroy(s24i_halves *halves);
+/* Takes a block's weights from the model in place of the block's before; what follows is asked of
+   that block alone. */
+s24_status s24i_halves_open(s24i_halves *h, s24_ctx *ctx, int64_t block);
 
 /* Memory of the machine for states of all tokens. */
 s24_status s24i_halves_new_states(char **out, s24i_halves *h, s24_ctx *ctx, int64_t count);

@@ -309,6 +309,7 @@ static s24_status prune_block(calibration *c, int64_t block)
 {
     int found = 0;
     c->block = c->tensors + block * c->numbers;
+    if (c->halves) TRY(s24i_halves_open(c->halves, c->ctx, block));
     if (c->kept) {
         TRY(s24i_calibration_load(c));
         TRY(s24i_kept_take(&found, c->kept, block, c->block, c->weights));

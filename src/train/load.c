@@ -18,23 +18,31 @@ typedef struct maker {
     s24_ctx *ctx;
     s24i_walk walk;
     s24_transformer *t;
-    int filling;   /* the second walk */
-    int64_t at;    /* the next free element of the arena */
+    int filling;  /* the second walk */
+    int64_t only; /* the block whose tensors are read alone, −1: none is; of a window: */
+    int64_t block, begin, end; /* the block at hand, and the elements that all of them have */
+    int64_t at;                /* the next free element of the arena */
     int64_t spare; /* elements before it that belong to no tensor but make up whole rows of heads */
     s24i_drawing drawing;
 } maker;
+
+/* Ends the last segment of the arena. */
+static void end_segment(maker *k)
+{
+    s24_transformer *t = k->t;
+    k->at = s24i_round_up(k->at, ALIGN);
+    if (k->filling || !t->segment_count) return;
+    s24i_segment *last = &t->segments[t->segment_count - 1];
+    last->count = k->at - last->offset;
+    if (!last->count) t->segment_count--;
+}
 
 /* What follows is another segment of the arena. */
 static void segment(maker *k, int matrix)
 {
     s24_transformer *t = k->t;
-    k->at = s24i_round_up(k->at, ALIGN);
+    end_segment(k);
     if (k->filling) return;
-    if (t->segment_count) {
-        s24i_segment *last = &t->segments[t->segment_count - 1];
-        last->count = k->at - last->offset;
-        if (!last->count) t->segment_count--;
-    }
     t->segments[t->segment_count++] = (s24i_segment){.offset = k->at, .matrix = matrix};
 }
 
@@ -277,11 +285,38 @@ static int64_t spare_rows(const maker *k, const s24i_wanted *w)
     return heads ? s24i_round_up(w->rows, S24I_HEAD_ROWS) - w->rows : 0;
 }
 
+/* The block of a tensor, −1: it is of none. */
+static int64_t block_of(const s24i_wanted *w)
+{
+    const int is_norm = w->role >= S24I_ROLE_ATTENTION_NORM && w->role < S24I_ROLE_FINAL_NORM;
+    return w->role == S24I_ROLE_LAYER || is_norm ? w->block : -1;
+}
+
+/* In a window all blocks begin where the first does. */
+static void move_window(maker *k, int64_t block)
+{
+    if (!k->t->window || block == k->block) return;
+    end_segment(k);
+    if (k->block < 0) k->begin = k->at;
+    k->end = s24i_max(k->end, k->at);
+    k->at = block < 0 ? k->end : k->begin;
+    k->block = block;
+    if (!k->filling)
+        k->t->segments[k->t->segment_count++] = (s24i_segment){.offset = k->at, .matrix = 0};
+}
+
+/* What is outside blocks is read first, of a window the tensors of one block at a time. */
+static int is_read(const maker *k, const s24i_wanted *w)
+{
+    return k->only < 0 ? !k->t->window || block_of(w) < 0 : block_of(w) == k->only;
+}
+
 /* A tensor of the walk. */
 static s24_status take(void *user, const s24i_wanted *w, const s24_tensor *tensor)
 {
     maker *k = user;
     s24_transformer *t = k->t;
+    move_window(k, block_of(w));
     if (w->begins) segment(k, !w->is_bias && w->cols);
     if (!tensor && !is_made(k, w)) {
         give(k, w, NULL, NULL);
@@ -308,8 +343,8 @@ static s24_status take(void *user, const s24i_wanted *w, const s24_tensor *tenso
         record(k, tensor, w);
         give(k, w, NULL, NULL);
     } else {
-        TRY(read_tensor(k, tensor, w));
-        give(k, w, t->weights + k->at, t->gradients ? t->gradients + k->at : NULL);
+        if (is_read(k, w)) TRY(read_tensor(k, tensor, w));
+        if (k->only < 0) give(k, w, t->weights + k->at, t->gradients ? t->gradients + k->at : NULL);
     }
     const int64_t cols = s24i_max(w->cols, 1), spare = spare_rows(k, w) * cols;
     k->at += w->rows * cols + spare;
@@ -358,13 +393,14 @@ static void finish_head(s24_transformer *t)
 static s24_status walk(maker *k)
 {
     s24_transformer *t = k->t;
-    k->at = k->spare = 0;
+    k->at = k->spare = k->end = 0;
+    k->block = -1;
     k->walk.checks = !k->filling;
     t->embed.width = s24i_embedding_width(&t->shape);
     t->embed.type_count = t->shape.types;
-    t->head = (s24i_layer){.n = 0};
+    if (k->only < 0) t->head = (s24i_layer){.n = 0};
     TRY(s24i_walk_tensors(&k->walk));
-    finish_head(t);
+    if (k->only < 0) finish_head(t);
     segment(k, 0); /* ends the last one */
     if (!k->filling) t->segment_count--;
     t->elems = k->at;
@@ -466,18 +502,23 @@ static s24_status check_parts(const s24_transformer *t, s24_ctx *ctx,
     return S24_OK;
 }
 
+static void begin_walk(maker *k, const s24_checkpoint *checkpoint)
+{
+    k->walk = (s24i_walk){.draws = k->t->opts.draw,
+                          .ctx = k->ctx,
+                          .checkpoint = checkpoint,
+                          .arch = k->t->arch,
+                          .shape = &k->t->shape,
+                          .take = take,
+                          .user = k};
+}
+
 /* What can be known before a tensor is read. */
 static s24_status begin(maker *k, const s24_checkpoint *checkpoint)
 {
     s24_transformer *t = k->t;
     TRY(find_architecture(t, k->ctx, checkpoint));
-    k->walk = (s24i_walk){.draws = t->opts.draw,
-                          .ctx = k->ctx,
-                          .checkpoint = checkpoint,
-                          .arch = t->arch,
-                          .shape = &t->shape,
-                          .take = take,
-                          .user = k};
+    begin_walk(k, checkpoint);
     return choose_head(k);
 }
 
@@ -495,7 +536,7 @@ s24_status s24_transformer_peek(s24_transformer_info *info, s24_ctx *ctx,
 
 static s24_status load(s24_transformer *t, s24_ctx *ctx, const s24_checkpoint *checkpoint)
 {
-    maker k = {.ctx = ctx, .t = t};
+    maker k = {.ctx = ctx, .t = t, .only = -1};
     TRY(begin(&k, checkpoint));
     TRY(check_parts(t, ctx, checkpoint));
     const s24i_shape *s = &t->shape;
@@ -516,8 +557,20 @@ static s24_status load(s24_transformer *t, s24_ctx *ctx, const s24_checkpoint *c
     return s24i_plan_buffers(t, ctx);
 }
 
-s24_status s24_transformer_load(s24_transformer **out, s24_ctx *ctx,
-                                const s24_checkpoint *checkpoint, const s24_transformer_opts *opts)
+s24_status s24i_transformer_open(s24_transformer *t, s24_ctx *ctx, const s24_checkpoint *checkpoint,
+                                 int64_t block)
+{
+    maker k = {.ctx = ctx, .t = t, .filling = 1, .only = block};
+    t->machine.ctx = ctx;
+    begin_walk(&k, checkpoint);
+    k.walk.heads[0] = wanted_head(&k);
+    TRY(walk(&k));
+    t->machine.ops->refresh(&t->machine);
+    return t->machine.status;
+}
+
+static s24_status load_with(s24_transformer **out, s24_ctx *ctx, const s24_checkpoint *checkpoint,
+                            const s24_transformer_opts *opts, int window)
 {
     s24_transformer_opts known;
     if (!out || !ctx) return S24_ERROR_ARGUMENT;
@@ -540,5 +593,19 @@ s24_status s24_transformer_load(s24_transformer **out, s24_ctx *ctx,
     TRY(s24i_zeroed(&t, ctx, sizeof *t));
     t->ctx = ctx;
     t->opts = known;
+    t->window = window;
     GIVE(out, t, s24_transformer_destroy, load(t, ctx, checkpoint));
+}
+
+s24_status s24_transformer_load(s24_transformer **out, s24_ctx *ctx,
+                                const s24_checkpoint *checkpoint, const s24_transformer_opts *opts)
+{
+    return load_with(out, ctx, checkpoint, opts, 0);
+}
+
+s24_status s24i_transformer_load_window(s24_transformer **out, s24_ctx *ctx,
+                                        const s24_checkpoint *checkpoint,
+                                        const s24_transformer_opts *opts)
+{
+    return load_with(out, ctx, checkpoint, opts, 1);
 }

@@ -87,6 +87,7 @@ struct s24_transformer {
     int64_t place_count;
     s24i_segment *segments;
     int64_t segment_count;
+    int window; /* 1: all blocks have one place, where one block's weights are at a time */
     float *weights, *gradients; /* [elems] in the machine's memory */
     int64_t elems;
     s24i_embed embed;
@@ -112,6 +113,14 @@ typedef struct s24i_mode {
     float *states; /* where hidden states go in host memory; or NULL */
     char *kept;    /* where they go in the machine's; or NULL */
 } s24i_mode;
+
+/* s24_transformer_load for who works on one block after another, whose weights alone are in memory
+   then: those of none, until a block is opened. The checkpoint must be that of loading. */
+s24_status s24i_transformer_load_window(s24_transformer **out, s24_ctx *ctx,
+                                        const s24_checkpoint *checkpoint,
+                                        const s24_transformer_opts *opts);
+s24_status s24i_transformer_open(s24_transformer *t, s24_ctx *ctx, const s24_checkpoint *checkpoint,
+                                 int64_t block);
 
 /* Checks a batch and lays it into the arena. */
 s24_status s24i_begin(s24_transformer *t, s24_ctx *ctx, const s24_examples *examples);
