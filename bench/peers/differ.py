@@ -291,6 +291,23 @@ def dinov2_with_registers(draw):
         **dino(draw), num_register_tokens=draw.integer(0, 5)), transformers.Dinov2WithRegistersModel
 
 
+def dinov3_vit(draw):
+    sizes = imaged(draw)
+    heads = sizes["num_attention_heads"]
+    return transformers.DINOv3ViTConfig(
+        **{**sizes, "hidden_size": heads * draw.choice([8, 16, 20, 64])}, initializer_range=0.1,
+        num_register_tokens=draw.integer(0, 5), use_gated_mlp=draw.flag(), key_bias=draw.flag(),
+        query_bias=draw.flag(), mlp_bias=draw.flag(), rope_theta=draw.choice([100.0, 10000.0]),
+        layerscale_value=draw.choice([1.0, 0.1])), transformers.DINOv3ViTModel
+
+
+def longformer(draw):
+    sizes = common(draw)
+    return transformers.LongformerConfig(
+        **sizes, attention_window=[2 * draw.integer(1, 40)] * sizes["num_hidden_layers"],
+        pad_token_id=1), transformers.LongformerModel
+
+
 def clip_vision(draw):
     return transformers.CLIPVisionConfig(**imaged(draw), initializer_factor=5.0), \
         transformers.CLIPVisionModel
@@ -322,6 +339,20 @@ def gpt2(draw):
         scale_attn_by_inverse_layer_idx=draw.choice([False, False, False, True]),
         tie_word_embeddings=draw.flag(), bos_token_id=0, eos_token_id=0), \
         transformers.GPT2LMHeadModel
+
+
+def sees_all(row, kind):
+    """A language model's row whose tokens see later ones too."""
+    def draw_all(draw):
+        config = row(draw)[0]
+        config.is_causal = False
+        config.sliding_window = None
+        config.use_sliding_window = False
+        if getattr(config, "layer_types", None):
+            config.layer_types = ["full_attention"] * config.num_hidden_layers
+        return config, getattr(transformers, kind)
+    draw_all.__name__ = row.__name__ + "_all"
+    return draw_all
 
 
 def opt(draw):
@@ -932,8 +963,9 @@ def classes(row, head):
 
 ROWS = [bert, roberta, xlm_roberta, camembert, electra, distilbert, mpnet, modernbert, gpt2, llama,
         mistral, qwen2, qwen3, nomic_bert, gte, jina_v3, t5, mt5, umt5, albert, deberta_v2, vit,
-        deit, vit_msn, ijepa, dinov2, dinov2_with_registers, clip_vision, siglip_vision, clip_text,
-        data2vec_text, ernie, luke, splinter, rembert, roformer, bert_generation, megatron_bert,
+        deit, vit_msn, ijepa, dinov2, dinov2_with_registers, dinov3_vit, clip_vision, siglip_vision,
+        clip_text, longformer, data2vec_text, ernie, luke, splinter, rembert, roformer,
+        bert_generation, megatron_bert,
         xlm_roberta_xl, roberta_prelayernorm, esm, eurobert, opt, ministral,
         phi3, seed_oss, arcee, starcoder2, smollm3, gemma, gemma2, gemma3, granite,
         granitemoehybrid, olmo2, phi,
@@ -945,6 +977,9 @@ ROWS = [bert, roberta, xlm_roberta, camembert, electra, distilbert, mpnet, moder
         hunyuan_v1_moe,
         *(sighted(row) for row in (gemma3, mistral, llama, qwen2, cohere2)),
         *(qwen_sighted(kind) for kind in ("Qwen2VL", "Qwen2_5_VL", "Qwen3VL", "Qwen3VLMoe")),
+        *(sees_all(row, kind) for row, kind in (
+            (llama, "LlamaModel"), (mistral, "MistralModel"), (qwen2, "Qwen2Model"),
+            (qwen3, "Qwen3Model"))),
         *(classes(row, head) for row, head in (
             (llama, "LlamaForSequenceClassification"), (qwen2, "Qwen2ForSequenceClassification"),
             (qwen3, "Qwen3ForTokenClassification"), (gpt2, "GPT2ForSequenceClassification"),

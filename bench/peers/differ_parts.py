@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""sparse24's tokenizers and Hugging Face's, part by part: equal ids, offsets and texts, or a refusal.
+"""sparse24's tokenizers and Hugging Face's, part by part: equal ids and offsets, or a refusal.
 
     python bench/peers/differ_parts.py [--tokenizers 2000] [--texts 20] [--seed 0] [--only N]
 
@@ -33,7 +33,8 @@ from differ_texts import LLAMA3, PATTERNS, PIECES, QWEN, letter, words_of_tree
 SPECIAL = ["<unk>", "<s>", "</s>", "<pad>", "[UNK]", "[CLS]", "[SEP]", "<mask>", "<|im_start|>"]
 MORE = [r"\p{N}", r"\d", r"[0-9][0-9][0-9]", r"\s?\p{L}+", r"\s?\p{P}+", r"[\r\n]", r" ?\p{Han}+",
         r"\p{Lu}", "a|e|i", r"\b", r"(?=[A-Z])", r"^.", r".$", r"(.)\1", r"\p{Script=Greek}+",
-        r"[[:punct:]]", r"\h+", "[^ab]{2}", r"\X", r"(?<=e)s", "\\\\", r"\x{e9}", r"[\p{L}&&[^a-m]]"]
+        r"[[:punct:]]", r"\h+", "[^ab]{2}", r"\X", r"(?<=e)s", "\\\\", r"\x{e9}",
+        r"[\p{L}&&[^a-m]]"]
 BLANK = "\u2581"
 BYTES = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
 META = {"type": "Metaspace", "replacement": BLANK, "prepend_scheme": "always", "split": True}
@@ -73,7 +74,8 @@ PRECOMPILED = charsmap()
 
 BERT = {"type": "BertNormalizer", "clean_text": True, "handle_chinese_chars": True,
         "strip_accents": None, "lowercase": True}
-LLAMA2 = steps("normalizers", {"type": "Prepend", "prepend": BLANK}, replace({"String": " "}, BLANK))
+LLAMA2 = steps("normalizers", {"type": "Prepend", "prepend": BLANK},
+               replace({"String": " "}, BLANK))
 KNOWN_NORMALIZERS = [
     None, BERT, {"type": "NFC"}, LLAMA2, replace({"String": " "}, BLANK),
     steps("normalizers", {"type": "NFC"}, replace(regex(r"\s+"), " "), {"type": "Lowercase"}),
@@ -132,7 +134,8 @@ def some_normalizer(draw, depth=0):
         lambda: {"type": draw.choice(["Lowercase", "StripAccents", "Nmt", "ByteLevel"])},
         lambda: {"type": "Strip", "strip_left": yes(draw), "strip_right": yes(draw)},
         lambda: {"type": "Prepend", "prepend": draw.choice([BLANK, " ", "ab"])},
-        lambda: replace(some_pattern(draw), draw.choice(["", " ", "x", BLANK, "\u0301", "e\u0301"])),
+        lambda: replace(some_pattern(draw),
+                        draw.choice(["", " ", "x", BLANK, "\u0301", "e\u0301"])),
         lambda: {"type": "BertNormalizer", "clean_text": yes(draw),
                  "handle_chinese_chars": yes(draw), "lowercase": yes(draw),
                  "strip_accents": draw.choice([None, True, False])},
@@ -270,7 +273,7 @@ ADDED = ["the", "Is", "12345", "é", "don't", "--", "<x>", "of the", "tHe", " th
 
 
 def add_tokens(draw, made):
-    """More added tokens, of the vocabulary's words and of others, and other flags of those there."""
+    """More added tokens, of the vocabulary's words and of others, and other flags of some."""
     vocabulary = made["model"]["vocab"]
     vocabulary = [t[0] for t in vocabulary] if isinstance(vocabulary, list) else list(vocabulary)
     known = {token["content"] for token in made["added_tokens"]}

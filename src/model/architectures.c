@@ -25,14 +25,18 @@ const s24i_architecture *s24i_architecture_find(const char *model_type)
     return NULL;
 }
 
-/* A key that is true, or "key=value". */
+/* A key that is true, or "key=value", a string or false. */
 static s24_status read_variant(int *varies, const s24i_config *config, const char *key)
 {
     char name[64];
     const char *equals = strchr(key, '='), *value = "";
     if (!equals) return s24i_config_bool(varies, config, key, S24I_OPTIONAL);
     snprintf(name, sizeof name, "%.*s", (int)(equals - key), key);
-    TRY(s24i_config_string(&value, config, name, S24I_OPTIONAL));
+    const s24i_json *said = s24i_json_get(config->json, name);
+    if (s24i_json_typeof(said) == S24I_JSON_BOOL)
+        value = s24i_json_is_true(said) ? "true" : "false";
+    else
+        TRY(s24i_config_string(&value, config, name, S24I_OPTIONAL));
     *varies = !strcmp(value, equals + 1);
     return S24_OK;
 }

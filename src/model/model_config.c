@@ -106,6 +106,9 @@ static void set_image(s24i_shape *shape, const s24i_architecture *arch, int64_t 
     const int64_t side = image / shape->patch;
     shape->image = image;
     shape->positions = side * side + (arch->first_token != NULL) + shape->more_tokens;
+    if (!arch->rotary) return;
+    shape->rope.side = side;
+    shape->rope.before = shape->positions - side * side;
 }
 
 static s24_status read_image(s24i_shape *shape, const s24i_config *config,
@@ -165,9 +168,10 @@ static s24_status read_heads(s24i_shape *shape, const s24i_config *config,
     REQUIRE(config->ctx, shape->heads % shape->kv_heads == 0, S24_ERROR_FORMAT,
             "%s: %s %lld is no multiple of %s %lld", config->file, arch->key_heads,
             (long long)shape->heads, arch->key_kv_heads, (long long)shape->kv_heads);
-    REQUIRE(config->ctx, !arch->rotary || shape->head_width % 2 == 0, S24_ERROR_FORMAT,
-            "%s: heads of %lld; an even width was expected by rotary positions", config->file,
-            (long long)shape->head_width);
+    const int64_t each = arch->patches ? 4 : 2;
+    REQUIRE(config->ctx, !arch->rotary || shape->head_width % each == 0, S24_ERROR_FORMAT,
+            "%s: heads of %lld; %s width was expected by rotary positions", config->file,
+            (long long)shape->head_width, each == 2 ? "an even" : "a multiple of 4 as");
     return S24_OK;
 }
 
@@ -249,6 +253,9 @@ static s24_status check_switches(const s24i_config *config, const s24i_architect
         REQUIRE(config->ctx, value == 1, S24_ERROR_UNSUPPORTED,
                 "%s: %s is %lld; only 1 is supported", config->file, *key, (long long)value);
     }
+    REQUIRE(config->ctx, !arch->causal || !is_set(config, "is_causal", 0), S24_ERROR_UNSUPPORTED,
+            "%s: is_causal is false, which is not supported of a model of type '%s'", config->file,
+            arch->model_type);
     REQUIRE(config->ctx, !arch->key_on || !is_set(config, arch->key_on, 0), S24_ERROR_UNSUPPORTED,
             "%s: %s is off, which is not supported", config->file, arch->key_on);
     return S24_OK;

@@ -18,6 +18,7 @@ static const char *const names[S24I_PARTS] = {
     [S24I_PART_MASKED] = "factor of embeddings by the share of masked tokens",
     [S24I_PART_AFTER_NORMS] = "norm of what is added",
     [S24I_PART_QUICK] = "activation quick_gelu",
+    [S24I_PART_PLACES_TURN] = "positions that turn patches by where they lie",
     [S24I_PART_GATE_LAST] = "gate whose rows stand after those that it multiplies",
     [S24I_PART_NORMS_TURNED] = "norm of heads that positions have turned",
     [S24I_PART_SLOPES] = "slope of each head by which scores fall with distance"};
@@ -45,6 +46,7 @@ unsigned s24i_parts_of(const s24i_architecture *architecture, const s24i_shape *
         [S24I_PART_MASKED] = shape->masked_grows,
         [S24I_PART_AFTER_NORMS] = architecture->after_attention_norm != NULL,
         [S24I_PART_QUICK] = shape->activation == S24_ACTIVATION_GELU_QUICK,
+        [S24I_PART_PLACES_TURN] = shape->rope.side > 0,
         [S24I_PART_NORMS_TURNED] = architecture->norms_turned,
         [S24I_PART_SLOPES] = architecture->slopes};
     unsigned parts = 0;

@@ -26,6 +26,7 @@ typedef enum s24i_part {
     S24I_PART_MASKED,       /* masked words change a text's others */
     S24I_PART_AFTER_NORMS,  /* what layers give is normed before it is added */
     S24I_PART_QUICK,        /* the activation is x/(1 + exp(−1.702x)) */
+    S24I_PART_PLACES_TURN,  /* where patches lie turns queries and keys */
     S24I_PARTS
 } s24i_part;
 

@@ -23,7 +23,11 @@ typedef struct s24i_rope {
     int bounded;    /* texts are no longer than `original` */
     float louder;   /* what cosines and sines are multiplied by; 0: nothing */
     float loud_all; /* YaRN's share of it that multiplies all of a latent head; 0: nothing */
-    int divided;    /* how many pairs have a divisor, all or none */
+    /* Of an image of side · side patches, after so many tokens that are not turned: a head's first
+       quarter of pairs turns by how far down a patch's middle lies, from −1 to 1, the second by how
+       far right, both by 2π times theta^(−4i/d). */
+    int64_t side, before;
+    int divided; /* how many pairs have a divisor, all or none */
     float divisors[S24I_ROPE_DIVISORS];
 } s24i_rope;
 
@@ -62,6 +66,17 @@ static inline float s24i_rope_turn(const s24i_rope *rope, int64_t i, int64_t d)
     return share >= 1.0f ? turn : (1.0f - share) * slow + share * turn;
 }
 
+/* The angle of pair i of d/2 at a position of an image. */
+static inline float s24i_rope_patch(const s24i_rope *rope, int64_t position, int64_t i, int64_t d)
+{
+    const int64_t patch = position - rope->before, pairs = d / 4;
+    const int64_t at = i < pairs ? patch / rope->side : patch % rope->side;
+    if (patch < 0) return 0.0f;
+    const float middle = 2.0f * (((float)at + 0.5f) / (float)rope->side) - 1.0f;
+    const float power = powf(rope->theta, 4.0f * (float)(i % pairs) / (float)d);
+    return 6.283185307f * middle * (1.0f / power);
+}
+
 /* angles[position] = cos and sin of position times the turn of pair i, i below d/2, times `louder`
    where there is one. */
 static inline void s24i_rotary_fill(float *angles, const s24i_rope *rope, int64_t d,
@@ -71,9 +86,10 @@ static inline void s24i_rotary_fill(float *angles, const s24i_rope *rope, int64_
     const float times = rope->louder == 0.0f ? 1.0f : rope->louder;
     for (int64_t p = 0; p < positions; p++)
         for (int64_t i = 0; i < half; i++) {
-            const float turn = s24i_rope_turn(rope, i, d);
-            angles[p * d + i] = times * cosf((float)p * turn);
-            angles[p * d + half + i] = times * sinf((float)p * turn);
+            const float angle =
+                rope->side ? s24i_rope_patch(rope, p, i, d) : (float)p * s24i_rope_turn(rope, i, d);
+            angles[p * d + i] = times * cosf(angle);
+            angles[p * d + half + i] = times * sinf(angle);
         }
 }
 

@@ -328,6 +328,26 @@ static s24_status read_types(s24i_shape *shape, const s24i_config *config)
     return S24_OK;
 }
 
+/* Of a number, or a list of one number for all blocks (Longformer's). */
+static s24_status read_near(int64_t *both, const s24i_config *config, const char *key)
+{
+    enum { MOST = 1 << 24 };
+    s24i_config list;
+    const s24i_json *item, *said = s24i_json_get(config->json, key);
+    if (s24i_json_typeof(said) != S24I_JSON_ARRAY)
+        return s24i_config_int(both, config, key, S24I_OPTIONAL, 2, MOST);
+    TRY(s24i_config_child(&list, config, key, S24I_REQUIRED));
+    s24i_json_walk walk = s24i_json_begin(list.json);
+    *both = s24i_json_integer(s24i_json_at(list.json, 0));
+    while ((item = s24i_json_next(&walk, NULL)) != NULL)
+        REQUIRE(config->ctx,
+                s24i_json_typeof(item) == S24I_JSON_INTEGER && s24i_json_integer(item) == *both &&
+                    *both >= 2 && *both <= MOST,
+                S24_ERROR_UNSUPPORTED, "%s: %s is no list of one number for all blocks",
+                config->file, key);
+    return S24_OK;
+}
+
 /* How many tokens a window has; a key that is null says that there is none. */
 static s24_status read_width(s24i_shape *shape, const s24i_config *config,
                              const s24i_architecture *arch)
@@ -336,7 +356,7 @@ static s24_status read_width(s24i_shape *shape, const s24i_config *config,
     int slides = !arch->key_slides;
     int64_t both = arch->usual_sliding ? arch->usual_sliding : USUAL_NEAR;
     if (arch->key_near) { /* which counts both sides: half of them and the token itself are left */
-        TRY(s24i_config_int(&both, config, arch->key_near, S24I_OPTIONAL, 2, MOST));
+        TRY(read_near(&both, config, arch->key_near));
         shape->near = both / 2 + 1;
         return S24_OK;
     }

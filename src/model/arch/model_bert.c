@@ -2,10 +2,10 @@
 /*
  * BERT's names, as transformers' BertModel writes them, and those that took them over: ERNIE where
  * no task has embeddings of its own, RoBERTa and its kin, whose positions begin after the padding
- * token's, LUKE without its entities, ELECTRA and RemBERT, whose embeddings may be narrower than
- * their blocks, RoFormer, whose positions turn queries and keys. A bare encoder has no prefix, a
- * model with a head has it. Poolers of models without a head, cls.* and the position_ids
- * buffer of old files are not read.
+ * token's, Longformer's windows, LUKE without its entities, ELECTRA and RemBERT, whose embeddings
+ * may be narrower than their blocks, RoFormer, whose positions turn queries and keys. A bare
+ * encoder has no prefix, a model with a head has it. Poolers of models without a head, cls.* and
+ * the position_ids buffer of old files are not read.
  */
 #include "model/arch/bert_names.h"
 
@@ -80,6 +80,16 @@ const s24i_architecture s24i_camembert = {
 
 const s24i_architecture s24i_data2vec_text = {
     .model_type = "data2vec-text", .prefix = "data2vec_text.", ROBERTA_SHAPED};
+
+/* Each token sees those near it, as where no token is said to see all. Its heads say so of some,
+   and are not read; nor are the layers of those tokens. */
+const s24i_architecture s24i_longformer = {.model_type = "longformer",
+                                           .prefix = "longformer.",
+                                           BERT_UNPLACED,
+                                           .positions = "embeddings.position_embeddings.weight",
+                                           .key_padding = "pad_token_id",
+                                           .key_near = "attention_window",
+                                           .off = off};
 
 const s24i_architecture s24i_electra = {.model_type = "electra",
                                         .prefix = "electra.",

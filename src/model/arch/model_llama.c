@@ -8,9 +8,28 @@
    tokens attend to later ones too. */
 #include "model/arch/llama_names.h"
 
+/* Embedders whose tokens see later ones too, as config.json says; those of NVIDIA call themselves
+   so. Windows on either side are not known. */
+// clang-format off
+#define SEES_ALL LLAMA_NAMED, GATED
+#define UNLESS_ALL(row) .key_variant = "is_causal=false", .variant = &row
+// clang-format on
+
+static const char *const windows_off[] = {"sliding_window", NULL};
+static const char *const slides_off[] = {"use_sliding_window", NULL};
+static const s24i_architecture llama_all = {.model_type = "llama", SEES_ALL};
+static const s24i_architecture mistral_all = {
+    .model_type = "mistral", SEES_ALL, .off = windows_off};
+static const s24i_architecture qwen2_all = {.model_type = "qwen2", SEES_ALL, .off = slides_off};
+static const s24i_architecture qwen3_all = {
+    .model_type = "qwen3", SEES_ALL, HEAD_NORMS, .off = slides_off};
+
+const s24i_architecture s24i_llama_bidirec = {.model_type = "llama_bidirec", SEES_ALL};
+
 const s24i_architecture s24i_llama = {
     .model_type = "llama",
     LLAMA_SHAPED,
+    UNLESS_ALL(llama_all),
     .usual_inside = "{\"vocab_size\": 32000, \"hidden_size\": 4096, \"intermediate_size\": 11008, "
                     "\"num_hidden_layers\": 32, \"num_attention_heads\": 32, "
                     "\"hidden_act\": \"silu\", \"max_position_embeddings\": 2048}"};
@@ -18,6 +37,7 @@ const s24i_architecture s24i_llama = {
 const s24i_architecture s24i_mistral = {
     .model_type = "mistral",
     LLAMA_SHAPED,
+    UNLESS_ALL(mistral_all),
     WINDOW,
     .usual_inside = "{\"vocab_size\": 32000, \"hidden_size\": 4096, \"intermediate_size\": 14336, "
                     "\"num_hidden_layers\": 32, \"num_attention_heads\": 32, "
@@ -36,7 +56,8 @@ const s24i_architecture s24i_cwm = {.model_type = "cwm",
 
 const s24i_architecture s24i_ministral = {.model_type = "ministral", LLAMA_SHAPED, WINDOW};
 
-const s24i_architecture s24i_qwen2 = {.model_type = "qwen2", LLAMA_SHAPED, QWEN_WINDOW};
+const s24i_architecture s24i_qwen2 = {
+    .model_type = "qwen2", LLAMA_SHAPED, QWEN_WINDOW, UNLESS_ALL(qwen2_all)};
 
 /* Qwen's models of images and texts: in a folder of old the keys of the texts are config.json's
    own. Of texts the three positions of a token are one. */
@@ -55,6 +76,7 @@ const s24i_architecture s24i_qwen3_vl_text = {
 
 const s24i_architecture s24i_qwen3 = {.model_type = "qwen3",
                                       LLAMA_SHAPED,
+                                      UNLESS_ALL(qwen3_all),
                                       QWEN_WINDOW,
                                       .query_norm = "layers.%d.self_attn.q_norm",
                                       .key_norm = "layers.%d.self_attn.k_norm"};

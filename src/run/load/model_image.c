@@ -131,7 +131,11 @@ s24_status s24i_patches_build(s24_model *model, s24_ctx *ctx, const float *weigh
     const s24i_patches *p = &model->patch_map;
     const int64_t width = model->shape.width, used = p->channels * p->patch * p->patch;
     float *rows;
-    if (table) TRY(place(model, table));
+    if (table)
+        TRY(place(model, table));
+    else if (!model->architecture->positions)
+        memset(s24i_writable(model->position_rows), 0,
+               (size_t)(model->shape.positions * width) * sizeof *rows);
     fold_into_positions(model);
     TRY(s24i_alloc_elems(&rows, ctx, width * p->row, sizeof *rows, "the patches' layer"));
     memset(rows, 0, (size_t)(width * p->row) * sizeof *rows);

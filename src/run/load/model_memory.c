@@ -204,7 +204,7 @@ static void carve_model(carver *c, s24_model *model, s24i_rooms rooms)
     const s24i_architecture *a = model->architecture;
     const int64_t wide = s24i_embedding_width(shape);
     if (rooms.words) model->words = carve(c, shape->vocabulary * wide);
-    if (a->positions) {
+    if (a->positions || shape->image) {
         model->position_rows = carve(c, (shape->skipped + shape->positions) * wide);
         if (c->base) model->position_rows += shape->skipped * wide;
     }
