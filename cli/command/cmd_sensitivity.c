@@ -9,6 +9,12 @@
 
 #include "sensitivity.h"
 
+static const char *sensitivity_price(int index)
+{
+    static const char *const names[] = {"model", "layer"};
+    return index < 2 ? names[index] : NULL;
+}
+
 static const cli_option options[] = {
     {"patterns", 0, CLI_TEXT, offsetof(struct sensitivity_options, patterns), "LIST", "2:4,4:8,6:8",
      "What to try, separated by commas: patterns as prune --pattern takes them, dense integers as "
@@ -31,6 +37,10 @@ static const cli_option options[] = {
      "with which the model runs X times as fast here, as passes of it say, or the fewest bytes "
      "that cost at most X of --task's score.",
      NULL},
+    {"price", 0, CLI_CHOICE, offsetof(struct sensitivity_options, price), NULL, "model",
+     "What a layer loses: of what the model gives, where that layer alone is pruned, or of its own "
+     "outputs.",
+     sensitivity_price},
     {"tokens", 0, CLI_COUNT, offsetof(struct sensitivity_options, tokens), "N", "128",
      "Of a speed: tokens of a pass, one text.", NULL},
     {"task", 0, CLI_CHOICE, offsetof(struct sensitivity_options, task), NULL, NULL,
@@ -65,7 +75,7 @@ static const cli_rule rules[] = {
     {CLI_ONLY_WITH, "data queries documents gold", "task", NULL},
     {CLI_ONLY_WITH, "shard", "output", NULL},
     {CLI_NOT_WITH, "shard", "budget report", "is of all layers"},
-    {CLI_NOT_WITH, "from", "output", "is measured already"},
+    {CLI_NOT_WITH, "from", "output", "writes what is measured here"},
     {CLI_ONE_OF, NULL, NULL, NULL}};
 
 static const cli_example examples[] = {
@@ -126,6 +136,7 @@ static void on_layer(void *user, const s24_layer_report *report)
         if (!strcmp(j->forms[i].text, report->pattern)) {
             j->layers[j->count - 1].error[i] = report->output_error;
             j->layers[j->count - 1].kept[i] = report->kept_l1;
+            if (report->model_error >= 0) j->layers[j->count - 1].whole[i] = report->model_error;
         }
 }
 
@@ -150,6 +161,7 @@ static int measure(sensitivity_job *j)
         .report = on_layer,
         .user = j,
         .ids = given.ids ? &given.batch : NULL,
+        .price = o->price,
         .images = given.pixels ? &given.images : NULL};
     if (code == CLI_OK && (o->output || o->from)) j->hash = sensitivity_hash(j, &given);
     if (code == CLI_OK && o->from)
@@ -195,7 +207,8 @@ const cli_command cmd_sensitivity = {
     .operands = "MODEL",
     .text =
         "Prunes every selected layer to each pattern, alone, on the inputs that the dense model "
-        "gives it, and prints the squared error of its output relative to the output. Nothing "
+        "gives it, and prints the squared error of its output relative to the output, and what "
+        "the first pattern so costs of what the model gives. Nothing "
         "is written but what --recipe and --report name.\nA budget proposes what each layer "
         "becomes, of what was tried and is stored smaller than dense: 2:4, 6:8 and its kin, "
         "dense:COLUMNS, and "

@@ -19,6 +19,7 @@ enum {
 struct sensitivity_options {
     cli_common common;
     const char *method, *patterns, *refine, *include, *exclude, *budget, *recipe, *report;
+    const char *price;
     const char *task, *data, *queries, *documents, *gold; /* of a score */
     const char *shard, *output, *from;                    /* of a measurement, or a part of one */
     int64_t tokens;
@@ -44,7 +45,8 @@ typedef struct sensitivity_layer {
     double bytes[DENSE + 1]; /* stored so, of forms that are */
     double cost[DENSE + 1];  /* bytes, or seconds of a pass: what the budget is of */
     double error[DENSE + 1], kept[DENSE + 1];
-    int chosen; /* a form's place, by the budget */
+    double whole[DENSE + 1]; /* the model's error, by --price model; else, too, NaN */
+    int chosen;              /* a form's place, by the budget */
 } sensitivity_layer;
 
 typedef struct sensitivity_job {
@@ -58,6 +60,7 @@ typedef struct sensitivity_job {
     char *names;   /* of the layers of --shard, separated by commas; NULL: all */
     uint64_t hash; /* of what decides the measurement, where a file says it */
     int by_speed, by_score;
+    int follows;               /* steps go by the model's errors, else by the layers' own */
     double share, mean, loss;  /* that the budget allows; the last of a score */
     int64_t most;              /* steps that may be taken, see sensitivity_budget.c */
     double rest;               /* of a speed: seconds of a pass outside the layers */

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Proposes the layers' forms for a budget of bytes, of error, of time or of score. All layers begin
- * dense. A step takes one of them to a form that saves more, at the price of the error it adds for
- * each byte or second saved; a layer's first step is its cheapest one, and so on, which is the
+ * dense. A step takes one of them to a form that saves more, at the price of what it loses for each
+ * byte or second saved, of what the model gives where that was measured, else of the layer's own
+ * outputs; a layer's first step is its cheapest one, and so on, which is the
  * lower convex hull of its forms. The steps of all layers are taken by their prices. Of a speed
  * layers that run as one product where they are alike step together, and how many steps that takes
  * is measured: what is proposed runs as a model, and where that saves another share of a dense
@@ -96,14 +97,22 @@ static double error_of(const unit *u, int form)
     return sum;
 }
 
-/* The step from a form that adds least error for what it saves; 0: none saves. */
+static double loss_of(const sensitivity_job *j, const unit *u, int form)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < u->count && j->follows; i++)
+        sum += u->layers[i].whole[form];
+    return j->follows ? sum : error_of(u, form);
+}
+
+/* The step from a form that loses least for what it saves; 0: none saves. */
 static int next_step(step *best, const sensitivity_job *j, const unit *u, int from)
 {
     *best = (step){.unit = *u, .from = from, .to = from, .price = HUGE_VAL};
     for (int i = 0; i < j->form_count; i++) {
-        const double saved = cost_of(u, from) - cost_of(u, i), error = error_of(u, i);
-        if (!j->forms[i].stored || isnan(error) || saved <= 0) continue;
-        const double price = (error - error_of(u, from)) / saved;
+        const double saved = cost_of(u, from) - cost_of(u, i), loss = loss_of(j, u, i);
+        if (!j->forms[i].stored || isnan(loss) || saved <= 0) continue;
+        const double price = (loss - loss_of(j, u, from)) / saved;
         if (price >= best->price) continue;
         best->price = price;
         best->to = i;
@@ -272,10 +281,20 @@ static int list_steps(sensitivity_job *j, step_list *steps)
     return CLI_OK;
 }
 
+/* Was the model's error measured, of every layer in every form that it takes? */
+static int has_model_errors(const sensitivity_job *j)
+{
+    for (int64_t i = 0; i < j->count; i++)
+        for (int form = 0; form < j->form_count; form++)
+            if (isnan(j->layers[i].whole[form]) && !isnan(j->layers[i].error[form])) return 0;
+    return 1;
+}
+
 int sensitivity_propose(sensitivity_job *j)
 {
     step_list steps;
     if (!j->options->budget) return CLI_OK;
+    j->follows = has_model_errors(j);
     int code = sensitivity_find_costs(j);
     if (code == CLI_OK) code = list_steps(j, &steps);
     if (code != CLI_OK) return code;

@@ -22,7 +22,7 @@ static sensitivity_layer new_layer(const sensitivity_job *j, const s24_tensor *t
                            .input = report->input,
                            .chosen = DENSE};
     for (int i = 0; i < MOST_FORMS; i++) {
-        l.error[i] = l.kept[i] = NAN;
+        l.error[i] = l.kept[i] = l.whole[i] = NAN;
         l.bytes[i] = stored_bytes(&j->forms[i], rows, report->cols, element);
     }
     l.bytes[DENSE] = rows * (double)report->cols * element;

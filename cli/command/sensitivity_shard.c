@@ -86,8 +86,8 @@ static uint64_t hash_passages(uint64_t hash, const passages *given)
 uint64_t sensitivity_hash(const sensitivity_job *j, const passages *given)
 {
     const struct sensitivity_options *o = j->options;
-    const char *const texts[] = {s24_version(), o->method,  o->patterns,
-                                 o->refine,     o->include, o->exclude};
+    const char *const texts[] = {s24_version(), o->method,  o->patterns, o->refine,
+                                 o->include,    o->exclude, o->price};
     uint64_t hash = 1;
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         hash = hash_text(hash, texts[i]);
@@ -110,8 +110,10 @@ static json_t *number_or_null(double x)
 
 static json_t *layer_of(const sensitivity_job *j, const sensitivity_layer *l)
 {
-    json_t *object = json_object(), *errors = json_array(), *kept = json_array();
+    json_t *object = json_object(), *errors = json_array(), *kept = json_array(),
+           *whole = json_array();
     for (int i = 0; i < j->form_count; i++) {
+        json_array_append_new(whole, number_or_null(l->whole[i]));
         json_array_append_new(errors, number_or_null(l->error[i]));
         json_array_append_new(kept, number_or_null(l->kept[i]));
     }
@@ -121,6 +123,7 @@ static json_t *layer_of(const sensitivity_job *j, const sensitivity_layer *l)
     json_object_set_new(object, "input", json_integer(l->input));
     json_object_set_new(object, "output_error", errors);
     json_object_set_new(object, "kept_l1", kept);
+    json_object_set_new(object, "model_error", whole);
     return object;
 }
 
@@ -166,7 +169,8 @@ static double number_at(const json_t *numbers, int i)
 static int load_layer(sensitivity_job *j, const json_t *from)
 {
     const json_t *errors = json_object_get(from, "output_error"),
-                 *kept = json_object_get(from, "kept_l1");
+                 *kept = json_object_get(from, "kept_l1"),
+                 *whole = json_object_get(from, "model_error");
     const char *name = json_string_value(json_object_get(from, "name"));
     const s24_layer_report report = {
         .name = name,
@@ -175,12 +179,14 @@ static int load_layer(sensitivity_job *j, const json_t *from)
         .input = (int64_t)json_integer_value(json_object_get(from, "input"))};
     const s24_tensor *tensor = name ? s24_checkpoint_find(j->in, name) : NULL;
     if (!tensor || json_array_size(errors) != (size_t)j->form_count ||
-        json_array_size(kept) != (size_t)j->form_count || j->count >= s24_checkpoint_count(j->in))
+        json_array_size(kept) != (size_t)j->form_count ||
+        json_array_size(whole) != (size_t)j->form_count || j->count >= s24_checkpoint_count(j->in))
         return 0;
     sensitivity_layer *l = sensitivity_new(j, tensor, &report);
     for (int i = 0; i < j->form_count; i++) {
         l->error[i] = number_at(errors, i);
         l->kept[i] = number_at(kept, i);
+        l->whole[i] = number_at(whole, i);
     }
     return 1;
 }

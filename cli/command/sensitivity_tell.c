@@ -55,6 +55,7 @@ static json_t *layer_json(const void *user, int64_t index)
         json_t *pattern = json_object();
         json_object_set_new(pattern, "pattern", json_string(j->forms[i].text));
         json_object_set_new(pattern, "output_error", cli_real(l->error[i]));
+        json_object_set_new(pattern, "model_error", cli_real(l->whole[i]));
         json_object_set_new(pattern, "kept_l1", cli_real(l->kept[i]));
         json_array_append_new(patterns, pattern);
     }
@@ -64,10 +65,19 @@ static json_t *layer_json(const void *user, int64_t index)
     return object;
 }
 
-/* Each form's number, "-" where it does not fit. */
+/* What the model loses by a layer's first form; NaN: not known. */
+static double first_loss(const sensitivity_job *j, const sensitivity_layer *layer)
+{
+    for (int i = 0; layer && i < j->form_count; i++)
+        if (!isnan(layer->whole[i])) return layer->whole[i];
+    return NAN;
+}
+
+/* Each form's number, "-" where it does not fit, and the model's. */
 static void print_row(const sensitivity_job *j, const char *name, const sensitivity_layer *layer)
 {
-    char cells[MOST_FORMS * 16] = "";
+    char cells[MOST_FORMS * 16 + 16] = "";
+    const double loss = first_loss(j, layer);
     for (int i = 0; i < j->form_count; i++) {
         const double error = layer ? layer->error[i] : sensitivity_mean(j, i);
         const size_t at = strlen(cells);
@@ -76,6 +86,10 @@ static void print_row(const sensitivity_job *j, const char *name, const sensitiv
         else
             snprintf(cells + at, sizeof cells - at, "%9.4f", error);
     }
+    if (isnan(loss))
+        snprintf(cells + strlen(cells), 16, "%9s", "-");
+    else
+        snprintf(cells + strlen(cells), 16, "%9.5f", loss);
     const int taken = layer && layer->chosen != DENSE;
     cli_print(j->cli, "%s  %s%s%s", cells, name, taken ? "  " : "",
               taken ? sensitivity_choice(j, layer) : "");
@@ -91,6 +105,9 @@ static void print_options(const sensitivity_job *j, const sensitivity_form *f)
     printf(" --packed --pattern %s --method %s --%s %s", f->pattern, o->method,
            o->passages.images ? "images" : "calibration",
            o->passages.images ? o->passages.images : o->passages.path);
+    if (o->passages.ids) printf(" --ids");
+    printf(" --samples %lld", (long long)o->passages.samples);
+    if (o->passages.max_tokens) printf(" --max-tokens %lld", (long long)o->passages.max_tokens);
     if (o->refine) printf(" --refine %s", o->refine);
     if (f->scheme) printf(" --quantize %s", f->scheme);
 }
@@ -160,7 +177,7 @@ int sensitivity_tell(const sensitivity_job *j)
     char head[MOST_FORMS * FORM_BYTES] = "";
     for (int i = 0; i < j->form_count; i++)
         snprintf(head + strlen(head), sizeof head - strlen(head), "%9s", j->forms[i].text);
-    cli_print(j->cli, "%s  output error of", head);
+    cli_print(j->cli, "%s    model  output error of, and the model's by the first", head);
     for (int64_t i = 0; i < j->count; i++)
         print_row(j, j->layers[i].name, &j->layers[i]);
     print_row(j, "mean", NULL);

@@ -479,6 +479,9 @@ typedef struct s24_layer_report {
     /* Layers with the same number read the same input, and run as one product where they are of one
        kind: query, key and value of a block, or its gate and intermediate layer. −1: not known. */
     int64_t input;
+    /* Of s24_model_sensitivity by the model's price: the squared distance, relative, of what the
+       model gives with this layer alone in the form from what it gives dense. −1: not measured. */
+    double model_error;
 } s24_layer_report;
 
 struct s24_model_gradients; /* train.h */
@@ -554,6 +557,13 @@ typedef struct s24_model_prune_opts {
        train. The last eighth of the passages is held back, and says how far each layer goes.
        output_error is next to the outputs aimed at. Needs two passages. NULL: "weights". */
     const char *aim;
+    /* Of s24_model_sensitivity alone. "model": reports have a model_error, of texts' vectors where
+       modules.json says how they are made, else of the states that the model ends with. It is
+       measured of the first passages, up to 2,048 tokens or one passage, for the first form that
+       changes a layer, and of the layer's other forms follows by their output_error; a mixture of
+       experts has none. Takes a pass from the layer's block on for each layer, and all of the model
+       in memory in f32. NULL or "layer": output_error alone. */
+    const char *price;
 } s24_model_prune_opts;
 
 /*
@@ -611,8 +621,8 @@ S24_API s24_status s24_model_permute(s24_ctx *ctx, const s24_checkpoint *in, con
  * ("2:4"), a scheme of s24_scheme_name ("int8": all weights, rounded to nearest), or both
  * ("2:4+int8", of 2:4 and of 6:8 and its kin), whose integers are those of opts->quantize. Nothing
  * is written. A form whose groups do not divide a layer's columns is left out there. Of opts, what
- * is said of the output is not read. Errors: ARGUMENT (no forms, one that is none, no calibration
- * texts), those of s24_prune and of loading the model.
+ * is said of the output is not read. Errors: ARGUMENT (no forms, one that is none, no such price,
+ * no calibration texts), those of s24_prune and of loading the model.
  */
 S24_API s24_status s24_model_sensitivity(s24_ctx *ctx, const s24_checkpoint *in,
                                          const s24_model_prune_opts *opts,

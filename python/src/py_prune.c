@@ -210,8 +210,9 @@ PyObject *pyf_matrix_round(PyObject *module, PyObject *args)
 /* A layer's report for Python; an exception of it is raised once the call is over. */
 static void on_layer(void *user, const s24_layer_report *r)
 {
-    (void)py_call_back(user, "(sLLdddzL)", r->name, (long long)r->rows, (long long)r->cols,
-                       r->kept_l1, r->output_error, r->seconds, r->pattern, (long long)r->input);
+    (void)py_call_back(user, "(sLLdddzLd)", r->name, (long long)r->rows, (long long)r->cols,
+                       r->kept_l1, r->output_error, r->seconds, r->pattern, (long long)r->input,
+                       r->model_error);
 }
 
 /* What a model is shown while it is pruned: passages as texts or as ids, or images. */
@@ -336,9 +337,9 @@ PyObject *pyf_model_sensitivity(PyObject *module, PyObject *args)
     const char *patterns[MOST];
     long long max_tokens;
     s24_model_prune_opts o = {.size = sizeof o, .report = on_layer};
-    if (!PyArg_ParseTuple(args, "O&O!OOO!O!zzL", py_checkpoint, &in, &PyTuple_Type, &texts, &report,
-                          &progress, &PyTuple_Type, &how, &PyTuple_Type, &names, &o.include,
-                          &o.exclude, &max_tokens) ||
+    if (!PyArg_ParseTuple(args, "O&O!OOO!O!zzLz", py_checkpoint, &in, &PyTuple_Type, &texts,
+                          &report, &progress, &PyTuple_Type, &how, &PyTuple_Type, &names,
+                          &o.include, &o.exclude, &max_tokens, &o.price) ||
         !take_how(&o.prune, how) || !take_passages(&o, &seen, texts))
         return NULL;
     Py_ssize_t count = PyTuple_Size(names);

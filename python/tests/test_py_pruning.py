@@ -252,6 +252,13 @@ class Models(unittest.TestCase):
         self.assertLess(errors[self.name, "int8"], errors[self.name, "4:8"])
         alike = {layer.name for layer in layers if layer.input == layers[0].input}
         self.assertEqual({name.split(".")[-2] for name in alike}, {"query", "key", "value"})
+        self.assertEqual({layer.model_error for layer in layers}, {-1.0})
+        layers = sparse24.sensitivity(self.model, self.texts, ("2:4", "4:8"), "wanda",
+                                      price="model")
+        for half, other in zip(layers[::2], layers[1::2]):
+            self.assertTrue(0 < other.model_error < half.model_error < 1)
+        with self.assertRaisesRegex(ValueError, "expected layer or model"):
+            sparse24.sensitivity(self.model, self.texts, price="task")
         with self.assertRaisesRegex(ValueError, "spiral"):
             sparse24.sensitivity(self.model, self.texts, ("spiral",))
         with self.assertRaises(ValueError):

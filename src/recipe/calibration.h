@@ -26,6 +26,8 @@ typedef struct s24i_stage {
     int64_t first, end;
 } s24i_stage;
 
+typedef struct s24i_reach s24i_reach; /* reach.h */
+
 typedef struct s24i_calibration {
     const s24i_pruner *pruner;
     s24_ctx *ctx;
@@ -54,9 +56,12 @@ typedef struct s24i_calibration {
     s24i_aim *aim;                       /* or NULL; then it is there */
     s24i_reconstruction *reconstruction; /* or NULL */
     s24i_kept_blocks *kept;              /* or NULL */
+    s24i_reach *reach;                   /* likewise: where errors are followed to the end */
     int64_t done, total;                 /* batches through blocks */
 } s24i_calibration;
 
+/* Texts first … end, whose lengths stand in offsets until the next. */
+s24_batch s24i_calibration_batch(s24i_calibration *c, int64_t first, int64_t end);
 /* The weights of the block at hand as the checkpoint has them. */
 s24_status s24i_calibration_load(s24i_calibration *c);
 /* An expert's layers of a stage, or with −1 the block's own, by its statistics. */

@@ -2,7 +2,7 @@
 /* What a walk through the blocks does with a block's layers, wherever the passes run: reads their
    weights and prunes a stage of them. */
 #include "io/checkpoint/checkpoint.h"
-#include "recipe/calibration.h"
+#include "recipe/reach.h"
 
 #include <string.h>
 
@@ -59,6 +59,27 @@ static s24_status see_all_alike(const s24i_calibration *c, s24i_slot slot, s24_s
     return status;
 }
 
+/* A layer whose error is followed. */
+typedef struct followed {
+    s24i_calibration *c;
+    int64_t block;
+    s24i_slot slot;
+} followed;
+
+static s24_status follow(double *error, void *user, float *w)
+{
+    const followed *f = user;
+    return s24i_reach_measure(error, f->c, f->block, f->slot, w);
+}
+
+static s24_status try_layer(s24i_calibration *c, int64_t block, s24i_slot slot, int64_t input,
+                            const s24_stats *stats)
+{
+    followed f = {c, block, slot};
+    const s24i_trial trial = {input, c->reach ? follow : NULL, &f};
+    return s24i_pruner_try(c->pruner, c->weights[slot].data, c->block[slot], stats, &trial);
+}
+
 s24_status s24i_calibration_prune(s24i_calibration *c, int64_t block, const s24i_stage *s,
                                   int64_t expert)
 {
@@ -71,9 +92,9 @@ s24_status s24i_calibration_prune(s24i_calibration *c, int64_t block, const s24i
         const s24_tensor *tensor = c->block[slot];
         float *w = c->weights[slot].data;
         if (tensor && s24i_pruner_takes(c->pruner, tensor))
-            TRY(c->pruner->tried ? s24i_pruner_try(c->pruner, w, tensor, stats,
-                                                   block * c->numbers + (int64_t)first)
-                                 : s24i_pruner_layer(c->pruner, w, tensor, stats));
+            TRY(c->pruner->tried
+                    ? try_layer(c, block, slot, block * c->numbers + (int64_t)first, stats)
+                    : s24i_pruner_layer(c->pruner, w, tensor, stats));
     }
     return S24_OK;
 }

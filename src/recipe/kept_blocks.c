@@ -136,8 +136,10 @@ static void report_kept(const s24i_kept_blocks *kept, const s24_tensor *tensor, 
     if (!reports || reports->bytes != (size_t)kept->numbers * sizeof of) return;
     memcpy(of, (const char *)reports->data + (size_t)slot * sizeof of, sizeof of);
     const s24_prune_report report = {of[0], of[1]};
-    const s24_layer_report how = {
-        .seconds = s24i_seconds(), .pattern = pattern ? pattern : "2:4", .input = -1};
+    const s24_layer_report how = {.seconds = s24i_seconds(),
+                                  .pattern = pattern ? pattern : "2:4",
+                                  .input = -1,
+                                  .model_error = -1};
     s24i_pruner_report(kept->pruner, tensor, &report, &how);
 }
 

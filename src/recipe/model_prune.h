@@ -19,6 +19,7 @@ typedef struct s24i_pruner {
     int lift;                  /* of a pattern such as 6:8 that is written packed; else 0 */
     const char *const *tried;  /* forms that are measured on the dense model; NULL: it prunes */
     int64_t tried_count;
+    int follows;       /* 1: opts.price is of the model */
     s24i_scope *scope; /* of opts.global; else NULL */
     int64_t first_row; /* of the tensor's, where it is pruned by rows (model_prune_rows.c) */
     int by_masks;      /* what stays is what opts.masks keep, in whatever pattern */
@@ -110,9 +111,16 @@ s24_status s24i_pruner_round(s24_matrix **out, const s24i_pruner *pruner, const 
 
 /* ARGUMENT: a form that is tried is none. */
 s24_status s24i_pruner_check_forms(const s24i_pruner *pruner);
-/* Reports w in each of the forms that are tried; w stays as it is. input: the report's. */
+/* Where a layer that is tried lies. */
+typedef struct s24i_trial {
+    int64_t input; /* the report's */
+    /* What the model's error is with w in the layer's place; NULL: it is not asked. */
+    s24_status (*follow)(double *error, void *user, float *w);
+    void *user;
+} s24i_trial;
+/* Reports w in each of the forms that are tried; w stays as it is. */
 s24_status s24i_pruner_try(const s24i_pruner *pruner, const float *w, const s24_tensor *tensor,
-                           const s24_stats *stats, int64_t input);
+                           const s24_stats *stats, const s24i_trial *trial);
 
 /* Does a tensor become 2:4 by magnitude, in floats of its own dtype? Prunes such a one, and writes
    and reports it. */

@@ -20,7 +20,7 @@
  * image is a text whose tokens are its patches.
  */
 #include "io/checkpoint/checkpoint.h"
-#include "recipe/calibration.h"
+#include "recipe/reach.h"
 
 #include <string.h>
 
@@ -142,7 +142,7 @@ static int64_t batch_end(const calibration *c, int64_t first)
     return end;
 }
 
-static s24_batch batch_of(calibration *c, int64_t first, int64_t end)
+s24_batch s24i_calibration_batch(calibration *c, int64_t first, int64_t end)
 {
     for (int64_t t = first; t <= end; t++)
         c->offsets[t - first] = c->ends[t] - c->ends[first];
@@ -166,7 +166,7 @@ static s24_status embed(calibration *c)
 {
     for (int64_t first = 0, end; first < c->texts; first = end) {
         end = batch_end(c, first);
-        const s24_batch batch = batch_of(c, first, end);
+        const s24_batch batch = s24i_calibration_batch(c, first, end);
         TRY(s24i_session_embed(c->session, c->ctx, &batch, hidden_of(c, first)));
     }
     return S24_OK;
@@ -193,7 +193,7 @@ static s24_status run_block(calibration *c, int64_t block, int slot)
     c->observed = slot;
     for (int64_t first = 0, end; first < c->texts; first = end) {
         end = batch_end(c, first);
-        const s24_batch batch = batch_of(c, first, end);
+        const s24_batch batch = s24i_calibration_batch(c, first, end);
         float *hidden = hidden_of(c, first);
         const int64_t elems = batch.offsets[batch.texts] * c->model->shape.width;
         if (observes) memcpy(c->copy, hidden, (size_t)elems * sizeof *hidden);
@@ -381,6 +381,7 @@ s24_status s24i_pruner_blocks(const s24i_pruner *pruner, s24_model *model)
     TRY_DONE(prepare(&c));
     TRY_DONE(embed(&c));
     TRY_DONE(s24i_calibration_prepare_halves(&c));
+    if (pruner->follows && !model->shape.mixture.experts) TRY_DONE(s24i_reach_create(&c.reach, &c));
     if (pruner->opts.keep) {
         const s24i_kept_passages passages = {
             .ends = c.ends,
@@ -397,6 +398,7 @@ s24_status s24i_pruner_blocks(const s24i_pruner *pruner, s24_model *model)
     if (c.aim) s24i_aim_tell(c.aim, c.ctx);
 done:
     if (c.kept) s24i_kept_free(c.kept);
+    s24i_reach_destroy(c.reach, c.ctx);
     s24i_aim_destroy(c.aim);
     s24i_reconstruction_destroy(c.reconstruction);
     s24i_halves_destroy(c.halves);

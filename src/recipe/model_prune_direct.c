@@ -118,7 +118,8 @@ static s24_status prune_pieces(double sums[2], direct *d, int64_t threads)
 
 s24_status s24i_pruner_direct(const s24i_pruner *pruner, const s24_tensor *tensor)
 {
-    const s24_layer_report how = {.seconds = s24i_seconds(), .pattern = "2:4", .input = -1};
+    const s24_layer_report how = {
+        .seconds = s24i_seconds(), .pattern = "2:4", .input = -1, .model_error = -1};
     s24_ctx *ctx = pruner->ctx;
     const int64_t n = tensor->shape[0], cols = tensor->shape[1];
     const int64_t step = cols < STEP ? STEP / cols : 1;

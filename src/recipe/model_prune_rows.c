@@ -80,7 +80,10 @@ static s24_status prune_pieces(sums *total, const s24i_pruner *pruner, float *w,
 static s24_status prune_by_rows(const s24i_pruner *pruner, const s24_tensor *tensor)
 {
     const char *pattern = pruner->opts.prune.pattern;
-    const s24_layer_report how = {.seconds = s24i_seconds(), .pattern = pattern ? pattern : "2:4"};
+    const s24_layer_report how = {.seconds = s24i_seconds(),
+                                  .pattern = pattern ? pattern : "2:4",
+                                  .input = -1,
+                                  .model_error = -1};
     const int64_t cols = tensor->shape[1], most = cols < PIECE ? PIECE / cols : 1;
     const int64_t rows = most < tensor->shape[0] ? most : tensor->shape[0];
     sums total = {0.0, 0.0};

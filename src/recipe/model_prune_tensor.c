@@ -321,8 +321,10 @@ static s24_status prune_layer(const s24i_pruner *pruner, float *w, const s24_ten
                               const s24_stats *stats)
 {
     const char *pattern = pruner->only_factors ? "low-rank" : pruner->opts.prune.pattern;
-    const s24_layer_report how = {
-        .seconds = s24i_seconds(), .pattern = pattern ? pattern : "2:4", .input = -1};
+    const s24_layer_report how = {.seconds = s24i_seconds(),
+                                  .pattern = pattern ? pattern : "2:4",
+                                  .input = -1,
+                                  .model_error = -1};
     s24_prune_report report;
     const s24_status status = s24i_pruner_rows(&report, pruner, w, tensor, stats);
     if (status == S24_OK && !(pruner->scope && pruner->scope->gathering))

@@ -97,13 +97,29 @@ static s24_status try_form(s24_prune_report *report, const s24i_pruner *pruner, 
     return s24_prune_measure(report, pruner->ctx, before, w, stats);
 }
 
+/* Small errors reach the model's end in proportion, so that the first form that leaves one says it
+   for all: *reach is what the model loses for each unit of the layer's own error, −1: not known. */
+static s24_status follow(double *model_error, double *reach, const s24i_trial *trial,
+                         double own_error, float *w)
+{
+    *model_error = trial->follow ? 0.0 : -1.0;
+    if (!trial->follow || !(own_error > 0.0)) return S24_OK;
+    if (*reach < 0.0) {
+        TRY(trial->follow(model_error, trial->user, w));
+        *reach = *model_error / own_error;
+    }
+    *model_error = *reach * own_error;
+    return S24_OK;
+}
+
 s24_status s24i_pruner_try(const s24i_pruner *pruner, const float *w, const s24_tensor *tensor,
-                           const s24_stats *stats, int64_t input)
+                           const s24_stats *stats, const s24i_trial *trial)
 {
     const s24_dense shape = s24i_pruner_matrix(NULL, tensor);
     const int64_t count = shape.rows * shape.cols;
     s24_dense before = shape, copy = shape;
     float *room;
+    double reach = -1.0;
     form f;
     s24_status status = S24_OK;
     TRY(s24i_alloc_elems(&room, pruner->ctx, 2 * count, sizeof *room, "a weight"));
@@ -111,13 +127,15 @@ s24_status s24i_pruner_try(const s24i_pruner *pruner, const float *w, const s24_
     copy.data = room + count;
     for (int64_t i = 0; i < pruner->tried_count && status == S24_OK; i++) {
         s24_layer_report how = {
-            .seconds = s24i_seconds(), .pattern = pruner->tried[i], .input = input};
+            .seconds = s24i_seconds(), .pattern = pruner->tried[i], .input = trial->input};
         s24_prune_report report;
         if (!read_form(&f, pruner->tried[i]) || shape.cols % f.group ||
             (*f.pattern && !s24_pattern_fits(f.pattern, shape.cols)))
             continue;
         memcpy(copy.data, w, (size_t)count * sizeof *room);
         status = try_form(&report, pruner, &copy, &f, &before, stats);
+        if (status == S24_OK)
+            status = follow(&how.model_error, &reach, trial, report.output_error, copy.data);
         if (status == S24_OK) s24i_pruner_report(pruner, tensor, &report, &how);
     }
     s24_ctx_free(pruner->ctx, room);

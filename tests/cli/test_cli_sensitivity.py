@@ -61,18 +61,22 @@ class Sensitivity(Scratch):
             self.assertIsNone(layer["patterns"][1]["output_error"])
         shown = self.good("sensitivity", "model", "--calibration", "texts", "--patterns",
                           "2:4,5:24", "--include", "*.layer.0.*").stdout
-        self.assertRegex(shown, r"(?m)^ +0\.\d{4} +-  encoder\.layer\.0\.")
-        self.assertRegex(shown, r"(?m)^ +0\.\d{4} +-  mean$")
+        self.assertRegex(shown, r"(?m)^ +0\.\d{4} +- +0\.\d{5}  encoder\.layer\.0\.")
+        self.assertRegex(shown, r"(?m)^ +0\.\d{4} +- +-  mean$")
 
     def test_a_budget_of_bytes_takes_the_layers_that_lose_least_for_each_byte(self):
         plan = self.measured("--patterns", "2:4", "--budget", "bytes=0.8")
         proposal = plan["proposal"]
         self.assertLessEqual(proposal["bytes"], 0.8)
         self.assertEqual(len(proposal["two_four"]) + len(proposal["dense"]), LAYERS)
-        price = {layer["name"]: layer["patterns"][0]["output_error"] / layer["rows"] / layer["cols"]
-                 for layer in plan["layers"]}
-        self.assertLessEqual(max(price[name] for name in proposal["two_four"]),
-                             min(price[name] for name in proposal["dense"]))
+        for key, found in (("model_error", plan), ("output_error", self.measured(
+                "--patterns", "2:4", "--budget", "bytes=0.8", "--price", "layer"))):
+            price = {layer["name"]: layer["patterns"][0][key] / layer["rows"] / layer["cols"]
+                     for layer in found["layers"]}
+            self.assertLessEqual(max(price[name] for name in found["proposal"]["two_four"]),
+                                 min(price[name] for name in found["proposal"]["dense"]))
+        self.assertTrue(all(p["model_error"] is None for layer in found["layers"]
+                            for p in layer["patterns"]))
         all_of_them = self.measured("--budget", "bytes=0.54")["proposal"]
         self.assertEqual((all_of_them["lifted"], all_of_them["dense"]), ([], []))
 
@@ -176,6 +180,9 @@ class Sensitivity(Scratch):
             found = self.json(*words[1:])
             self.assertEqual([layer["name"] for layer in found["layers"]], names)
         self.holds("OUT", proposal)
+        shown = self.good("sensitivity", "model", "--calibration", "texts", "--samples", "8",
+                          "--max-tokens", "9", "--budget", "bytes=0.8").stdout.splitlines()
+        self.assertIn("--samples 8 --max-tokens 9", shown[-1])
         # All layers in one pattern need no names.
         shown = self.good("sensitivity", "model", "--calibration", "texts", "--budget",
                           "bytes=0.54").stdout.splitlines()
@@ -216,6 +223,8 @@ class Sensitivity(Scratch):
                                     "score=-1"], 2, "score=-X and --task need one another"),
             ("a task for nothing", ["sensitivity", "model", "--calibration", "texts", "--budget",
                                     "bytes=1", "--task", "qa"], 2, "need one another"),
+            ("no such price", ["sensitivity", "model", "--calibration", "texts", "--price",
+                               "task"], 2, "--price.*model.*layer"),
             ("no budget to write", ["sensitivity", "model", "--calibration", "texts", "--recipe",
                                     "r.yaml"], 2, "--recipe is for --budget"),
             ("no model", ["sensitivity", "model/model.safetensors", "--calibration", "texts"], 2,
@@ -329,7 +338,7 @@ class Speed(Scratch):
         errors, cells = {}, {}
         for layer in part["layers"]:
             unit = re.sub("query|key|value", "qkv", layer["name"])
-            errors[unit] = errors.get(unit, 0) + layer["patterns"][0]["output_error"]
+            errors[unit] = errors.get(unit, 0) + layer["patterns"][0]["model_error"]
             cells[unit] = cells.get(unit, 0) + layer["rows"] * layer["cols"]
         kinds = {kind: {re.sub("query|key|value", "qkv", name) for name in proposal[kind]}
                  for kind in ("two_four", "dense")}
