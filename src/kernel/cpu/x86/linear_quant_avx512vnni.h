@@ -49,6 +49,10 @@ enum {
     AHEAD = 4096,     /* bytes from the weights that are used to those asked for */
     QUARTERS = 4      /* times 16 rows: one block of rows */
 };
+/* And to those asked for into L1; nearer ones come into L2 first. */
+#ifndef NEAR_AHEAD
+#define NEAR_AHEAD AHEAD
+#endif
 
 /* The four values of a pair of groups of 16 rows, times 2^VALUE_BITS. */
 AVX512_INLINE __m512i pair_values(const uint8_t *values, int pair);
@@ -235,7 +239,9 @@ VNNI_INLINE void few_tokens(const uint8_t *w, int64_t here, const uint8_t *x, in
             const __m512i codes2 = _mm512_srli_epi32(codes, 2);
             UNROLL for (int p = 0; p < QUANT_BLOCK; p += 64)
             {
-                _mm_prefetch((const char *)w + AHEAD + p, _MM_HINT_T0);
+                _mm_prefetch((const char *)w + AHEAD + p,
+                             NEAR_AHEAD < AHEAD ? _MM_HINT_T1 : _MM_HINT_T0);
+                if (NEAR_AHEAD < AHEAD) _mm_prefetch((const char *)w + NEAR_AHEAD + p, _MM_HINT_T0);
             }
             UNROLL for (int pair = 0; pair < 4; pair++)
             {
