@@ -3,8 +3,8 @@
  * The passes of training over all calibration passages, half a block at a time: attention, then the
  * feed-forward layers. The states of all tokens stand in the memory of the machine that runs the
  * passes, as activations (f32 on the CPU, bf16 on a device), and so do the weights of one block,
- * which whoever prunes replaces one after another. Calibration on a device and reconstruction are made
- * of them.
+ * which whoever prunes replaces one after another. Calibration on a device and reconstruction are
+ * made of them.
  */
 #ifndef S24_RECIPE_HALVES_H
 #define S24_RECIPE_HALVES_H
