@@ -2,6 +2,7 @@
 """--device cuda where a GPU seldom is: on a device that is none (tests/support/fake_device.c),
 whose memory ends, which is lost, and which counts. The first element of a text's vector is its
 number of tokens."""
+import json
 import re
 import unittest
 
@@ -48,6 +49,20 @@ class Device(Scratch):
         left = {p.name for p in self.folder.iterdir()} - {"cache"}
         self.assertEqual(left, {"model", "texts", "broken", "gold"})
         return done
+
+    def test_prune_holds_one_block_of_any_number(self):
+        report, config = self.folder / "report", self.folder / "model" / "config.json"
+        (self.folder / "few").write_text("".join(f"{word}\n" for word in WORDS[:3]))
+        most = []
+        whole = json.loads(config.read_text())
+        for count in (1, whole["num_hidden_layers"]):
+            config.write_text(json.dumps({**whole, "num_hidden_layers": count}))
+            self.json("prune", "model", f"out-{count}", "--method", "wanda", "--calibration", "few",
+                      "--device", "cuda", "--include", "*.layer.0.*",
+                      environment=self.environment(report=report))
+            most.append(one_object('{"version": 1, ' + report.read_text()[1:])["bytes"])
+        self.assertGreater(whole["num_hidden_layers"], 1)
+        self.assertEqual(most[0], most[1])
 
     def test_every_text_in_its_place(self):
         """Short and long, empty and cut, in two streams, whatever batch they were in."""
