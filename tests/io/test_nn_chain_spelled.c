@@ -98,6 +98,33 @@ static void test_cases(void **state)
     }
 }
 
+/* By the file's decoder, where words are not cut as it would have them. */
+static void test_decoders(void **state)
+{
+    static const struct {
+        const char *file, *text;
+    } rows[] = {
+        {"\"pre_tokenizer\":{\"type\":\"Metaspace\",\"prepend_scheme\":\"never\"},"
+         "\"decoder\":{\"type\":\"Metaspace\",\"prepend_scheme\":\"always\"},"
+         "\"model\":{\"type\":\"Unigram\",\"unk_id\":0,\"vocab\":[[\"?\",0],[\"\u2581a\",-1]]}",
+         "a a"},
+        {"\"decoder\":{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"Replace\",\"pattern\":{"
+         "\"String\":\"\u2581\"},\"content\":\" \"},{\"type\":\"ByteFallback\"}]},"
+         "\"model\":{\"type\":\"BPE\",\"vocab\":{\"\u2581\":0,\"<0x41>\":1},\"merges\":[]}",
+         "AA"},
+    };
+    static const int32_t ids[] = {1, 1};
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char text[16] = "";
+        size_t bytes = sizeof text - 1;
+        s24_tokenizer *tokenizer = load_file(rows[i].file);
+        assert_int_equal(s24_tokenizer_decode(text, &bytes, tokenizer, ctx, ids, 2), S24_OK);
+        assert_string_equal(text, rows[i].text);
+        s24_tokenizer_destroy(tokenizer);
+    }
+}
+
 /* What tokenizers does of these has no use, or changes from one run to the next. */
 static void test_refused(void **state)
 {
@@ -137,6 +164,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_cases),
+        cmocka_unit_test(test_decoders),
         cmocka_unit_test(test_refused),
     };
     return cmocka_run_group_tests_name("nn_chain_spelled", tests, ctx_folder_setup,

@@ -165,6 +165,7 @@ struct s24_tokenizer {
     int normalises;    /* 0: the text is taken as it is */
     s24i_chain *chain; /* NULL: the kind's own way */
     s24i_decoder decoder;
+    int decodes; /* by the file's decoder, not the kind's own way */
     s24i_bpe bpe;
     s24i_unigram unigram;
     char *prefix; /* of a piece that continues a word */

@@ -226,6 +226,17 @@ static s24_status read_kind(s24_tokenizer *tokenizer, const s24i_config *root)
     return tokenizer->kind->read(tokenizer, root, &model);
 }
 
+/* A kind's own way spells tokens as its decoder would: WordPiece's, at byte level, of blanks. */
+static s24_status read_decoder(s24_tokenizer *tokenizer, const s24i_config *root)
+{
+    const s24i_bpe *bpe = &tokenizer->bpe;
+    const int is_said = s24i_json_typeof(s24i_json_get(root->json, "decoder")) == S24I_JSON_OBJECT;
+    const int is_bare = tokenizer->kind == &s24i_tokenizer_bpe && !bpe->byte_level && !bpe->blanks;
+    const int is_unigram = tokenizer->kind == &s24i_tokenizer_unigram;
+    tokenizer->decodes = tokenizer->chain || (is_said && (is_bare || is_unigram));
+    return tokenizer->decodes ? s24i_decoder_read(tokenizer, root) : S24_OK;
+}
+
 s24_status s24i_tokenizer_read_json(s24_tokenizer *tokenizer, const char *folder, const char *name)
 {
     s24_status status;
@@ -234,7 +245,7 @@ s24_status s24i_tokenizer_read_json(s24_tokenizer *tokenizer, const char *folder
     TRY_DONE(read_kind(tokenizer, &root));
     TRY_DONE(read_all_added(tokenizer, &root));
     if (tokenizer->chain) TRY_DONE(s24i_chain_read_added(tokenizer, root.file));
-    if (tokenizer->chain) TRY_DONE(s24i_decoder_read(tokenizer, &root));
+    TRY_DONE(read_decoder(tokenizer, &root));
     TRY_DONE(s24i_post_processor_read(tokenizer, &root));
 done:
     s24i_config_free(&root);
