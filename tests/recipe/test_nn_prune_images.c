@@ -112,6 +112,7 @@ static void sensitivity_and_permutation_see_images(void **state)
     if (!vit_golden_open(&g)) SKIP_WITHOUT(g.folder);
     OK(ctx, s24_checkpoint_open(&in, ctx, g.folder));
     s24_model_prune_opts opts = image_options("sparsegpt", &g, &e);
+    opts.price = "model";
     OK(ctx, s24_model_sensitivity(ctx, in, &opts, forms, 2));
     assert_int_equal(e.count, 2 * VIT_LINEARS);
     const s24_model_permute_opts permute = {.size = sizeof permute, .images = &g.batch, .force = 1};

@@ -175,6 +175,42 @@ static void check_turn(const subject *s, const passages *p, int turn)
     s24_ctx_destroy(ctx);
 }
 
+/* What layers cost the model: of a mixture of experts nothing is said. */
+typedef struct costs {
+    int count, missing;
+    double sum;
+} costs;
+
+static void note_cost(void *user, const s24_layer_report *layer)
+{
+    costs *c = user;
+    assert_true(isfinite(layer->model_error));
+    c->count++;
+    c->missing += layer->model_error == -1.0;
+    c->sum += layer->model_error;
+}
+
+static void check_costs(const subject *s, const passages *p)
+{
+    static const char *const forms[] = {"2:4"};
+    s24_checkpoint *in;
+    s24_ctx *ctx = new_ctx(NULL, 2);
+    costs c = {.count = 0};
+    const s24_model_prune_opts opts = {.size = sizeof opts,
+                                       .ids = s->images ? NULL : &p->batch,
+                                       .images = s->images ? &p->images : NULL,
+                                       .report = note_cost,
+                                       .user = &c,
+                                       .price = "model"};
+    OK(ctx, s24_checkpoint_open(&in, ctx, s->folder));
+    const s24_status status = s24_model_sensitivity(ctx, in, &opts, forms, 1);
+    if (status != S24_OK || !c.count || (c.missing ? c.missing < c.count : c.sum <= 0.0))
+        fail_msg("%s: %d layers, %d without a cost, %g in sum: %s", s->row->model_type, c.count,
+                 c.missing, c.sum, s24_ctx_error(ctx));
+    s24_checkpoint_close(in);
+    s24_ctx_destroy(ctx);
+}
+
 static void every_row(void **state)
 {
     static passages p;
@@ -189,6 +225,7 @@ static void every_row(void **state)
         subject s = {.row = a, .folder = folder};
         s.images = kind_of(ctx, a, s.folder);
         s24_ctx_destroy(ctx);
+        check_costs(&s, &p);
         for (int t = 0; t < TURNS; t++)
             check_turn(&s, &p, turn++);
         s.images = 2;
