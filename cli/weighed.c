@@ -22,48 +22,50 @@ static int grown(void *to, int64_t *room, int64_t wanted, size_t size)
     return 1;
 }
 
-static int reserve(cli_app *cli, weighed *w, int64_t texts, int64_t words)
+static int reserve(weighed *w, int64_t texts, int64_t words)
 {
     const int is_first = !w->offsets;
     int64_t room = w->word_room;
-    if (!grown(&w->offsets, &w->text_room, w->count + texts + 1, sizeof *w->offsets))
-        return cli_fail(cli, CLI_IO, "out of memory for the words of %lld texts",
-                        (long long)(w->count + texts));
+    if (!grown(&w->offsets, &w->text_room, w->count + texts + 1, sizeof *w->offsets)) return 0;
     if (is_first) w->offsets[0] = 0;
     const int64_t all = w->offsets[w->count] + words + 1;
-    if (!grown(&w->ids, &room, all, sizeof *w->ids) ||
-        !grown(&w->weights, &w->word_room, all, sizeof *w->weights))
-        return cli_fail(cli, CLI_IO, "out of memory for %lld weights of words", (long long)all);
-    return CLI_OK;
+    return grown(&w->ids, &room, all, sizeof *w->ids) &&
+           grown(&w->weights, &w->word_room, all, sizeof *w->weights);
 }
 
-static int append(cli_app *cli, weighed *w, const s24_word_weights *rows, int64_t count)
+int weighed_add(weighed *w, const s24_word_weights *rows, int64_t first, int64_t count)
 {
     int64_t words = 0;
-    for (int64_t i = 0; i < count; i++)
+    for (int64_t i = first; i < first + count; i++)
         words += rows->counts[i];
-    const int code = reserve(cli, w, count, words);
-    for (int64_t i = 0; code == CLI_OK && i < count; i++) {
+    if (!reserve(w, count, words)) return 0;
+    for (int64_t i = first; i < first + count; i++) {
         const int64_t at = w->offsets[w->count];
         const size_t some = (size_t)rows->counts[i];
         memcpy(w->ids + at, rows->ids + i * rows->most, some * sizeof *w->ids);
         memcpy(w->weights + at, rows->weights + i * rows->most, some * sizeof *w->weights);
         w->offsets[++w->count] = at + rows->counts[i];
     }
-    return code;
+    return 1;
+}
+
+static int no_memory(cli_app *cli, int64_t texts)
+{
+    return cli_fail(cli, CLI_IO, "out of memory for the words of %lld texts", (long long)texts);
 }
 
 static int weigh_pieces(cli_app *cli, s24_encoder *encoder, const encode_lines *lines,
                         const s24_word_weights *rows, weighed *out)
 {
     const int64_t piece = ROOM / rows->most < TEXTS ? ROOM / rows->most + 1 : TEXTS;
-    int code = reserve(cli, out, 0, 0);
+    int code = reserve(out, 0, 0) ? CLI_OK : no_memory(cli, lines->count);
     for (int64_t i = 0, some; code == CLI_OK && i < lines->count; i += some) {
         int64_t tokens = 0;
         some = lines->count - i < piece ? lines->count - i : piece;
         code = cli_status(
             cli, s24_encoder_weigh(rows, &tokens, encoder, cli->ctx, lines->texts + i, some));
-        if (code == CLI_OK) code = append(cli, out, rows, some);
+        if (code == CLI_OK && !weighed_add(out, rows, 0, some))
+            code = no_memory(cli, out->count + some);
         out->tokens += tokens;
     }
     return code;
@@ -81,10 +83,9 @@ int weigh_texts(cli_app *cli, s24_encoder *encoder, const s24_text *texts, int64
     rows.ids = malloc(texts_at_once * (size_t)rows.most * sizeof *rows.ids);
     rows.weights = malloc(texts_at_once * (size_t)rows.most * sizeof *rows.weights);
     rows.counts = malloc(texts_at_once * sizeof *rows.counts);
-    const int code =
-        rows.ids && rows.weights && rows.counts
-            ? weigh_pieces(cli, encoder, &lines, &rows, out)
-            : cli_fail(cli, CLI_IO, "out of memory for the words of %lld texts", (long long)count);
+    const int code = rows.ids && rows.weights && rows.counts
+                         ? weigh_pieces(cli, encoder, &lines, &rows, out)
+                         : no_memory(cli, count);
     free(rows.ids);
     free(rows.weights);
     free(rows.counts);
@@ -177,41 +178,4 @@ int weighed_print(cli_app *cli, const s24_encoder *encoder, const weighed *w, in
     if (!whole || !cli_json_is_whole())
         return cli_fail(cli, CLI_IO, "out of memory for a line of JSON");
     return failed ? cli_output_failed(cli, 0) : CLI_OK;
-}
-
-/* ---- searching ------------------------------------------------------------------------------- */
-
-/* Puts a row where it belongs among the `count` best so far. Returns how many they are now. */
-static int64_t insert(int64_t *rows, float *scores, int64_t count, int64_t k, float score,
-                      int64_t row)
-{
-    int64_t at = count;
-    if (count == k && score <= scores[k - 1]) return count;
-    if (count == k) at--;
-    for (; at > 0 && score > scores[at - 1]; at--) {
-        scores[at] = scores[at - 1];
-        rows[at] = rows[at - 1];
-    }
-    scores[at] = score;
-    rows[at] = row;
-    return count < k ? count + 1 : count;
-}
-
-int weighed_nearest(cli_app *cli, int64_t *rows, float *scores, const weighed *query,
-                    const weighed *documents, int64_t k)
-{
-    float *wanted = calloc((size_t)query->vocabulary, sizeof *wanted);
-    int64_t count = 0;
-    if (!wanted)
-        return cli_fail(cli, CLI_IO, "out of memory for %lld words", (long long)query->vocabulary);
-    for (int64_t i = 0; i < query->offsets[1]; i++)
-        wanted[query->ids[i]] = query->weights[i];
-    for (int64_t row = 0; row < documents->count && k > 0; row++) {
-        float score = 0.0f;
-        for (int64_t i = documents->offsets[row]; i < documents->offsets[row + 1]; i++)
-            score += wanted[documents->ids[i]] * documents->weights[i];
-        count = insert(rows, scores, count, k, score, row);
-    }
-    free(wanted);
-    return CLI_OK;
 }

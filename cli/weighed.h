@@ -20,15 +20,13 @@ int weigh_texts(cli_app *cli, s24_encoder *encoder, const s24_text *texts, int64
                 int64_t top, weighed *out);
 /* The same for the lines of a file. */
 int weigh_file(cli_app *cli, s24_encoder *encoder, const char *path, int64_t top, weighed *out);
+/* Adds rows that were made elsewhere, the `count` from `first` on; 0: no memory. */
+int weighed_add(weighed *w, const s24_word_weights *rows, int64_t first, int64_t count);
 void weighed_free(weighed *w);
 /* Refuses a path that is no .safetensors. */
 int weighed_may_save(cli_app *cli, const char *path);
 int weighed_save(cli_app *cli, const char *path, const weighed *w);
 /* Prints a row as a line of JSON. */
 int weighed_print(cli_app *cli, const s24_encoder *encoder, const weighed *w, int64_t row);
-/* The k rows of documents with the largest dot product with the query's first, best first; ties:
-   the lower index. */
-int weighed_nearest(cli_app *cli, int64_t *rows, float *scores, const weighed *query,
-                    const weighed *documents, int64_t k);
 
 #endif

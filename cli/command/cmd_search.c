@@ -89,7 +89,7 @@ static json_t *index_json(const stored_index *index)
     json_t *object = json_object();
     json_object_set_new(object, "count", json_integer(index->count));
     json_object_set_new(object, "embedded", json_integer(index->embedded));
-    json_object_set_new(object, "dtype", json_string(index->integers ? "i8" : "f16"));
+    json_object_set_new(object, "dtype", json_string(index_dtype(index)));
     return object;
 }
 
@@ -138,6 +138,38 @@ static int rerank(cli_app *cli, const struct search_options *o, const sides *s, 
     return code;
 }
 
+/* By weights of words, of the lines or of the index. */
+static int find_by_words(cli_app *cli, const sides *s, int64_t *lines, float *scores, int64_t k)
+{
+    const int stored = s->index.folder != NULL;
+    postings p = {0};
+    int code = CLI_OK;
+    if (stored)
+        p = index_postings(&s->index);
+    else
+        code = postings_make(cli, &p, &s->words);
+    float *room = malloc((size_t)s->documents.count * sizeof *room);
+    if (code == CLI_OK && !room)
+        code = cli_fail(cli, CLI_IO, "out of memory for %lld scores", (long long)p.texts);
+    if (code == CLI_OK && postings_nearest(lines, scores, room, &p, &s->query_words, 0, k) >= 0)
+        code = cli_fail(cli, CLI_FORMAT,
+                        "%s/lines.npy: 0 to %lld are expected; remove the folder to make it anew",
+                        s->index.folder, (long long)p.texts - 1);
+    if (!stored) postings_free(&p);
+    free(room);
+    return code;
+}
+
+static int find_nearest(cli_app *cli, const sides *s, int64_t *lines, float *scores, int64_t k)
+{
+    const s24_dense queries = embedded_view(&s->query), all = embedded_view(&s->documents);
+    if (k < 1) return CLI_OK;
+    if (s->query_words.count) return find_by_words(cli, s, lines, scores, k);
+    return cli_status(cli, s->index.folder
+                               ? index_nearest(lines, scores, cli->ctx, &s->index, &queries, k)
+                               : s24_nearest(lines, scores, cli->ctx, &queries, &all, k));
+}
+
 static int find(cli_app *cli, const struct search_options *o, const sides *s)
 {
     const int64_t all_lines = s->documents.count;
@@ -148,14 +180,7 @@ static int find(cli_app *cli, const struct search_options *o, const sides *s)
     int code = CLI_OK;
     if (!lines || !scores)
         code = cli_fail(cli, CLI_IO, "out of memory for %lld hits", (long long)near);
-    const int weighs = s->query_words.count > 0;
-    if (code == CLI_OK && near > 0 && weighs)
-        code = weighed_nearest(cli, lines, scores, &s->query_words, &s->words, near);
-    s24_dense queries = embedded_view(&s->query), all = embedded_view(&s->documents);
-    if (code == CLI_OK && near > 0 && !weighs && s->index.folder)
-        code = cli_status(cli, index_nearest(lines, scores, cli->ctx, &s->index, &queries, near));
-    else if (code == CLI_OK && near > 0 && !weighs)
-        code = cli_status(cli, s24_nearest(lines, scores, cli->ctx, &queries, &all, near));
+    if (code == CLI_OK) code = find_nearest(cli, s, lines, scores, near);
     if (code == CLI_OK && o->reranker) code = rerank(cli, o, s, lines, scores, near);
     if (code == CLI_OK) code = print_hits(cli, s, lines, scores, k);
     free(lines);
@@ -201,11 +226,9 @@ static int encode(cli_app *cli, const struct search_options *o, s24_encoder *enc
                                         NULL};
     const s24_text text = {o->query, strlen(o->query)};
     const int weighs = s24_encoder_weighs(encoder);
-    if (weighs && (o->index || o->images))
-        return cli_fail(cli, CLI_UNSUPPORTED,
-                        "--%s keeps and finds vectors, and %s gives weights "
-                        "of words",
-                        o->index ? "index" : "images", cli->operands[0]);
+    if (weighs && (o->index_dtype || o->images))
+        return cli_fail(cli, CLI_UNSUPPORTED, "--%s is of vectors, and %s gives weights of words",
+                        o->images ? "images" : "index-dtype", cli->operands[0]);
     int code = encode_use_prompt(cli, encoder, &of_query, &s->query);
     if (code == CLI_OK)
         code = weighs ? weigh_texts(cli, encoder, &text, 1, 0, &s->query_words)
@@ -213,9 +236,9 @@ static int encode(cli_app *cli, const struct search_options *o, s24_encoder *enc
     if (code != CLI_OK || o->images) return code;
     code = encode_use_prompt(cli, encoder, &of_documents, &s->documents);
     if (code != CLI_OK) return code;
-    if (weighs) return weigh_documents(cli, o, encoder, s);
-    return o->index ? open_index(cli, o, encoder, s)
-                    : encode_file(cli, encoder, o->documents, &s->documents);
+    if (o->index) return open_index(cli, o, encoder, s);
+    return weighs ? weigh_documents(cli, o, encoder, s)
+                  : encode_file(cli, encoder, o->documents, &s->documents);
 }
 
 /* Images go through the folder's other model. */

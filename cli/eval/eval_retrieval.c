@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "eval/eval.h"
+#include "postings.h"
 
 enum { TOP = 5 }; /* of top5 */
 
@@ -50,46 +51,90 @@ static int read_gold(cli_app *cli, const char *path, int64_t queries, int64_t do
     return code;
 }
 
-static int print_accuracy(cli_app *cli, const embedded *queries, const embedded *documents,
-                          const int64_t *gold)
+/* Both sides, by vectors or by weights of words. */
+typedef struct sides {
+    embedded queries, documents;
+    weighed query_words, document_words;
+    int weighs;
+} sides;
+
+static int accuracy_of_words(cli_app *cli, const sides *s, const int64_t *gold, double *top1,
+                             double *top5)
 {
-    s24_dense q = embedded_view(queries), d = embedded_view(documents);
+    const int64_t count = s->document_words.count, k = count < TOP ? count : TOP;
+    int64_t lines[TOP], hits[2] = {0};
+    float scores[TOP], *room = calloc((size_t)count, sizeof *room);
+    postings p = {0};
+    int code = room ? postings_make(cli, &p, &s->document_words)
+                    : cli_fail(cli, CLI_IO, "out of memory for %lld scores", (long long)count);
+    for (int64_t q = 0; code == CLI_OK && q < s->query_words.count; q++) {
+        (void)postings_nearest(lines, scores, room, &p, &s->query_words, q, k);
+        hits[0] += lines[0] == gold[q];
+        for (int64_t i = 0; i < k; i++)
+            hits[1] += lines[i] == gold[q];
+    }
+    *top1 = (double)hits[0] / (double)s->query_words.count;
+    *top5 = (double)hits[1] / (double)s->query_words.count;
+    postings_free(&p);
+    free(room);
+    return code;
+}
+
+static int accuracy_of_vectors(cli_app *cli, const sides *s, const int64_t *gold, double *top1,
+                               double *top5)
+{
+    s24_dense q = embedded_view(&s->queries), d = embedded_view(&s->documents);
+    s24_status status = s24_retrieval_accuracy(top1, cli->ctx, &q, &d, gold, 1);
+    if (status == S24_OK) status = s24_retrieval_accuracy(top5, cli->ctx, &q, &d, gold, TOP);
+    return cli_status(cli, status);
+}
+
+static int print_accuracy(cli_app *cli, const sides *s, const int64_t *gold)
+{
+    const json_t *query_prompt = s->queries.prompt, *document_prompt = s->documents.prompt;
+    const int64_t queries = s24_lines_count(s->queries.lines);
+    const int64_t documents = s24_lines_count(s->documents.lines);
     double top1 = 0, top5 = 0;
-    s24_status status = s24_retrieval_accuracy(&top1, cli->ctx, &q, &d, gold, 1);
-    if (status == S24_OK) status = s24_retrieval_accuracy(&top5, cli->ctx, &q, &d, gold, TOP);
-    if (status != S24_OK) return cli_status(cli, status);
+    const int code =
+        (s->weighs ? accuracy_of_words : accuracy_of_vectors)(cli, s, gold, &top1, &top5);
+    if (code != CLI_OK) return code;
     if (cli->json) {
         json_t *object = cli_json();
         json_object_set_new(object, "top1", cli_real(100 * top1));
         json_object_set_new(object, "top5", cli_real(100 * top5));
-        if (queries->prompt) json_object_set(object, "query_prompt", queries->prompt);
-        if (documents->prompt) json_object_set(object, "document_prompt", documents->prompt);
+        if (query_prompt) json_object_set(object, "query_prompt", s->queries.prompt);
+        if (document_prompt) json_object_set(object, "document_prompt", s->documents.prompt);
         return cli_json_print(cli, object);
     }
-    if (documents->count <= TOP)
+    if (documents <= TOP)
         cli_note(cli, "every document is among the %d nearest, as there are no more", TOP);
     cli_print(cli, "top-1 %.2f %%  top-5 %.2f %%  (%lld %s, %lld %s)", 100 * top1, 100 * top5,
-              (long long)queries->count, cli_plural(queries->count, "query", "queries"),
-              (long long)documents->count, cli_plural(documents->count, "document", "documents"));
+              (long long)queries, cli_plural(queries, "query", "queries"), (long long)documents,
+              cli_plural(documents, "document", "documents"));
     return CLI_OK;
 }
 
+/* Vectors of one side's lines, or weights of words. */
+static int encode_side(cli_app *cli, s24_encoder *encoder, embedded *vectors, weighed *words)
+{
+    const s24_text *texts = s24_lines_texts(vectors->lines);
+    const int64_t count = s24_lines_count(vectors->lines);
+    return s24_encoder_weighs(encoder) ? weigh_texts(cli, encoder, texts, count, 0, words)
+                                       : encode_texts(cli, encoder, texts, count, vectors);
+}
+
 /* The documents' prompt is set twice: a wrong name is said before the long work. */
-static int encode_both(cli_app *cli, const struct eval_options *o, s24_encoder *encoder,
-                       embedded *queries, embedded *documents)
+static int encode_both(cli_app *cli, const struct eval_options *o, s24_encoder *encoder, sides *s)
 {
     const encode_prompt of_queries = {"queries", encode_query_names, o->query_prompt, NULL};
     const encode_prompt of_documents = {"documents", encode_document_names, o->document_prompt,
                                         NULL};
-    int code = encode_use_prompt(cli, encoder, &of_documents, documents);
-    if (code == CLI_OK) code = encode_use_prompt(cli, encoder, &of_queries, queries);
-    if (code == CLI_OK)
-        code = encode_texts(cli, encoder, s24_lines_texts(queries->lines),
-                            s24_lines_count(queries->lines), queries);
-    if (code == CLI_OK) code = encode_use_prompt(cli, encoder, &of_documents, documents);
-    if (code != CLI_OK) return code;
-    return encode_texts(cli, encoder, s24_lines_texts(documents->lines),
-                        s24_lines_count(documents->lines), documents);
+    s->weighs = s24_encoder_weighs(encoder);
+    int code = encode_use_prompt(cli, encoder, &of_documents, &s->documents);
+    if (code == CLI_OK) code = encode_use_prompt(cli, encoder, &of_queries, &s->queries);
+    if (code == CLI_OK) code = encode_side(cli, encoder, &s->queries, &s->query_words);
+    if (code == CLI_OK) code = encode_use_prompt(cli, encoder, &of_documents, &s->documents);
+    return code == CLI_OK ? encode_side(cli, encoder, &s->documents, &s->document_words) : code;
 }
 
 static int run(cli_app *cli, const struct eval_options *o)
@@ -97,7 +142,7 @@ static int run(cli_app *cli, const struct eval_options *o)
     if (!o->queries || !o->documents || !o->gold)
         return cli_fail(cli, CLI_USAGE, "--task retrieval needs --queries, --documents and --gold");
     s24_encoder *encoder = NULL;
-    embedded queries = {0}, documents = {0};
+    sides s = {.weighs = 0};
     int64_t *gold = NULL;
     const s24_encoder_opts opts = {.size = sizeof opts,
                                    .max_tokens = o->max_tokens,
@@ -105,20 +150,22 @@ static int run(cli_app *cli, const struct eval_options *o)
                                    .dimensions = o->dimensions};
     int code = encode_open(cli, &encoder, o->dtype, &opts);
     if (code == CLI_OK)
-        code = cli_status(cli, s24_lines_read(&queries.lines, cli->ctx, o->queries));
+        code = cli_status(cli, s24_lines_read(&s.queries.lines, cli->ctx, o->queries));
     if (code == CLI_OK)
-        code = cli_status(cli, s24_lines_read(&documents.lines, cli->ctx, o->documents));
+        code = cli_status(cli, s24_lines_read(&s.documents.lines, cli->ctx, o->documents));
     /* The small file first: a wrong one is said before the long work. */
-    if (code == CLI_OK && !s24_lines_count(documents.lines))
+    if (code == CLI_OK && !s24_lines_count(s.documents.lines))
         code = cli_fail(cli, CLI_FORMAT, "--documents %s has no line", o->documents);
     if (code == CLI_OK)
-        code = read_gold(cli, o->gold, s24_lines_count(queries.lines),
-                         s24_lines_count(documents.lines), &gold);
-    if (code == CLI_OK) code = encode_both(cli, o, encoder, &queries, &documents);
-    if (code == CLI_OK) code = print_accuracy(cli, &queries, &documents, gold);
+        code = read_gold(cli, o->gold, s24_lines_count(s.queries.lines),
+                         s24_lines_count(s.documents.lines), &gold);
+    if (code == CLI_OK) code = encode_both(cli, o, encoder, &s);
+    if (code == CLI_OK) code = print_accuracy(cli, &s, gold);
     free(gold);
-    embedded_free(&queries);
-    embedded_free(&documents);
+    embedded_free(&s.queries);
+    embedded_free(&s.documents);
+    weighed_free(&s.query_words);
+    weighed_free(&s.document_words);
     s24_encoder_close(encoder);
     return code;
 }

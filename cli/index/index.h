@@ -7,11 +7,17 @@
  *   texts.npy     [lines, 2] u64: what tells lines apart
  *   vectors.npy   [lines, width] f16
  *   integers.npy  [lines, width] i8, and scales.npy [lines, 1] f32, of an index of i8
+ *
+ * Of a model that gives weights of words it has, in place of vectors, of each word the lines that
+ * it stands for and its weights there:
+ *
+ *   starts.npy    [words + 1, 1] i64: where each word's list begins
+ *   lines.npy     [postings, 1] i32, and weights.npy [postings, 1] f32
  */
 #ifndef SPARSE24_CLI_INDEX_INDEX_H
 #define SPARSE24_CLI_INDEX_INDEX_H
 
-#include "encode.h"
+#include "postings.h"
 
 /* Holds what one of the arrays has, in the file's pages or in memory. */
 typedef struct index_array {
@@ -20,13 +26,24 @@ typedef struct index_array {
     size_t page_bytes;
 } index_array;
 
-enum { INDEX_TEXTS, INDEX_VECTORS, INDEX_INTEGERS, INDEX_SCALES, INDEX_ARRAYS };
+enum {
+    INDEX_TEXTS,
+    INDEX_VECTORS,
+    INDEX_INTEGERS,
+    INDEX_SCALES,
+    INDEX_STARTS,
+    INDEX_LINES,
+    INDEX_WEIGHTS,
+    INDEX_ARRAYS
+};
 
 typedef struct stored_index {
     const char *folder;
-    int lock; /* of the folder, while the index is open */
-    int64_t count, width;
-    int integers; /* 1: of i8 */
+    int lock;             /* of the folder, while the index is open */
+    int64_t count, width; /* width: of a model of words its vocabulary */
+    int integers;         /* 1: of i8 */
+    int weighs;           /* 1: of weights of words, which are so many: */
+    int64_t postings;
     index_array arrays[INDEX_ARRAYS];
     int64_t embedded; /* lines that were new */
 } stored_index;
@@ -45,7 +62,13 @@ typedef struct index_source {
    index_close, after an error too. */
 int index_open(cli_app *cli, stored_index *index, const char *folder, const index_source *source);
 void index_close(stored_index *index);
-/* Finds the k nearest of each query. */
+/* The word by which `dtype` of index.json says which arrays there are. */
+const char *index_dtype(const stored_index *index);
+/* Has the index such an array? */
+int index_has(const stored_index *index, int which);
+/* The lists of an index of words, borrowed. */
+postings index_postings(const stored_index *index);
+/* Finds the k nearest of each query, in an index of vectors. */
 s24_status index_nearest(int64_t *lines, float *scores, s24_ctx *ctx, const stored_index *index,
                          const s24_dense *queries, int64_t k);
 

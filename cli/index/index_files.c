@@ -20,11 +20,36 @@ static const struct {
 } arrays[INDEX_ARRAYS] = {[INDEX_TEXTS] = {"texts.npy", "<u8", 8, 2},
                           [INDEX_VECTORS] = {"vectors.npy", "<f2", 2, 0},
                           [INDEX_INTEGERS] = {"integers.npy", "|i1", 1, 0},
-                          [INDEX_SCALES] = {"scales.npy", "<f4", 4, 1}};
+                          [INDEX_SCALES] = {"scales.npy", "<f4", 4, 1},
+                          [INDEX_STARTS] = {"starts.npy", "<i8", 8, 1},
+                          [INDEX_LINES] = {"lines.npy", "<i4", 4, 1},
+                          [INDEX_WEIGHTS] = {"weights.npy", "<f4", 4, 1}};
 
-static int array_count(const stored_index *index)
+int index_has(const stored_index *index, int which)
 {
-    return index->integers ? INDEX_ARRAYS : INDEX_INTEGERS;
+    if (which == INDEX_TEXTS) return 1;
+    if (index->weighs) return which >= INDEX_STARTS;
+    return which == INDEX_VECTORS || (index->integers && which < INDEX_STARTS);
+}
+
+const char *index_dtype(const stored_index *index)
+{
+    return index->weighs ? "f32" : index->integers ? "i8" : "f16";
+}
+
+postings index_postings(const stored_index *index)
+{
+    return (postings){.words = index->width,
+                      .texts = index->count,
+                      .starts = index->arrays[INDEX_STARTS].data,
+                      .lines = index->arrays[INDEX_LINES].data,
+                      .weights = index->arrays[INDEX_WEIGHTS].data};
+}
+
+static int64_t rows_of(const stored_index *index, int which)
+{
+    if (which < INDEX_STARTS) return index->count;
+    return which == INDEX_STARTS ? index->width + 1 : index->postings;
 }
 
 static int64_t cols_of(const stored_index *index, int which)
@@ -55,7 +80,7 @@ static int map_array(cli_app *cli, stored_index *index, int which)
     char path[PATH_BYTES], header[NPY_HEADER];
     struct stat about;
     index_array *a = &index->arrays[which];
-    const int64_t cols = cols_of(index, which);
+    const int64_t rows = rows_of(index, which), cols = cols_of(index, which);
     path_of(path, index, arrays[which].name);
     const int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0 || fstat(fd, &about) != 0) {
@@ -63,8 +88,8 @@ static int map_array(cli_app *cli, stored_index *index, int which)
         if (fd >= 0) close(fd);
         return code;
     }
-    npy_header(header, arrays[which].descr, index->count, cols);
-    const size_t bytes = NPY_HEADER + (size_t)index->count * (size_t)cols * arrays[which].element;
+    npy_header(header, arrays[which].descr, rows, cols);
+    const size_t bytes = NPY_HEADER + (size_t)rows * (size_t)cols * arrays[which].element;
     if ((size_t)about.st_size == bytes) a->pages = mmap(NULL, bytes, PROT_READ, MAP_PRIVATE, fd, 0);
     const int reason = errno;
     close(fd);
@@ -77,7 +102,7 @@ static int map_array(cli_app *cli, stored_index *index, int which)
         return cli_fail(cli, CLI_FORMAT,
                         "%s: an array of %s, [%lld, %lld], is expected by index.json; remove the "
                         "folder to make it anew",
-                        path, arrays[which].descr, (long long)index->count, (long long)cols);
+                        path, arrays[which].descr, (long long)rows, (long long)cols);
     a->data = (char *)a->pages + NPY_HEADER;
     return CLI_OK;
 }
@@ -126,19 +151,39 @@ static int check_json(cli_app *cli, const stored_index *index, const index_sourc
     return code;
 }
 
+/* Lists follow one another; what is in them is looked at when it is read. */
+static int check_starts(cli_app *cli, const stored_index *index)
+{
+    char path[PATH_BYTES];
+    const int64_t *starts = index->arrays[INDEX_STARTS].data;
+    int good = starts[0] == 0 && starts[index->width] == index->postings;
+    for (int64_t w = 0; w < index->width && good; w++)
+        good = starts[w] <= starts[w + 1];
+    if (good) return CLI_OK;
+    return cli_fail(cli, CLI_FORMAT,
+                    "%s: lists that follow one another, of %lld numbers in all, are expected; "
+                    "remove the folder to make it anew",
+                    path_of(path, index, "starts.npy"), (long long)index->postings);
+}
+
 static int read_arrays(cli_app *cli, stored_index *index, const json_t *object)
 {
     char path[PATH_BYTES];
     const json_int_t count = json_integer_value(json_object_get(object, "count"));
+    const json_int_t all = json_integer_value(json_object_get(object, "postings"));
     const char *dtype = json_string_value(json_object_get(object, "dtype"));
     int code = CLI_OK;
-    index->integers = dtype && !strcmp(dtype, "i8");
+    index->integers = !index->weighs && dtype && !strcmp(dtype, "i8");
     path_of(path, index, "index.json");
-    if (count < 0 || count > INT32_MAX || !dtype || (!index->integers && strcmp(dtype, "f16") != 0))
+    if (count < 0 || count > INT32_MAX || !dtype || strcmp(dtype, index_dtype(index)) != 0)
         return cli_fail(cli, CLI_FORMAT, "%s: count or dtype is none", path);
+    if (index->weighs && (all < 0 || all > count * index->width))
+        return cli_fail(cli, CLI_FORMAT, "%s: postings is none", path);
     index->count = count;
-    for (int i = 0; i < array_count(index) && code == CLI_OK; i++)
-        code = map_array(cli, index, i);
+    index->postings = index->weighs ? all : 0;
+    for (int i = 0; i < INDEX_ARRAYS && code == CLI_OK; i++)
+        if (index_has(index, i)) code = map_array(cli, index, i);
+    if (code == CLI_OK && index->weighs) code = check_starts(cli, index);
     if (code == CLI_OK &&
         (json_int_t)sum_of(index) != json_integer_value(json_object_get(object, "sum")))
         code =
@@ -202,7 +247,8 @@ static json_t *index_json(const stored_index *index, const index_source *source,
     json_object_set_new(object, "whole", json_true());
     json_object_set_new(object, "count", json_integer(index->count));
     json_object_set_new(object, "width", json_integer(index->width));
-    json_object_set_new(object, "dtype", json_string(index->integers ? "i8" : "f16"));
+    json_object_set_new(object, "dtype", json_string(index_dtype(index)));
+    if (index->weighs) json_object_set_new(object, "postings", json_integer(index->postings));
     json_object_set_new(object, "prompt", json_string(source->prompt));
     json_object_set_new(object, "max_tokens", json_integer(source->max_tokens));
     json_object_set_new(object, "sum", json_integer((json_int_t)sum_of(index)));
@@ -218,10 +264,10 @@ int index_write(cli_app *cli, const stored_index *index, const index_source *sou
     json_object_set_new(unfinished, "whole", json_false());
     int code = write_json(cli, index, unfinished);
     for (int i = 0; i < INDEX_ARRAYS && code == CLI_OK; i++) {
-        const npy_array array = {arrays[i].descr,   index->arrays[i].data, index->count,
+        const npy_array array = {arrays[i].descr,   index->arrays[i].data, rows_of(index, i),
                                  cols_of(index, i), arrays[i].element,     1};
         path_of(path, index, arrays[i].name);
-        if (i < array_count(index))
+        if (index_has(index, i))
             code = npy_write(cli, path, &array);
         else
             unlink(path);

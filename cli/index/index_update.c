@@ -58,9 +58,10 @@ static int make_arrays(update *u)
 {
     stored_index *n = &u->next;
     const size_t count = (size_t)n->count, width = (size_t)n->width;
-    const size_t bytes[INDEX_ARRAYS] = {16 * count, 2 * count * width, count * width, 4 * count};
-    for (int i = 0; i < INDEX_ARRAYS; i++)
-        if (!(n->arrays[i].data = malloc(bytes[i] + 1))) return no_memory(u->cli, n->count);
+    const size_t bytes[] = {16 * count, 2 * count * width, count * width, 4 * count};
+    for (int i = 0; i < INDEX_STARTS; i++)
+        if (index_has(n, i) && !(n->arrays[i].data = malloc(bytes[i] + 1)))
+            return no_memory(u->cli, n->count);
     return CLI_OK;
 }
 
@@ -77,11 +78,14 @@ static int sort_keys(update *u)
     return CLI_OK;
 }
 
-static const text_key *find_key(const update *u, const uint64_t bits[2])
+/* Where the old index has a line of the next; −1: it has not. */
+static int64_t old_line(const update *u, int64_t line)
 {
+    const uint64_t *bits = (uint64_t *)u->next.arrays[INDEX_TEXTS].data + 2 * line;
     const text_key key = {{bits[0], bits[1]}, 0};
     const size_t count = u->old->count > 0 ? (size_t)u->old->count : 0;
-    return bsearch(&key, u->keys, count, sizeof key, compare_keys);
+    const text_key *found = bsearch(&key, u->keys, count, sizeof key, compare_keys);
+    return found ? found->line : -1;
 }
 
 static uint16_t *vector_at(const stored_index *index, int64_t line)
@@ -109,17 +113,16 @@ static int embed_lines(update *u, const int64_t *lines, int64_t count, float *ve
 static int fill_vectors(update *u)
 {
     const int64_t width = u->next.width;
-    const uint64_t *texts = u->next.arrays[INDEX_TEXTS].data;
     float *vectors = malloc((size_t)(CHUNK * width) * sizeof *vectors);
     int64_t lines[CHUNK], count = 0;
     int code = vectors ? CLI_OK : no_memory(u->cli, CHUNK);
     for (int64_t i = 0; i < u->next.count && code == CLI_OK; i++) {
-        const text_key *found = find_key(u, texts + 2 * i);
-        if (found)
-            memcpy(vector_at(&u->next, i), vector_at(u->old, found->line), 2 * (size_t)width);
+        const int64_t found = old_line(u, i);
+        if (found >= 0)
+            memcpy(vector_at(&u->next, i), vector_at(u->old, found), 2 * (size_t)width);
         else
             lines[count++] = i;
-        u->next.embedded += !found;
+        u->next.embedded += found < 0;
         if (count == CHUNK) {
             code = embed_lines(u, lines, count, vectors);
             count = 0;
@@ -145,6 +148,132 @@ static int fill_integers(update *u)
         code = cli_status(u->cli, status);
     }
     free(row);
+    return code;
+}
+
+/* ---- lists of words -------------------------------------------------------------------------- */
+
+/* What lists of the next index are made of: the old ones, whose lines have other numbers now, and
+   rows of lines that are new. */
+typedef struct turning {
+    update *u;
+    postings old, next;
+    int32_t *first, *more; /* lines that have an old one's text, the next of a line; −1: none */
+    weighed rows;
+    int64_t *lines; /* whose the rows are */
+    int64_t count;
+} turning;
+
+/* Gives old lines the numbers that they have now, and lists those that are new. */
+static int number_lines(turning *t)
+{
+    update *u = t->u;
+    const int64_t count = u->next.count, old = u->old->count > 0 ? u->old->count : 0;
+    t->first = malloc((size_t)old * sizeof *t->first + 1);
+    t->more = malloc((size_t)count * sizeof *t->more + 1);
+    t->lines = malloc((size_t)count * sizeof *t->lines + 1);
+    if (!t->first || !t->more || !t->lines) return no_memory(u->cli, count);
+    memset(t->first, 0xff, (size_t)old * sizeof *t->first);
+    for (int64_t i = 0; i < count; i++) {
+        const int64_t found = old_line(u, i);
+        if (found < 0) {
+            t->lines[t->count++] = i;
+            continue;
+        }
+        t->more[i] = t->first[found];
+        t->first[found] = (int32_t)i;
+    }
+    u->next.embedded = t->count;
+    return CLI_OK;
+}
+
+static int weigh_lines(turning *t)
+{
+    const update *u = t->u;
+    s24_text texts[CHUNK];
+    int code = CLI_OK;
+    for (int64_t at = 0, some; at < t->count && code == CLI_OK; at += some) {
+        some = t->count - at < CHUNK ? t->count - at : CHUNK;
+        for (int64_t i = 0; i < some; i++)
+            texts[i] = u->source->texts[t->lines[at + i]];
+        code = weigh_texts(u->cli, u->source->encoder, texts, some, 0, &t->rows);
+    }
+    return code;
+}
+
+/* Calls `take` with each line and weight that a word has in the next index, by its old list.
+   0: that names a line that is none. */
+static int take_old(turning *t, void (*take)(turning *, int64_t, int64_t, float))
+{
+    for (int64_t w = 0; w < t->old.words; w++)
+        for (int64_t i = t->old.starts[w]; i < t->old.starts[w + 1]; i++) {
+            const int32_t line = t->old.lines[i];
+            if (line < 0 || line >= t->old.texts) return 0;
+            for (int32_t now = t->first[line]; now >= 0; now = t->more[now])
+                take(t, w, now, t->old.weights[i]);
+        }
+    return 1;
+}
+
+static void take_rows(turning *t, void (*take)(turning *, int64_t, int64_t, float))
+{
+    for (int64_t row = 0; row < t->rows.count; row++)
+        for (int64_t i = t->rows.offsets[row]; i < t->rows.offsets[row + 1]; i++)
+            take(t, t->rows.ids[i], t->lines[row], t->rows.weights[i]);
+}
+
+static void count_one(turning *t, int64_t word, int64_t line, float weight)
+{
+    (void)line;
+    (void)weight;
+    t->next.starts[word + 2]++;
+}
+
+static void put_one(turning *t, int64_t word, int64_t line, float weight)
+{
+    const int64_t at = t->next.starts[word + 1]++;
+    t->next.lines[at] = (int32_t)line;
+    t->next.weights[at] = weight;
+}
+
+/* Counts what each list will have, and then puts it there. */
+static int turn(turning *t)
+{
+    update *u = t->u;
+    stored_index *n = &u->next;
+    t->next = (postings){.words = n->width, .texts = n->count};
+    t->next.starts = calloc((size_t)n->width + 2, sizeof *t->next.starts);
+    n->arrays[INDEX_STARTS].data = t->next.starts;
+    if (!t->next.starts) return no_memory(u->cli, n->count);
+    if (!take_old(t, count_one))
+        return cli_fail(u->cli, CLI_FORMAT,
+                        "%s/lines.npy: 0 to %lld are expected; remove the folder to make it anew",
+                        n->folder, (long long)t->old.texts - 1);
+    take_rows(t, count_one);
+    for (int64_t w = 0; w < n->width; w++)
+        t->next.starts[w + 2] += t->next.starts[w + 1];
+    n->postings = t->next.starts[n->width + 1];
+    n->arrays[INDEX_LINES].data = t->next.lines =
+        malloc((size_t)n->postings * sizeof *t->next.lines + 1);
+    n->arrays[INDEX_WEIGHTS].data = t->next.weights =
+        malloc((size_t)n->postings * sizeof *t->next.weights + 1);
+    if (!t->next.lines || !t->next.weights) return no_memory(u->cli, n->count);
+    (void)take_old(t, put_one);
+    take_rows(t, put_one);
+    return CLI_OK;
+}
+
+static int fill_lists(update *u)
+{
+    turning t = {.u = u};
+    if (u->old->count > 0) t.old = index_postings(u->old);
+    int code = number_lines(&t);
+    if (code == CLI_OK) code = weigh_lines(&t);
+    if (code == CLI_OK) code = turn(&t);
+    free(t.first);
+    free(t.more);
+    free(t.lines);
+    weighed_free(&t.rows);
     return code;
 }
 
@@ -204,7 +333,7 @@ static int run_update(update *u, const float *probe)
         hash_text((uint64_t *)u->next.arrays[INDEX_TEXTS].data + 2 * i, &s->texts[i]);
     if (code != CLI_OK || is_up_to_date(u)) return code;
     code = sort_keys(u);
-    if (code == CLI_OK) code = fill_vectors(u);
+    if (code == CLI_OK) code = u->next.weighs ? fill_lists(u) : fill_vectors(u);
     if (code == CLI_OK && u->next.integers) code = fill_integers(u);
     if (code == CLI_OK) code = index_write(u->cli, &u->next, s, probe);
     if (code != CLI_OK) return code;
@@ -214,17 +343,31 @@ static int run_update(update *u, const float *probe)
     return CLI_OK;
 }
 
+/* The vector of the text by which another model is told; of weights of words with zeros between. */
+static int embed_probe(cli_app *cli, s24_encoder *encoder, float *probe, int64_t width)
+{
+    static const s24_text text = {INDEX_PROBE, sizeof INDEX_PROBE - 1};
+    weighed row = {0};
+    if (!s24_encoder_weighs(encoder))
+        return cli_status(cli, s24_encoder_embed(probe, NULL, encoder, cli->ctx, &text, 1));
+    const int code = weigh_texts(cli, encoder, &text, 1, 0, &row);
+    memset(probe, 0, (size_t)width * sizeof *probe);
+    for (int64_t i = 0; code == CLI_OK && i < row.offsets[1]; i++)
+        probe[row.ids[i]] = row.weights[i];
+    weighed_free(&row);
+    return code;
+}
+
 int index_open(cli_app *cli, stored_index *index, const char *folder, const index_source *source)
 {
-    static const s24_text probe_text = {INDEX_PROBE, sizeof INDEX_PROBE - 1};
-    *index =
-        (stored_index){.folder = folder, .lock = -1, .width = s24_encoder_width(source->encoder)};
+    *index = (stored_index){.folder = folder,
+                            .lock = -1,
+                            .width = s24_encoder_width(source->encoder),
+                            .weighs = s24_encoder_weighs(source->encoder)};
     int made = 0;
     float *probe = malloc((size_t)index->width * sizeof *probe);
     int code = probe ? lock_folder(cli, index, &made) : no_memory(cli, 1);
-    if (code == CLI_OK)
-        code = cli_status(
-            cli, s24_encoder_embed(probe, NULL, source->encoder, cli->ctx, &probe_text, 1));
+    if (code == CLI_OK) code = embed_probe(cli, source->encoder, probe, index->width);
     if (code == CLI_OK) code = index_read(cli, index, source, probe);
     update u = {.cli = cli, .source = source, .old = index, .next = *index};
     memset(u.next.arrays, 0, sizeof u.next.arrays);

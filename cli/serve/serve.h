@@ -13,8 +13,8 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "encode.h"
 #include "generate/generate.h"
+#include "postings.h"
 #include "sparse24/language.h"
 
 struct MHD_Connection;
@@ -57,7 +57,8 @@ typedef struct serve_job {
     int64_t texts, taken, done;
     int64_t *offsets; /* [texts + 1] into ids */
     int32_t *ids;
-    float *vectors; /* [texts, width]; of a head its logits */
+    float *vectors; /* [texts, width]; of a head its logits; NULL: weights of words, in */
+    weighed words;
     s24_text *read; /* what a head reads, in the request's texts: [2·texts] */
     s24_text_pairs pairs;
     int64_t nearest; /* of the documents to find for each text; 0: none */
@@ -134,6 +135,7 @@ typedef struct serve_model {
     s24_image_form form;  /* of these */
     int64_t image_tokens;
     int classifies; /* 1: the encoder has a head, whose classes are the width */
+    int weighs;     /* 1: it gives weights of words, of which the width are */
     serve_language language;
     const s24_tokenizer *tokenizer; /* of either */
     const char *prompt;             /* before every text of an encoder */
@@ -141,6 +143,8 @@ typedef struct serve_model {
     s24_model_info info;
     int64_t width, max_tokens, batch_texts, batch_tokens, most_waiting;
     embedded documents;      /* of the first encoder, where there are any */
+    postings lists;          /* in place of these vectors, of one that gives weights of words */
+    float *score_room;       /* [documents] of the worker, next to lists */
     pthread_t worker, giver; /* giver: of an encoder that has several batches on their way */
     int started, gives;
     s24_ctx *giver_ctx;
@@ -307,7 +311,13 @@ void serve_refuse(serve_request *r, int code, const char *param, const char *for
 
 /* Parses the body into request->json; 0: it was refused. */
 int serve_read_json(serve_request *r);
-typedef enum serve_kind { SERVE_ANY, SERVE_ENCODER, SERVE_LANGUAGE, SERVE_CLASSIFIER } serve_kind;
+typedef enum serve_kind {
+    SERVE_ANY,
+    SERVE_ENCODER,
+    SERVE_LANGUAGE,
+    SERVE_CLASSIFIER,
+    SERVE_WORDS
+} serve_kind;
 /* Finds the model of that name; NULL: there is none, which is refused. */
 serve_model *serve_find_model(serve_request *r, const char *name);
 /* Finds the model that the body names, which is of that kind; the first such one where it names
@@ -316,7 +326,7 @@ int serve_read_model(serve_request *r, serve_kind kind);
 /* Makes the job of the texts or token ids of a key: a text, a list of texts, ids, lists of ids. */
 int serve_read_texts(serve_request *r, const char *key, const json_t *value);
 
-/* Makes room for the vectors of `count` texts or images; 0: refused. */
+/* Makes room for the vectors of `count` texts or images, if the model gives vectors; 0: refused. */
 int serve_make_job(serve_request *r, const char *key, int64_t count);
 
 /* ---- serve_images.c: images in requests ----------------------------------------------------- */
@@ -358,6 +368,7 @@ extern const char serve_page_html[];
 #undef ROUTE
 void serve_write_openai(serve_request *r);
 void serve_write_embed(serve_request *r);
+void serve_write_sparse(serve_request *r);
 void serve_write_similarity(serve_request *r);
 void serve_write_search(serve_request *r);
 void serve_write_completion(serve_request *r);

@@ -12,7 +12,11 @@
 
 #include "serve/serve.h"
 
-enum { MOST_TEXTS = 1024 /* of a batch */ };
+enum {
+    MOST_TEXTS = 1024,     /* of a batch */
+    BATCH_WORDS = 1 << 21, /* that a batch has room for, where texts become words */
+    MOST_WORDS = 1 << 20   /* of a request */
+};
 
 /* Says which texts of a job stand where in a batch. */
 typedef struct piece {
@@ -25,7 +29,8 @@ struct serve_batch {
     int64_t piece_count, texts;
     int64_t offsets[MOST_TEXTS + 1];
     int32_t *ids;   /* [tokens of a batch] */
-    float *vectors; /* [MOST_TEXTS, width] */
+    float *vectors; /* [batch_texts, width], or: */
+    s24_word_weights words;
     serve_job *whole[MOST_TEXTS];
     serve_job *images; /* a job of images, which is a batch by itself; or NULL */
     double began;
@@ -38,6 +43,9 @@ static void destroy(struct serve_batch *batch)
     if (!batch) return;
     free(batch->ids);
     free(batch->vectors);
+    free(batch->words.ids);
+    free(batch->words.weights);
+    free(batch->words.counts);
     free(batch);
 }
 
@@ -47,19 +55,32 @@ void serve_batches_destroy(serve_model *model)
         destroy(model->batches[i]);
 }
 
+/* Makes room for what a batch gives; 0: no memory. */
+static int make_results(const serve_model *m, struct serve_batch *b)
+{
+    const size_t texts = (size_t)m->batch_texts, all = texts * (size_t)m->width;
+    if (!m->weighs) return (b->vectors = malloc(all * sizeof *b->vectors)) != NULL;
+    b->words.most = m->width;
+    b->words.ids = malloc(all * sizeof *b->words.ids);
+    b->words.weights = malloc(all * sizeof *b->words.weights);
+    b->words.counts = malloc(texts * sizeof *b->words.counts);
+    return b->words.ids && b->words.weights && b->words.counts;
+}
+
 int serve_batches_create(serve_model *model)
 {
     serve_model *m = model;
     m->most_on_way = s24_encoder_most_begun(m->encoder, &m->batch_texts, &m->batch_tokens);
     if (m->images == m->encoder) m->most_on_way = 1; /* of images alone */
     if (m->batch_texts > MOST_TEXTS) m->batch_texts = MOST_TEXTS;
+    if (m->weighs && m->batch_texts > BATCH_WORDS / m->width)
+        m->batch_texts = BATCH_WORDS / m->width + (m->width > BATCH_WORDS);
     const int count = m->most_on_way + (m->most_on_way > 1);
     for (; m->batch_count < count; m->batch_count++) {
         struct serve_batch *b = m->batches[m->batch_count] = calloc(1, sizeof *b);
         if (!b) return 0;
         b->ids = malloc((size_t)m->batch_tokens * sizeof *b->ids);
-        b->vectors = malloc((size_t)(m->batch_texts * m->width) * sizeof *b->vectors);
-        if (!b->ids || !b->vectors) return 0;
+        if (!b->ids || !make_results(m, b)) return 0;
     }
     return 1;
 }
@@ -118,12 +139,13 @@ static void keep_error(struct serve_batch *b, const s24_ctx *ctx)
     if (b->status != S24_OK) snprintf(b->error, sizeof b->error, "%s", s24_ctx_error(ctx));
 }
 
-/* Sends the batch on its way. */
+/* Sends the batch on its way; one of words has ended then. */
 static void begin(serve_model *m, struct serve_batch *b)
 {
     const s24_batch batch = {.texts = b->texts, .offsets = b->offsets, .ids = b->ids};
     b->began = cli_seconds();
-    b->status = s24_encoder_begin_ids(m->encoder, m->cli.ctx, &batch);
+    b->status = m->weighs ? s24_encoder_weigh_ids(&b->words, NULL, m->encoder, m->cli.ctx, &batch)
+                          : s24_encoder_begin_ids(m->encoder, m->cli.ctx, &batch);
     keep_error(b, m->cli.ctx);
     pthread_mutex_lock(&m->lock);
     m->on_way++;
@@ -154,6 +176,10 @@ static void end_alone(serve_model *m, serve_job *job, int64_t tokens, double beg
 
 static void find_nearest(serve_model *m, s24_ctx *ctx, serve_job *job)
 {
+    for (int64_t i = 0; m->weighs && i < job->texts; i++)
+        (void)postings_nearest(job->lines + i * job->nearest, job->scores + i * job->nearest,
+                               m->score_room, &m->lists, &job->words, i, job->nearest);
+    if (m->weighs) return;
     const s24_dense queries = {
         .data = job->vectors, .dtype = S24_F32, .rows = job->texts, .cols = m->width};
     const s24_dense documents = embedded_view(&m->documents);
@@ -161,17 +187,34 @@ static void find_nearest(serve_model *m, s24_ctx *ctx, serve_job *job)
         snprintf(job->error, sizeof job->error, "%s", s24_ctx_error(ctx));
 }
 
+/* Gives a job a text's words, those of the batch from `first` on. */
+static void give_words(const piece *p, const struct serve_batch *b, int64_t first)
+{
+    serve_job *job = p->job;
+    if (b->status != S24_OK || *job->error) return;
+    if (!weighed_add(&job->words, &b->words, first, p->count))
+        snprintf(job->error, sizeof job->error, "the server is out of memory");
+    else if (job->words.offsets[job->words.count] > MOST_WORDS) {
+        job->refused = 1;
+        snprintf(job->error, sizeof job->error,
+                 "the texts have more than %d weights of words; ask for fewer texts at once",
+                 MOST_WORDS);
+    }
+}
+
 /* Gives each job its vectors. Returns how many jobs are whole, in batch->whole. */
 static int64_t share_out(serve_model *m, struct serve_batch *b, s24_ctx *ctx)
 {
-    const float *from = b->vectors;
-    int64_t whole = 0;
+    int64_t whole = 0, first = 0;
     for (int64_t i = 0; i < b->piece_count; i++) {
         const piece *p = &b->pieces[i];
         serve_job *job = p->job;
-        memcpy(job->vectors + p->first * m->width, from,
-               (size_t)(p->count * m->width) * sizeof *from);
-        from += p->count * m->width;
+        if (m->weighs)
+            give_words(p, b, first);
+        else
+            memcpy(job->vectors + p->first * m->width, b->vectors + first * m->width,
+                   (size_t)(p->count * m->width) * sizeof *b->vectors);
+        first += p->count;
         job->done += p->count;
         if (b->status != S24_OK) memcpy(job->error, b->error, sizeof job->error);
         if (job->done < job->texts) continue;
@@ -185,7 +228,7 @@ static int64_t share_out(serve_model *m, struct serve_batch *b, s24_ctx *ctx)
    are ready. ended: when the one before was; this one's is the result. */
 static double end_oldest(serve_model *m, struct serve_batch *b, s24_ctx *ctx, double ended)
 {
-    if (b->status == S24_OK) {
+    if (b->status == S24_OK && !m->weighs) {
         b->status = s24_encoder_end(b->vectors, m->encoder, ctx);
         keep_error(b, ctx);
     }

@@ -351,6 +351,7 @@ void serve_http_complete(void *server, struct MHD_Connection *connection, void *
     free(r->job.images);
     free(r->job.files);
     free(r->job.vectors);
+    weighed_free(&r->job.words);
     free(r->job.read);
     free(r->job.lines);
     free(r->job.scores);

@@ -56,7 +56,10 @@ int serve_read_json(serve_request *r)
 
 static serve_kind kind_of_model(const serve_model *model)
 {
-    return !model->encoder ? SERVE_LANGUAGE : model->classifies ? SERVE_CLASSIFIER : SERVE_ENCODER;
+    return !model->encoder     ? SERVE_LANGUAGE
+           : model->classifies ? SERVE_CLASSIFIER
+           : model->weighs     ? SERVE_WORDS
+                               : SERVE_ENCODER;
 }
 
 static int is_kind(const serve_model *model, serve_kind kind)
@@ -82,7 +85,8 @@ static serve_model *first_of_kind(const serve_request *r, serve_kind kind)
 int serve_read_model(serve_request *r, serve_kind kind)
 {
     static const char *const kinds[] = {"model", "encoder", "language model",
-                                        "model with a head that classifies texts"};
+                                        "model with a head that classifies texts",
+                                        "model that gives weights of words"};
     const json_t *named = json_object_get(r->json, "model");
     const char *name = json_string_value(named);
     const int any = !named || json_is_null(named);
@@ -314,8 +318,9 @@ int serve_make_job(serve_request *r, const char *key, int64_t count)
         return 0;
     }
     job->offsets = calloc((size_t)count + 1, sizeof *job->offsets);
-    job->vectors = malloc((size_t)(count * r->model->width) * sizeof *job->vectors);
-    if (job->offsets && job->vectors) return 1;
+    if (!r->model->weighs)
+        job->vectors = malloc((size_t)(count * r->model->width) * sizeof *job->vectors);
+    if (job->offsets && (job->vectors || r->model->weighs)) return 1;
     serve_refuse(r, 503, NULL, "the server is out of memory");
     return 0;
 }

@@ -24,9 +24,7 @@ static int open_with_head(serve_model *m, s24_encoder_opts *opts)
     cli_app *cli = &m->cli;
     char why[512];
     s24_status status = s24_encoder_open(&m->encoder, cli->ctx, m->path, opts);
-    if (status == S24_OK && s24_encoder_weighs(m->encoder))
-        return cli_fail(cli, CLI_UNSUPPORTED, "%s gives weights of words, which are not served",
-                        m->path);
+    m->weighs = status == S24_OK && s24_encoder_weighs(m->encoder);
     if (status != S24_ERROR_UNSUPPORTED) return cli_status(cli, status);
     snprintf(why, sizeof why, "%s", s24_ctx_error(cli->ctx));
     opts->head = 1;
@@ -96,7 +94,7 @@ static int open_encoder(serve_model *m, const struct serve_options *o)
         m->width = s24_encoder_classes(m->encoder);
         return CLI_OK;
     }
-    if ((code = open_other_tower(m, &opts)) != CLI_OK) return code;
+    if (!m->weighs && (code = open_other_tower(m, &opts)) != CLI_OK) return code;
     if (m->batch_tokens < m->max_tokens) m->batch_tokens = m->max_tokens;
     if (serve_batches_create(m)) return CLI_OK;
     return cli_fail(cli, CLI_IO, "out of memory for batches of %lld tokens",
@@ -134,6 +132,22 @@ int serve_model_open(cli_app *cli, serve_model *model, char *path, const struct 
     return code == CLI_OK ? open_either(model, o) : code;
 }
 
+/* Lists of the words of documents. */
+static int list_documents(serve_model *m, const char *path)
+{
+    weighed words = {0};
+    int code = weigh_file(&m->cli, m->encoder, path, 0, &words);
+    if (code == CLI_OK) code = postings_make(&m->cli, &m->lists, &words);
+    m->documents.lines = words.lines;
+    m->documents.count = words.count;
+    words.lines = NULL;
+    weighed_free(&words);
+    m->score_room = malloc((size_t)m->documents.count * sizeof *m->score_room + 1);
+    if (code == CLI_OK && !m->score_room)
+        code = cli_fail(&m->cli, CLI_IO, "out of memory for the documents of %s", path);
+    return code;
+}
+
 int serve_model_documents(serve_model *model, const struct serve_options *o)
 {
     const encode_prompt of_documents = {"documents", encode_document_names, o->document_prompt,
@@ -141,7 +155,9 @@ int serve_model_documents(serve_model *model, const struct serve_options *o)
     const encode_prompt of_texts = {"texts", encode_no_names, o->prompt_name, NULL};
     embedded *documents = &model->documents;
     int code = encode_use_prompt(&model->cli, model->encoder, &of_documents, documents);
-    if (code == CLI_OK) code = encode_file(&model->cli, model->encoder, o->documents, documents);
+    if (code == CLI_OK)
+        code = model->weighs ? list_documents(model, o->documents)
+                             : encode_file(&model->cli, model->encoder, o->documents, documents);
     if (code == CLI_OK) code = encode_use_prompt(&model->cli, model->encoder, &of_texts, documents);
     return code;
 }
@@ -181,6 +197,8 @@ void serve_model_close(serve_model *model)
     if (model->cli.ctx) cli_choices_keep(&model->cli);
     serve_batches_destroy(model);
     embedded_free(&model->documents);
+    postings_free(&model->lists);
+    free(model->score_room);
     if (model->images != model->encoder) s24_encoder_close(model->images);
     s24_encoder_close(model->encoder);
     serve_language_close(model);

@@ -33,6 +33,12 @@ void serve_embed(serve_request *r)
     read_vectors(r, "inputs");
 }
 
+void serve_embed_sparse(serve_request *r)
+{
+    if (serve_read_json(r) && serve_read_model(r, SERVE_WORDS))
+        serve_read_texts(r, "inputs", json_object_get(r->json, "inputs"));
+}
+
 void serve_similarity(serve_request *r)
 {
     if (!serve_read_json(r) || !serve_read_model(r, SERVE_ENCODER)) return;
@@ -123,6 +129,41 @@ void serve_write_embed(serve_request *r)
         put_vector(r, i);
     }
     serve_puts(&r->answer, "]");
+}
+
+typedef struct word {
+    int32_t id;
+    float weight;
+} word;
+
+static int by_id(const void *a, const void *b)
+{
+    const word *one = a, *other = b;
+    return (one->id > other->id) - (one->id < other->id);
+}
+
+/* Writes a list of words by their ids for each text. */
+void serve_write_sparse(serve_request *r)
+{
+    const weighed *all = &r->job.words;
+    serve_text *to = &r->answer;
+    word *words = calloc((size_t)r->model->width, sizeof *words);
+    to->failed |= !words;
+    for (int64_t i = 0; i < all->count && words; i++) {
+        const int64_t first = all->offsets[i], count = all->offsets[i + 1] - first;
+        for (int64_t w = 0; w < count; w++)
+            words[w] = (word){all->ids[first + w], all->weights[first + w]};
+        qsort(words, (size_t)count, sizeof *words, by_id);
+        serve_puts(to, i ? ",[" : "[[");
+        for (int64_t w = 0; w < count; w++) {
+            serve_printf(to, "%s{\"index\":%d,\"value\":", w ? "," : "", (int)words[w].id);
+            serve_put_number(to, words[w].weight);
+            serve_puts(to, "}");
+        }
+        serve_puts(to, "]");
+    }
+    serve_puts(to, "]");
+    free(words);
 }
 
 /* Writes the cosines of the first text with each of the others. */

@@ -418,6 +418,9 @@ typedef struct s24_word_weights {
 S24_API s24_status s24_encoder_weigh(const s24_word_weights *out, int64_t *tokens,
                                      s24_encoder *encoder, s24_ctx *ctx, const s24_text *texts,
                                      int64_t count);
+/* The same for token ids, as s24_encoder_embed_ids takes them. */
+S24_API s24_status s24_encoder_weigh_ids(const s24_word_weights *out, int64_t *tokens,
+                                         s24_encoder *encoder, s24_ctx *ctx, const s24_batch *ids);
 /* 1: the encoder gives weights of words; of s24_encoder_width words, its vocabulary. */
 S24_API int s24_encoder_weighs(const s24_encoder *encoder);
 

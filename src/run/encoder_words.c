@@ -28,26 +28,42 @@ int s24_encoder_weighs(const s24_encoder *encoder)
     return encoder && encoder->words;
 }
 
-s24_status s24_encoder_weigh(const s24_word_weights *out, int64_t *tokens, s24_encoder *encoder,
-                             s24_ctx *ctx, const s24_text *texts, int64_t count)
+static s24_status check_weighs(s24_ctx *ctx, const s24_encoder *encoder,
+                               const s24_word_weights *out, int64_t count)
 {
-    if (!ctx) return S24_ERROR_ARGUMENT;
     REQUIRE(ctx, encoder && count >= 0, S24_ERROR_ARGUMENT, "%s",
             encoder ? "count is negative" : "encoder is NULL");
-    REQUIRE(ctx, !count || (out && out->ids && out->weights && out->counts && texts),
-            S24_ERROR_ARGUMENT, "%s",
-            out && texts ? "out has no ids, weights or counts"
-            : out        ? "texts is NULL"
-                         : "out is NULL");
+    REQUIRE(ctx, !count || (out && out->ids && out->weights && out->counts), S24_ERROR_ARGUMENT,
+            "%s", out ? "out has no ids, weights or counts" : "out is NULL");
     REQUIRE(ctx, !count || out->most >= 1, S24_ERROR_ARGUMENT,
             "out.most is %lld, at least 1 is expected", (long long)out->most);
     REQUIRE(ctx, encoder->words, S24_ERROR_ARGUMENT,
             "the encoder gives vectors; weights of words come of a folder with SpladePooling or of "
             "the option pooling, splade");
-    REQUIRE(ctx, encoder->tokenizer, S24_ERROR_ARGUMENT,
-            "texts were given to an encoder of token ids, which has no tokenizer");
+    return S24_OK;
+}
+
+s24_status s24_encoder_weigh(const s24_word_weights *out, int64_t *tokens, s24_encoder *encoder,
+                             s24_ctx *ctx, const s24_text *texts, int64_t count)
+{
+    if (!ctx) return S24_ERROR_ARGUMENT;
+    TRY(check_weighs(ctx, encoder, out, count));
+    REQUIRE(ctx, !count || texts, S24_ERROR_ARGUMENT, "texts is NULL");
     TRY(s24i_encoder_check_texts(encoder, ctx, texts, count));
     const s24i_encoder_texts all = {
         .encoder = encoder, .texts = texts, .count = count, .weights = out};
+    return s24i_encoder_run(tokens, &all, ctx);
+}
+
+s24_status s24_encoder_weigh_ids(const s24_word_weights *out, int64_t *tokens, s24_encoder *encoder,
+                                 s24_ctx *ctx, const s24_batch *ids)
+{
+    if (!ctx) return S24_ERROR_ARGUMENT;
+    REQUIRE(ctx, ids && (!ids->texts || (ids->offsets && ids->ids)), S24_ERROR_ARGUMENT, "%s",
+            ids ? "ids has no offsets or no ids" : "ids is NULL");
+    TRY(check_weighs(ctx, encoder, out, ids->texts));
+    if (ids->texts) TRY(s24i_encoder_check_ids(encoder, ctx, ids));
+    const s24i_encoder_texts all = {
+        .encoder = encoder, .ids = ids, .count = ids->texts, .weights = out};
     return s24i_encoder_run(tokens, &all, ctx);
 }

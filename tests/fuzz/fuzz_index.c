@@ -5,14 +5,17 @@
  */
 #include "fuzz.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
 #include "index/index.h"
 #include "program_errors.h"
 
-static const char *const names[] = {"index.json", "texts.npy", "vectors.npy", "integers.npy",
-                                    "scales.npy"};
+static const char *const names[] = {"index.json", "texts.npy",  "vectors.npy", "integers.npy",
+                                    "scales.npy", "starts.npy", "lines.npy",   "weights.npy"};
+
+enum { WORDS = 4 };
 
 /* ---- what the program has elsewhere ---------------------------------------------------------- */
 
@@ -56,30 +59,62 @@ int cli_may_write(cli_app *cli, const char *path)
 
 static unsigned sum_of(const stored_index *index)
 {
-    static const int64_t bytes[INDEX_ARRAYS] = {8, 2, 1, 4};
-    const int64_t cols[INDEX_ARRAYS] = {2, index->width, index->width, 1};
+    static const int64_t bytes[INDEX_STARTS] = {8, 2, 1, 4};
+    const int64_t cols[INDEX_STARTS] = {2, index->width, index->width, 1};
     unsigned sum = 0;
-    for (int a = 0; a < (index->integers ? INDEX_ARRAYS : INDEX_INTEGERS); a++)
-        for (int64_t i = 0; i < index->count * cols[a] * bytes[a]; i++)
+    for (int a = 0; a < INDEX_STARTS; a++)
+        for (int64_t i = 0; index_has(index, a) && i < index->count * cols[a] * bytes[a]; i++)
             sum += ((const uint8_t *)index->arrays[a].data)[i];
     return sum;
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
+/* Looks for a text that has every word. */
+static void search_lists(const stored_index *index)
+{
+    enum { FOUND = 3 };
+    static const int64_t offsets[] = {0, WORDS};
+    static const float weights[WORDS] = {1, 0.5F, 2, 1};
+    int32_t ids[WORDS];
+    int64_t lines[FOUND];
+    float scores[FOUND], *room = malloc((size_t)index->count * sizeof *room + 1);
+    const postings p = index_postings(index);
+    CHECK(room);
+    for (int i = 0; i < WORDS; i++)
+        ids[i] = i;
+    const weighed query = {.offsets = (int64_t *)(uintptr_t)offsets,
+                           .ids = ids,
+                           .weights = (float *)(uintptr_t)weights,
+                           .count = 1};
+    const int64_t k = index->count < FOUND ? index->count : FOUND;
+    const int64_t wrong = postings_nearest(lines, scores, room, &p, &query, 0, k);
+    CHECK(wrong >= -1 && wrong < WORDS);
+    for (int64_t i = 0; wrong < 0 && i < k; i++)
+        CHECK(lines[i] >= 0 && lines[i] < index->count);
+    free(room);
+}
+
+static void read_index(int weighs)
 {
     static const float probe[] = {1, 0, 0.5F, 0};
     const index_source source = {.prompt = "a ", .max_tokens = 8};
     cli_app cli = {0};
-    stored_index index = {.folder = fuzz_folder(), .lock = -1, .width = 4};
-    (void)fuzz_put_parts(data, bytes, names, 5);
+    stored_index index = {.folder = fuzz_folder(), .lock = -1, .width = WORDS, .weighs = weighs};
     fuzz_said = 0;
     const int code = index_read(&cli, &index, &source, probe);
     CHECK(fuzz_said == (code != CLI_OK));
     if (code == CLI_OK && index.count >= 0) {
         volatile unsigned sum = sum_of(&index);
         (void)sum;
+        if (weighs) search_lists(&index);
     }
     for (int a = 0; a < INDEX_ARRAYS; a++)
         if (index.arrays[a].pages) munmap(index.arrays[a].pages, index.arrays[a].page_bytes);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
+{
+    (void)fuzz_put_parts(data, bytes, names, sizeof names / sizeof *names);
+    read_index(0);
+    read_index(1);
     return 0;
 }

@@ -12,7 +12,7 @@
 #include "classes.h"
 #include "serve/serve_language.h"
 
-enum { VOCABULARY = 8, WIDTH = 4, MOST_TOKENS = 12, ROOM = 64, MODELS = 3 };
+enum { VOCABULARY = 8, WIDTH = 4, MOST_TOKENS = 12, ROOM = 64, MODELS = 4 };
 
 static const char tokenizer_json[] =
     "{\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":false},\"added_tokens\":["
@@ -36,7 +36,8 @@ static const struct {
               {serve_completions, serve_write_completion},
               {serve_chat_completions, serve_write_completion},
               {serve_rerank, read_again},
-              {serve_predict, read_again}};
+              {serve_predict, read_again},
+              {serve_embed_sparse, serve_write_sparse}};
 
 /* ---- what the program has elsewhere ---------------------------------------------------------- */
 
@@ -122,9 +123,26 @@ static void read_again(serve_request *r)
         serve_puts(&r->answer, "[]");
 }
 
-/* Gives the job vectors, as a worker does. */
-static void run(serve_job *job)
+/* Gives each text all words, the last one first. */
+static void give_words(serve_job *job)
 {
+    weighed *w = &job->words;
+    w->count = job->texts;
+    w->offsets = calloc((size_t)job->texts + 1, sizeof *w->offsets);
+    w->ids = calloc((size_t)(job->texts * WIDTH), sizeof *w->ids);
+    w->weights = calloc((size_t)(job->texts * WIDTH), sizeof *w->weights);
+    CHECK(w->offsets && w->ids && w->weights);
+    for (int64_t i = 0; i < job->texts * WIDTH; i++) {
+        w->offsets[i / WIDTH + 1] = i + 1;
+        w->ids[i] = WIDTH - 1 - (int32_t)(i % WIDTH);
+        w->weights[i] = (float)i / 3 + 1e-7f;
+    }
+}
+
+/* Gives the job vectors, as a worker does. */
+static void run(serve_job *job, const serve_model *m)
+{
+    if (m->weighs) give_words(job);
     for (int64_t i = 0; job->vectors && i < job->texts * WIDTH; i++)
         job->vectors[i] = (float)(i % 7) - 3 + (i % 5 ? 0 : 1e-7f);
     for (int64_t i = 0; i < job->texts * job->nearest; i++)
@@ -147,6 +165,9 @@ static void free_request(serve_request *r)
     free(r->job.offsets);
     free(r->job.ids);
     free(r->job.vectors);
+    free(r->job.words.offsets);
+    free(r->job.words.ids);
+    free(r->job.words.weights);
     free(r->job.lines);
     free(r->job.scores);
     free(r->job.read);
@@ -171,7 +192,7 @@ static void ask(serve_server *s, const uint8_t *data, size_t bytes)
     if (!r.code) {
         serve_job *job = r.generation ? &r.generation->job : &r.job;
         check_job(job, r.model);
-        run(job);
+        run(job, r.model);
         routes[route].write(&r);
         r.code = 200;
     }
@@ -189,8 +210,8 @@ static void begin(serve_server *s)
     load(ctx, &tokenizer, &models[1].language.chat);
     CHECK(s24_lines_read(&models[0].documents.lines, ctx, file) == S24_OK);
     models[0].documents.count = 2;
-    models[0].encoder = models[2].encoder =
-        (s24_encoder *)(uintptr_t)s; /* that there is one is all that is asked */
+    /* That there is one is all that is asked. */
+    models[0].encoder = models[2].encoder = models[3].encoder = (s24_encoder *)(uintptr_t)s;
     s->set->searched = models;
     for (int i = 0; i < MODELS; i++) {
         models[i].tokenizer = tokenizer;
@@ -205,9 +226,11 @@ static void begin(serve_server *s)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
     static s24_token tokens[ROOM];
-    static serve_model models[MODELS] = {{.name = "encoder", .prompt = "a", .width = WIDTH},
-                                         {.name = "language", .prompt = ""},
-                                         {.name = "head", .classifies = 1, .width = 1}};
+    static serve_model models[MODELS] = {
+        {.name = "encoder", .prompt = "a", .width = WIDTH},
+        {.name = "language", .prompt = ""},
+        {.name = "head", .classifies = 1, .width = 1},
+        {.name = "words", .prompt = "a", .width = WIDTH, .weighs = 1}};
     static serve_reader reader = {.tokens = tokens};
     static serve_set set = {.models = models,
                             .model_count = MODELS,

@@ -93,6 +93,39 @@ static s24_status weigh(found *f, s24_encoder *encoder, s24_ctx *own, int64_t mo
     return s24_encoder_weigh(&out, NULL, encoder, own, texts, TEXTS);
 }
 
+/* Ids of the texts weigh what the texts do. */
+static void check_ids(s24_encoder *encoder, const found *right)
+{
+    enum { ROOM = 64 };
+    static found f;
+    const s24_word_weights out = {f.ids, f.weights, f.counts, WORDS};
+    int32_t ids[TEXTS * ROOM];
+    int64_t offsets[TEXTS + 1] = {0};
+    for (int i = 0; i < TEXTS; i++) {
+        char room[32];
+        s24_token tokens[ROOM];
+        int64_t count;
+        const s24_text text = letters(room, i);
+        assert_int_equal(s24_tokenizer_encode(tokens, &count, s24_encoder_max_tokens(encoder),
+                                              s24_encoder_tokenizer(encoder), ctx, text.data,
+                                              text.bytes, NULL, 0),
+                         S24_OK);
+        for (int64_t t = 0; t < count; t++)
+            ids[offsets[i] + t] = tokens[t].id;
+        offsets[i + 1] = offsets[i] + count;
+    }
+    s24_batch batch = {.texts = TEXTS, .offsets = offsets, .ids = ids};
+    int64_t tokens = 0;
+    assert_int_equal(s24_encoder_weigh_ids(&out, &tokens, encoder, ctx, &batch), S24_OK);
+    assert_int_equal(tokens, offsets[TEXTS]);
+    assert_memory_equal(&f, right, sizeof f);
+    ids[0] = -1;
+    assert_int_equal(s24_encoder_weigh_ids(&out, NULL, encoder, ctx, &batch), S24_ERROR_ARGUMENT);
+    batch.ids = NULL;
+    assert_int_equal(s24_encoder_weigh_ids(&out, NULL, encoder, ctx, &batch), S24_ERROR_ARGUMENT);
+    assert_int_equal(s24_encoder_weigh_ids(&out, NULL, encoder, ctx, NULL), S24_ERROR_ARGUMENT);
+}
+
 static void check(const tiny *t, int sums, int twice)
 {
     const s24_encoder_opts opts = {
@@ -103,6 +136,7 @@ static void check(const tiny *t, int sums, int twice)
     assert_int_equal(s24_encoder_width(encoder), WORDS);
     assert_int_equal(weigh(&all, encoder, ctx, WORDS), S24_OK);
     assert_int_equal(weigh(&few, encoder, ctx, 2), S24_OK);
+    check_ids(encoder, &all);
     for (int i = 0; i < TEXTS; i++) {
         double want[WORDS];
         int positive = 0;

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Declares postings: of each word the texts that it stands for and its weights there, so that a
+   query reads the lists of its own words alone. */
+#ifndef SPARSE24_CLI_POSTINGS_H
+#define SPARSE24_CLI_POSTINGS_H
+
+#include "weighed.h"
+
+typedef struct postings {
+    int64_t words, texts;
+    int64_t *starts; /* [words + 1] word w's are starts[w] … starts[w + 1] − 1 */
+    int32_t *lines;  /* in any order */
+    float *weights;
+} postings;
+
+/* Turns rows round. Release with postings_free. */
+int postings_make(cli_app *cli, postings *out, const weighed *rows);
+void postings_free(postings *p);
+/* Finds the k texts with the largest dot product with the query's row, best first; ties: the lower
+   line. k is at most p->texts. room: [texts]. Returns a word whose list names a line that is none,
+   before which nothing was read; −1: all is well. */
+int64_t postings_nearest(int64_t *lines, float *scores, float *room, const postings *p,
+                         const weighed *query, int64_t row, int64_t k);
+
+#endif
