@@ -29,6 +29,9 @@ static const cli_option options[] = {
            "Listen at this path, a Unix socket, in place of a port."),
     OPTION("key-file", CLI_TEXT, key_file, "FILE", NULL,
            "Answer only requests with Authorization: Bearer and a line of FILE."),
+    OPTION("allow-origin", CLI_TEXT, allow_origin, "ORIGIN", NULL,
+           "Let pages of this origin (https://example.org), or of any (*), ask from a browser; by "
+           "default the server's own page alone can."),
     OPTION("documents", CLI_TEXT, documents, "FILE", NULL,
            "UTF-8; every line is a document that POST /search and the page find, by the first "
            "MODEL."),
@@ -77,8 +80,24 @@ static const cli_example examples[] = {
      "Two models, for programs of this machine that have a key."},
     {NULL, NULL}};
 
+/* An origin as browsers write it: a scheme and a host, and nothing that ends a header. */
+static int is_origin(const char *text)
+{
+    const char *host = strstr(text, "://");
+    if (!strcmp(text, "*")) return 1;
+    if (!host || host == text || !host[3]) return 0;
+    for (const char *at = text; *at; at++)
+        if (*at <= ' ' || *at > '~' || (at >= host + 3 && *at == '/')) return 0;
+    return 1;
+}
+
 static int check_options(cli_app *cli, const struct serve_options *o)
 {
+    if (o->allow_origin && !is_origin(o->allow_origin))
+        return cli_fail(cli, CLI_USAGE,
+                        "option --allow-origin: '%s' is no origin, as https://example.org or "
+                        "http://localhost:3000 is, and not *",
+                        o->allow_origin);
     const struct {
         const char *name;
         int64_t value, most;

@@ -23,7 +23,7 @@ struct serve_generation;
 
 struct serve_options {
     cli_common common;
-    const char *host, *port, *socket, *key_file, *documents, *dtype;
+    const char *host, *port, *socket, *key_file, *allow_origin, *documents, *dtype;
     const char *prompt_name, *document_prompt;
     int64_t max_batch_tokens, queue, max_body, connections, timeout, max_tokens, texts;
     int64_t http_threads;
@@ -254,6 +254,7 @@ struct serve_request {
     int code;                            /* 0: not decided yet */
     const char *type;
     int64_t retry;       /* seconds to wait, said with 429 */
+    int asks_leave;      /* 1: a browser asks what a page of another origin may send */
     const char *allowed; /* what a path takes in place of the method that was asked for */
     serve_text answer;
     int single, base64, normalise; /* how vectors are asked for, */
@@ -264,7 +265,7 @@ struct serve_request {
     double began;
 };
 
-enum { SERVE_BUCKETS = 13, SERVE_CODES = 13 };
+enum { SERVE_BUCKETS = 13, SERVE_CODES = 14 };
 /* Counts the answers of a route, by their status and by how long they took. */
 typedef struct serve_tally {
     int64_t codes[SERVE_CODES];

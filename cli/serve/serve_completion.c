@@ -16,7 +16,9 @@ static json_t *choice_json(serve_generation *generation, json_t *text, const cha
         json_decref(message);
         return choice;
     }
-    json_object_set_new(message, "role", json_string("assistant"));
+    /* Clients join the words of a stream's parts, those of the role too. */
+    if (!g->introduced) json_object_set_new(message, "role", json_string("assistant"));
+    generation->introduced = g->stream;
     if (json_is_object(text)) {
         json_object_update(message, text);
         json_decref(text);

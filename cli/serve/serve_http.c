@@ -83,8 +83,11 @@ static void look_at_head(serve_request *r, const char *method, const char *path)
     const serve_server *s = r->server;
     const char *key = header(r, "Authorization");
     r->route = find_route(method, path, &r->allowed);
+    r->asks_leave = s->o->allow_origin && !strcmp(method, "OPTIONS");
     if (atomic_load(&s->draining))
         refuse_late(r);
+    else if (r->asks_leave)
+        r->code = 204;
     else if (s->keys && !(r->route < NONE && serve_routes[r->route].open) &&
              !serve_key_fits(s, key))
         serve_refuse(r, 401, NULL,
@@ -272,12 +275,28 @@ static struct MHD_Response *make_response(serve_request *r)
     return response;
 }
 
+/* Tells a browser which pages may read the answer, and what they may send. */
+static void allow_origin(const serve_request *r, struct MHD_Response *response)
+{
+    const serve_mhd *mhd = r->server->mhd;
+    const char *origin = r->server->o->allow_origin;
+    if (!origin) return;
+    mhd->add_response_header(response, "Access-Control-Allow-Origin", origin);
+    if (!r->asks_leave) return;
+    mhd->add_response_header(response, "Access-Control-Allow-Methods", "GET, POST");
+    mhd->add_response_header(response, "Access-Control-Allow-Headers",
+                             "Authorization, Content-Type, *");
+    mhd->add_response_header(response, "Access-Control-Max-Age", "600");
+}
+
 static enum MHD_Result send_response(serve_request *r, struct MHD_Response *response)
 {
     const serve_mhd *mhd = r->server->mhd;
     char seconds[24];
     if (!response) return MHD_NO;
-    mhd->add_response_header(response, "Content-Type", r->type ? r->type : "application/json");
+    if (r->code != 204)
+        mhd->add_response_header(response, "Content-Type", r->type ? r->type : "application/json");
+    allow_origin(r, response);
     mhd->add_response_header(response, "X-Content-Type-Options", "nosniff");
     if (r->type && !strncmp(r->type, "text/html", 9))
         mhd->add_response_header(response, "Content-Security-Policy",

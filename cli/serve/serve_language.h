@@ -33,6 +33,7 @@ typedef struct serve_generation {
     const char *stops[SERVE_STOPS + 1]; /* those that are there, and NULL */
     char *stop_bytes;                   /* which they stand in */
     int chat, stream, says_usage, rated;
+    int introduced; /* a part of a stream said who speaks */
     serve_phase phase;
     int sought, called;       /* calls of tools are looked for; the last thing told was one */
     int64_t call_count, told; /* calls, and parts of the answer that were told */

@@ -7,8 +7,8 @@
 
 #include "serve/serve.h"
 
-static const int codes[SERVE_CODES] = {200, 400, 401, 404, 405, 413, 422,
-                                       429, 499, 500, 501, 503, 0};
+static const int codes[SERVE_CODES] = {200, 204, 400, 401, 404, 405, 413,
+                                       422, 429, 499, 500, 501, 503, 0};
 static const double limits[SERVE_BUCKETS] = {.001, .0025, .005, .01, .025, .05, .1,
                                              .25,  .5,    1,    2.5, 5,    10};
 

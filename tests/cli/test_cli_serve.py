@@ -243,6 +243,34 @@ class Serve(Scratch):
             self.assertEqual((status, headers["Allow"]), (405, takes))
             self.assertEqual(value["error"]["message"], f"{path} takes {takes}, not {method}")
 
+    def test_pages_of_another_origin(self):
+        (self.folder / "keys").write_text("secret\n")
+        server = self.serve("model", "--allow-origin", "https://example.org:8443", "--key-file",
+                            "keys")
+        asks = {"Origin": "https://example.org:8443", "Access-Control-Request-Method": "POST",
+                "Access-Control-Request-Headers": "authorization,content-type"}
+        for path in ("/embed", "/v1/embeddings", "/health"):
+            status, headers, value = server.ask(path, headers=asks, method="OPTIONS")
+            self.assertEqual((status, value, headers["Content-Type"]), (204, "", None))
+            self.assertEqual(headers["Access-Control-Allow-Origin"], "https://example.org:8443")
+            self.assertIn("POST", headers["Access-Control-Allow-Methods"])
+            for name in ("Authorization", "Content-Type"):
+                self.assertIn(name, headers["Access-Control-Allow-Headers"])
+        for key, code in (("secret", 200), ("other", 401)):
+            status, headers, _ = server.ask("/embed", {"inputs": "a"},
+                                            {"Authorization": f"Bearer {key}"})
+            self.assertEqual(status, code)
+            self.assertEqual(headers["Access-Control-Allow-Origin"], "https://example.org:8443")
+            self.assertIsNone(headers["Access-Control-Allow-Methods"])
+        metrics = server.good("/metrics", headers={"Authorization": "Bearer secret"})
+        self.assertIn('sparse24_requests_total{route="other",code="204"} 3', metrics)
+        _, headers, _ = self.serve("model").ask("/embed", {"inputs": "a"}, asks)
+        self.assertIsNone(headers["Access-Control-Allow-Origin"])
+        self.refusals([(origin, ["serve", "model", "--allow-origin", origin], 2,
+                        f"option --allow-origin: '{origin}' is no origin, .*")
+                       for origin in ("example.org", "://a", "http://", "http://a/b",
+                                      "http://a b")])
+
     def test_ports_that_are_none(self):
         self.refusals([(port, ["serve", "model", "--port", port], 2,
                         f"option --port: '{port}' is not a whole number of 0 to 65535")

@@ -41,6 +41,7 @@ class Heads(Scratch):
                   "documents": [LINES[0], *({"text": line} for line in LINES[1:])],
                   "return_documents": True}
         value = server.good("/v1/rerank", cohere)
+        self.assertEqual(server.good("/v2/rerank", cohere), value)
         self.assertEqual([(r["index"], r["document"]["text"]) for r in value["results"]],
                          [(h["line"], h["text"]) for h in hits[:2]])
         self.assertAlmostEqual(value["results"][0]["relevance_score"], hits[0]["score"], places=4)

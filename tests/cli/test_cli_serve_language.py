@@ -215,7 +215,37 @@ class Language(Scratch):
                          ([], "length"))
         self.assertEqual([e["usage"] for e in events[:-1]], [None] * (len(events) - 1))
         self.assertEqual({e["object"] for e in events}, {"chat.completion.chunk"})
+        # Clients join what parts say, so that one says who speaks.
+        self.assertEqual([e["choices"][0]["delta"].get("role") for e in events[:-1]],
+                         ["assistant"] + [None] * (len(events) - 2))
         self.assertEqual(events[-1]["usage"], whole["usage"])
+
+    def test_openai_package(self):
+        try:
+            import openai  # pylint: disable=import-outside-toplevel
+        except ImportError:
+            self.skipTest("the Python package openai is not installed")
+        server = self.serve("chat")
+        client = openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0)
+        asked = {"model": "chat", "messages": HI, "temperature": 0, "max_tokens": 12}
+        whole = client.chat.completions.create(**asked)
+        self.assertEqual(whole.choices[0].message.role, "assistant")
+        parts = list(client.chat.completions.create(
+            **asked, stream=True, stream_options={"include_usage": True}))
+        self.assertEqual("".join(p.choices[0].delta.content for p in parts[:-1]),
+                         whole.choices[0].message.content)
+        self.assertEqual("".join(p.choices[0].delta.role or "" for p in parts[:-1]), "assistant")
+        self.assertEqual((parts[-2].choices[0].finish_reason, parts[-1].usage),
+                         ("length", whole.usage))
+        text = client.completions.create(model="chat", prompt="Hi", temperature=0, max_tokens=12)
+        parts = client.completions.create(model="chat", prompt="Hi", temperature=0, max_tokens=12,
+                                          stream=True)
+        self.assertEqual("".join(p.choices[0].text for p in parts), text.choices[0].text)
+        for more, key in (({"n": 2}, "n"), ({"max_tokens": 0}, "max_tokens"),
+                          ({"messages": []}, "messages")):
+            with self.assertRaises(openai.UnprocessableEntityError) as raised:
+                client.chat.completions.create(**{**asked, **more})
+            self.assertEqual(raised.exception.param, key)
 
     def test_a_stop_and_a_seed(self):
         server = self.serve("chat")
