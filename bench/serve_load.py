@@ -15,8 +15,11 @@ given: they cost a tenth of those in Python, which take as much of a machine as 
 server that answers 40,000 texts a second. They take no chunked answers.
 
 The share that is told is of `bench --model` with texts of the same lengths, as many as fit a batch,
-or as there are clients where these are fewer. On a GPU nvidia-smi, where it is, tells the share of
-the time in which a kernel ran, each tenth of a second.
+or as there are clients where these are fewer. On a GPU `gpu_waits` is the share of the time that it
+waited for the host, the median of the turns: in which no kernel ran, as nvidia-smi tells each tenth
+of a second (`gpu_ran`), or where that is not, at least that in which no batch was on its way, by the
+server's own busy_seconds_total (`on_its_way`). One call gives it, and --http-threads 4,8 a list, each
+with a server of its own.
 
 Every answer is checked to be the vector of its own request: the text's number is in its ids, and
 the first answer of each number is kept. The clients' own time on the CPU is told, since they share
@@ -29,6 +32,7 @@ server's memory and threads are told as they were on the way.
 """
 import argparse
 import base64
+import http.client
 import json
 import multiprocessing
 import os
@@ -356,6 +360,27 @@ class Busy:
         return sum(inner) / len(inner) / 100 if inner else None
 
 
+def counted(address):
+    """What the server counted of its models, all together."""
+    connection = http.client.HTTPConnection(*address, timeout=60)
+    connection.request("GET", "/metrics")
+    lines = connection.getresponse().read().decode().splitlines()
+    connection.close()
+    found = {}
+    for line in lines:
+        if line.startswith("sparse24_") and "{model=" in line:
+            name = line.split("{", 1)[0].removeprefix("sparse24_").removesuffix("_total")
+            found[name] = found.get(name, 0) + float(line.rsplit(" ", 1)[1])
+    return found
+
+
+def waits(rows):
+    """The share of the time that a device waited for its host, and who told that."""
+    by = "on_its_way" if any(row["gpu_ran"] is None for row in rows) else "gpu_ran"
+    shares = sorted(1 - row[by] for row in rows)
+    return {"gpu_waits": shares[len(shares) // 2], "gpu_waits_by": by}
+
+
 def server_times(pid):
     """Seconds on the CPU of all threads, and of HTTP's."""
     found = {True: 0, False: 0}
@@ -381,9 +406,10 @@ def peer_turn(options, peer, number):
 
 def turn(options, address, made, server, number):
     """One turn of load and of passes as long as batches were."""
-    before, busy = server_times(server.pid), Busy(options)
+    before, was, busy = server_times(server.pid), counted(address), Busy(options)
     tokens, latencies, took, least, own = load(options, address, made, number)
     ran, count = busy.end(), latencies["count"]
+    done = {name: value - was[name] for name, value in counted(address).items()}
     if least <= LEAST_COSINE:
         raise SystemExit("a text got another text's answer")
     after = server_times(server.pid)
@@ -392,6 +418,8 @@ def turn(options, address, made, server, number):
     bench = passes(options, batch)
     return {"texts_per_second": count / took, "tokens_per_second": tokens / took,
             "p50_ms": 1e3 * latencies["p50"], "p99_ms": 1e3 * latencies["p99"], "gpu_ran": ran,
+            "on_its_way": done["busy_seconds"] / took,
+            "texts_per_batch": done["texts"] / max(1, done["batches"]),
             "server_cores": (after[0] - before[0]) / took,
             "http_cores": (after[1] - before[1]) / took, "client_cores": own / took,
             "least_cosine": least, "resident_bytes": resident(server.pid),
@@ -413,7 +441,8 @@ def parse():
     parser.add_argument("--threads", default=None)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--batch-tokens", type=int, default=4096)
-    parser.add_argument("--http-threads", default=None)
+    parser.add_argument("--http-threads", default=None, metavar="N,N…",
+                        help="each of these with a server of its own")
     parser.add_argument("--warm", type=float, default=0, metavar="SECONDS",
                         help="of load before the first turn, of each server")
     parser.add_argument("--starts", type=int, default=9, help="that are timed to the first answer")
@@ -463,22 +492,16 @@ def measure(options, address, server):
     for number in range(options.turns):
         rows.append(turn(options, address, made, server, number))
         others += [peer_turn(options, peer, number) for peer in peers]
-    return {"share": sorted(r["share"] for r in rows)[len(rows) // 2], "rows": rows,
-            "peers": others}
+    return {"share": sorted(r["share"] for r in rows)[len(rows) // 2],
+            **(waits(rows) if options.device != "cpu" else {}), "rows": rows, "peers": others}
 
 
-def main():
-    options = parse()
-    starts = sorted(first_answer(options) for _ in range(options.starts if options.model else 0))
-    if options.native == "":
-        folder = tempfile.TemporaryDirectory()
-        options.native = folder.name + "/serve_clients"
-        subprocess.run(["cc", "-O2", "-pthread", "-o", options.native,
-                        pathlib.Path(__file__).with_name("serve_clients.c"), "-lm"], check=True)
+def serve(options, http_threads):
+    """Starts a server with so many threads of HTTP, and measures it."""
     models = [model for model in (options.model, options.language) if model]
     more = ["--texts", options.texts] if options.texts else []
-    if options.http_threads:
-        more += ["--http-threads", options.http_threads]
+    if http_threads:
+        more += ["--http-threads", http_threads]
     more += ["--timeout", str(options.patience)] if options.soak else []
     more += [] if options.full_log else ["-q"]
     log = open("/dev/full", "w", encoding="utf-8") if options.full_log else None
@@ -491,11 +514,24 @@ def main():
         while not text.endswith("}\n"):
             text += server.stdout.readline()
         host, port = json.loads(text)["url"].removeprefix("http://").split(":")
-        found = measure(options, (host, int(port)), server)
+        return measure(options, (host, int(port)), server)
     finally:
         server.terminate()
         server.wait()
-    print(json.dumps({"clients": options.clients, "http_threads": options.http_threads,
+
+
+def main():
+    options = parse()
+    starts = sorted(first_answer(options) for _ in range(options.starts if options.model else 0))
+    if options.native == "":
+        folder = tempfile.TemporaryDirectory()
+        options.native = folder.name + "/serve_clients"
+        subprocess.run(["cc", "-O2", "-pthread", "-o", options.native,
+                        pathlib.Path(__file__).with_name("serve_clients.c"), "-lm"], check=True)
+    threads = (options.http_threads or "").split(",")
+    served = [{"http_threads": count or None, **serve(options, count)} for count in threads]
+    found = served[0] if len(served) == 1 else {"servers": served}
+    print(json.dumps({"clients": options.clients,
                       "tokens": options.tokens, "dtype": options.dtype,
                       "first_answer_ms": [starts[0], starts[len(starts) // 2]] if starts else None,
                       **found}, indent=2))
