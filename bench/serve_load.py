@@ -17,9 +17,9 @@ server that answers 40,000 texts a second. They take no chunked answers.
 The share that is told is of `bench --model` with texts of the same lengths, as many as fit a batch,
 or as there are clients where these are fewer. On a GPU `gpu_waits` is the share of the time that it
 waited for the host, the median of the turns: in which no kernel ran, as nvidia-smi tells each tenth
-of a second (`gpu_ran`), or where that is not, at least that in which no batch was on its way, by the
-server's own busy_seconds_total (`on_its_way`). One call gives it, and --http-threads 4,8 a list, each
-with a server of its own.
+of a second (`gpu_ran`), or where that is not, at least that in which no batch was on its way, by
+the server's own busy_seconds_total (`on_its_way`). --http-threads takes a list, each of which has a
+server of its own.
 
 Every answer is checked to be the vector of its own request: the text's number is in its ids, and
 the first answer of each number is kept. The clients' own time on the CPU is told, since they share

@@ -10,6 +10,7 @@ void postings_free(postings *p)
     free(p->starts);
     free(p->lines);
     free(p->weights);
+    free(p->room);
     *p = (postings){0};
 }
 
@@ -20,7 +21,8 @@ int postings_make(cli_app *cli, postings *out, const weighed *rows)
     out->starts = calloc((size_t)rows->vocabulary + 2, sizeof *out->starts);
     out->lines = malloc((size_t)all * sizeof *out->lines + 1);
     out->weights = malloc((size_t)all * sizeof *out->weights + 1);
-    if (!out->starts || !out->lines || !out->weights)
+    out->room = malloc((size_t)rows->count * sizeof *out->room + 1);
+    if (!out->starts || !out->lines || !out->weights || !out->room)
         return cli_fail(cli, CLI_IO, "out of memory for %lld weights of words", (long long)all);
     int64_t *next = out->starts + 1; /* becomes where each list ends, as the next one begins */
     for (int64_t i = 0; i < all; i++)
@@ -62,14 +64,14 @@ static int64_t insert(int64_t *lines, float *scores, int64_t count, int64_t k, f
     return count < k ? count + 1 : count;
 }
 
-int64_t postings_nearest(int64_t *lines, float *scores, float *room, const postings *p,
-                         const weighed *query, int64_t row, int64_t k)
+int64_t postings_nearest(int64_t *lines, float *scores, const postings *p, const weighed *query,
+                         int64_t row, int64_t k)
 {
     int64_t count = 0;
-    memset(room, 0, (size_t)p->texts * sizeof *room);
+    memset(p->room, 0, (size_t)p->texts * sizeof *p->room);
     for (int64_t i = query->offsets[row]; i < query->offsets[row + 1]; i++)
-        if (!add_word(room, p, query->ids[i], query->weights[i])) return query->ids[i];
+        if (!add_word(p->room, p, query->ids[i], query->weights[i])) return query->ids[i];
     for (int64_t line = 0; line < p->texts && k > 0; line++)
-        count = insert(lines, scores, count, k, room[line], line);
+        count = insert(lines, scores, count, k, p->room[line], line);
     return -1;
 }

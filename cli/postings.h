@@ -11,15 +11,16 @@ typedef struct postings {
     int64_t *starts; /* [words + 1] word w's are starts[w] … starts[w + 1] − 1 */
     int32_t *lines;  /* in any order */
     float *weights;
+    float *room; /* [texts] of a search */
 } postings;
 
 /* Turns rows round. Release with postings_free. */
 int postings_make(cli_app *cli, postings *out, const weighed *rows);
 void postings_free(postings *p);
 /* Finds the k texts with the largest dot product with the query's row, best first; ties: the lower
-   line. k is at most p->texts. room: [texts]. Returns a word whose list names a line that is none,
-   before which nothing was read; −1: all is well. */
-int64_t postings_nearest(int64_t *lines, float *scores, float *room, const postings *p,
-                         const weighed *query, int64_t row, int64_t k);
+   line. k is at most p->texts. Returns a word whose list names a line that is none; −1: all is
+   well. */
+int64_t postings_nearest(int64_t *lines, float *scores, const postings *p, const weighed *query,
+                         int64_t row, int64_t k);
 
 #endif

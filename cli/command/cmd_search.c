@@ -144,19 +144,22 @@ static int find_by_words(cli_app *cli, const sides *s, int64_t *lines, float *sc
     const int stored = s->index.folder != NULL;
     postings p = {0};
     int code = CLI_OK;
-    if (stored)
+    if (stored) {
         p = index_postings(&s->index);
-    else
+        p.room = malloc((size_t)p.texts * sizeof *p.room);
+        if (!p.room)
+            code = cli_fail(cli, CLI_IO, "out of memory for %lld scores", (long long)p.texts);
+    } else {
         code = postings_make(cli, &p, &s->words);
-    float *room = malloc((size_t)s->documents.count * sizeof *room);
-    if (code == CLI_OK && !room)
-        code = cli_fail(cli, CLI_IO, "out of memory for %lld scores", (long long)p.texts);
-    if (code == CLI_OK && postings_nearest(lines, scores, room, &p, &s->query_words, 0, k) >= 0)
+    }
+    if (code == CLI_OK && postings_nearest(lines, scores, &p, &s->query_words, 0, k) >= 0)
         code = cli_fail(cli, CLI_FORMAT,
                         "%s/lines.npy: 0 to %lld are expected; remove the folder to make it anew",
                         s->index.folder, (long long)p.texts - 1);
-    if (!stored) postings_free(&p);
-    free(room);
+    if (stored)
+        free(p.room);
+    else
+        postings_free(&p);
     return code;
 }
 

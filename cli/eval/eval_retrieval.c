@@ -63,12 +63,11 @@ static int accuracy_of_words(cli_app *cli, const sides *s, const int64_t *gold, 
 {
     const int64_t count = s->document_words.count, k = count < TOP ? count : TOP;
     int64_t lines[TOP], hits[2] = {0};
-    float scores[TOP], *room = calloc((size_t)count, sizeof *room);
+    float scores[TOP];
     postings p = {0};
-    int code = room ? postings_make(cli, &p, &s->document_words)
-                    : cli_fail(cli, CLI_IO, "out of memory for %lld scores", (long long)count);
+    const int code = postings_make(cli, &p, &s->document_words);
     for (int64_t q = 0; code == CLI_OK && q < s->query_words.count; q++) {
-        (void)postings_nearest(lines, scores, room, &p, &s->query_words, q, k);
+        (void)postings_nearest(lines, scores, &p, &s->query_words, q, k);
         hits[0] += lines[0] == gold[q];
         for (int64_t i = 0; i < k; i++)
             hits[1] += lines[i] == gold[q];
@@ -76,7 +75,6 @@ static int accuracy_of_words(cli_app *cli, const sides *s, const int64_t *gold, 
     *top1 = (double)hits[0] / (double)s->query_words.count;
     *top5 = (double)hits[1] / (double)s->query_words.count;
     postings_free(&p);
-    free(room);
     return code;
 }
 

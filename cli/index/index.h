@@ -66,7 +66,7 @@ void index_close(stored_index *index);
 const char *index_dtype(const stored_index *index);
 /* Has the index such an array? */
 int index_has(const stored_index *index, int which);
-/* The lists of an index of words, borrowed. */
+/* The lists of an index of words, borrowed, without room for a search. */
 postings index_postings(const stored_index *index);
 /* Finds the k nearest of each query, in an index of vectors. */
 s24_status index_nearest(int64_t *lines, float *scores, s24_ctx *ctx, const stored_index *index,

@@ -144,7 +144,6 @@ typedef struct serve_model {
     int64_t width, max_tokens, batch_texts, batch_tokens, most_waiting;
     embedded documents;      /* of the first encoder, where there are any */
     postings lists;          /* in place of these vectors, of one that gives weights of words */
-    float *score_room;       /* [documents] of the worker, next to lists */
     pthread_t worker, giver; /* giver: of an encoder that has several batches on their way */
     int started, gives;
     s24_ctx *giver_ctx;

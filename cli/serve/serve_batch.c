@@ -178,7 +178,7 @@ static void find_nearest(serve_model *m, s24_ctx *ctx, serve_job *job)
 {
     for (int64_t i = 0; m->weighs && i < job->texts; i++)
         (void)postings_nearest(job->lines + i * job->nearest, job->scores + i * job->nearest,
-                               m->score_room, &m->lists, &job->words, i, job->nearest);
+                               &m->lists, &job->words, i, job->nearest);
     if (m->weighs) return;
     const s24_dense queries = {
         .data = job->vectors, .dtype = S24_F32, .rows = job->texts, .cols = m->width};

@@ -142,9 +142,6 @@ static int list_documents(serve_model *m, const char *path)
     m->documents.count = words.count;
     words.lines = NULL;
     weighed_free(&words);
-    m->score_room = malloc((size_t)m->documents.count * sizeof *m->score_room + 1);
-    if (code == CLI_OK && !m->score_room)
-        code = cli_fail(&m->cli, CLI_IO, "out of memory for the documents of %s", path);
     return code;
 }
 
@@ -198,7 +195,6 @@ void serve_model_close(serve_model *model)
     serve_batches_destroy(model);
     embedded_free(&model->documents);
     postings_free(&model->lists);
-    free(model->score_room);
     if (model->images != model->encoder) s24_encoder_close(model->images);
     s24_encoder_close(model->encoder);
     serve_language_close(model);

@@ -76,9 +76,10 @@ static void search_lists(const stored_index *index)
     static const float weights[WORDS] = {1, 0.5F, 2, 1};
     int32_t ids[WORDS];
     int64_t lines[FOUND];
-    float scores[FOUND], *room = malloc((size_t)index->count * sizeof *room + 1);
-    const postings p = index_postings(index);
-    CHECK(room);
+    float scores[FOUND];
+    postings p = index_postings(index);
+    p.room = malloc((size_t)index->count * sizeof *p.room + 1);
+    CHECK(p.room);
     for (int i = 0; i < WORDS; i++)
         ids[i] = i;
     const weighed query = {.offsets = (int64_t *)(uintptr_t)offsets,
@@ -86,11 +87,11 @@ static void search_lists(const stored_index *index)
                            .weights = (float *)(uintptr_t)weights,
                            .count = 1};
     const int64_t k = index->count < FOUND ? index->count : FOUND;
-    const int64_t wrong = postings_nearest(lines, scores, room, &p, &query, 0, k);
+    const int64_t wrong = postings_nearest(lines, scores, &p, &query, 0, k);
     CHECK(wrong >= -1 && wrong < WORDS);
     for (int64_t i = 0; wrong < 0 && i < k; i++)
         CHECK(lines[i] >= 0 && lines[i] < index->count);
-    free(room);
+    free(p.room);
 }
 
 static void read_index(int weighs)
