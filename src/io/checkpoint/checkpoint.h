@@ -89,10 +89,6 @@ s24_status s24i_model_type(const char **type, s24_ctx *ctx, const s24_checkpoint
 /* From now on each call that writes a dense, packed or quantised tensor gives so many of its rows,
    those that follow the rows given before; 0: all of them again. */
 void s24i_writer_set_rows(s24_writer *writer, int64_t rows);
-/* Fixes the order and place of everything, makes the temporary output and puts side files there;
-   the first write does, too. Once it has been done, writes may come from any thread, one at a
-   time. */
-s24_status s24i_writer_lay_out(s24_writer *writer);
 /* Do the bytes lie in a file's map? */
 int s24i_checkpoint_has(const s24_checkpoint *checkpoint, const void *from);
 

@@ -119,6 +119,8 @@ int s24i_is_own_key(const char *key);
 s24i_part *s24i_writer_find_part(const s24_writer *writer, const char *name, const char *suffix);
 /* The open file of the model whose mode the writer's file takes, −1: there is none. */
 int s24i_writer_like(const s24_writer *writer, size_t file);
+/* Fixes the order and place of everything, makes the temporary output and puts side files there. */
+s24_status s24i_writer_lay_out(s24_writer *writer);
 /* Makes the temporary output, if it is not there yet. */
 s24_status s24i_writer_make_temporary(s24_writer *writer);
 /* Writes the headers, when all tensors are written and their hashes known. */
