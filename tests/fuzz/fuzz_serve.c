@@ -143,7 +143,7 @@ static void give_words(serve_job *job)
 static void run(serve_job *job, const serve_model *m)
 {
     if (m->weighs) give_words(job);
-    for (int64_t i = 0; job->vectors && i < job->texts * WIDTH; i++)
+    for (int64_t i = 0; job->vectors && i < job->texts * m->width; i++)
         job->vectors[i] = (float)(i % 7) - 3 + (i % 5 ? 0 : 1e-7f);
     for (int64_t i = 0; i < job->texts * job->nearest; i++)
         job->lines[i] = i % job->nearest;
