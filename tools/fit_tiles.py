@@ -4,15 +4,17 @@
 
     sparse24 bench --device cuda --tune --dtype bf16 --shapes '...' --json > sweep.json
     tools/fit_tiles.py --gpu h200 sweep.json ... [--check other.json ...] [--keep]
+                       [--hold-out layers tokens]
 
 (bench/results/cuda/tiles-h200.json is such a sweep with 1359 cells, in fewer words)
 
 writes the file anew, and prints what choosing by it costs on each sweep: how far the chosen tile's
-time is from the best one's; the files of --check have no part in the fit. With --keep nothing is
-fitted: the numbers that there are get checked. A further GPU begins with another one's numbers:
---like h200 --gpu NAME, with its --title, --memory-speed and --clusters; the file that this writes
-is one more line of linear_cost.cu's `gpus`. Needs numpy. The formula is linear_cost.cu's, in
-vectors.
+time is from the best one's; the files of --check have no part in the fit, and with --hold-out each
+part of the layers, or of the numbers of tokens, is looked up by a fit to the other parts. With
+--keep nothing is fitted: the numbers that there are get checked. A further GPU begins with another
+one's numbers: --like h200 --gpu NAME, with its --title, --memory-speed and --clusters; the file
+that this writes is one more line of linear_cost.cu's `gpus`. Needs numpy. The formula is
+linear_cost.cu's, in vectors.
 """
 import argparse
 import json
@@ -33,13 +35,17 @@ GLOBALS = {
     "launch_few": "of those for few tokens",
     "early": "ns of that saved where all of the next product's blocks start early",
     "ahead": "by how much more of a product's weights then come at a time",
-    "askew": "of a load of tokens, what more where rows of X are askew",
-    "askew_end": "of a tile's end, the same for rows of Y, where blocks stay",
+    "askew_16": "of a load of tokens, what more where rows of X begin 16 bytes off",
+    "askew_32": "the same, 32 bytes",
+    "askew_64": "64 bytes",
+    "end_16": "of a tile's end, what more where rows of Y begin so",
+    "end_32": "the same, 32 bytes",
+    "end_64": "64 bytes",
+    "end_few": "times that where blocks do not stay",
     "l2": "bytes a ns to all processors",
     "last": "of an empty place in the last wave, what it saves",
     "last_few": "the same where blocks do not stay",
-    "cut": "ns, of tiles cut by steps",
-    "cut_steps": "times their steps",
+    "by_tokens": "the power of its tokens that the end of a tile for few tokens goes by",
     "memory": "bytes of weights a ns",
     "tokens": "what a byte of tokens costs of that",
     "outputs": "and one of outputs",
@@ -53,6 +59,8 @@ LEFT += [(f"by steps, {family}", STEPS_AT) for family in FITTED]
 NEAR, CONVINCING, LIKELY = 3, 0.22, 0.03  # a tile slower by much must only not look better
 FAR = 1.5  # times the best: slower ones have no part in the fit
 TURNS, CHOICE, HOLD, STEP = 300, 10, 0.1, 1e-4
+ALIKE = 3  # how much tiles are to be like their neighbours
+PARTS, RANGES = 5, (3, 8, 24, 64, 160, 400, 1000, 2000)  # of --hold-out: of layers; of tokens
 HOLD_LEFT = 5  # what is left over is to be little
 
 
@@ -119,8 +127,8 @@ def write_costs(gpu, title, g, costs, left, tiles):
     lines.append("    {")
     for family in FAMILIES:
         lines.append(f"        {{ /* {family} */")
-        lines += [f"            {{{', '.join(f'{x:.0f}' for x in costs[name])}}}, /* {name} */"
-                  for name, tile in tiles.items() if tile["family"] == family]
+        lines += [f"            {{{', '.join(f'{max(x, 1):.0f}' for x in costs[name])}}},"
+                  f" /* {name} */" for name, tile in tiles.items() if tile["family"] == family]
         lines.append("        },")
     rows = ["{" + ", ".join(f"{x:.3f}" for x in left[name]) + "}," for name, _ in LEFT]
     lines += ["    },", "    {"]
@@ -155,19 +163,21 @@ def rows_of(data):
 
 
 class Sweep:
-    """The measured cells of a file, an array for each property of a sample."""
+    """Measured cells, those of a file or a part of them, an array for each property of a sample."""
 
-    def __init__(self, path, tiles, names, clusters):
+    def __init__(self, path, rows, tiles, names, clusters):
         self.path, self.cells, samples = path, [], []
-        for row in rows_of(json.load(open(path))):
-            cell, entries = [], row.get("tiles", [])
-            far = FAR * min((entry["ms"] for entry in entries), default=0)
-            for entry in entries:
-                name, share, cut = split(entry["tile"])
-                if name in names and entry["ms"] <= far:
+        for row in rows:
+            cell, entries = [], [(*split(entry["tile"]), entry["ms"])
+                                 for entry in row.get("tiles", [])]
+            entries = [(name, share, ms) for name, share, cut, ms in entries if not cut and
+                       name in names and may_share(row, tiles[name], share, clusters)]
+            far = FAR * min((ms for _, _, ms in entries), default=0)
+            for name, share, ms in entries:
+                if ms <= far:
                     cell.append(len(samples))
-                    samples.append(sample(row, tiles[name], share, cut, clusters) +
-                                   [names.index(name), 1e6 * entry["ms"]])
+                    samples.append(sample(row, tiles[name], share, clusters) +
+                                   [names.index(name), 1e6 * ms])
             if cell:
                 self.cells.append(((row["dtype"], row["m"], row["k"], row["n"]), cell))
         self.of = dict(zip(SAMPLE, numpy.array(samples, dtype=float).T))
@@ -186,6 +196,12 @@ class Sweep:
                  2 * len(FITTED) * len(BLOCKS_AT) + len(STEPS_AT) * family)]
 
 
+def may_share(row, tile, share, clusters):
+    """Does the device consider so many blocks for a tile? Where there are fewer tiles than
+    processors."""
+    return share == 1 or -(-row["m"] // tile["tokens"]) * -(-row["n"] // tile["rows"]) < clusters[0]
+
+
 def hats(at, x, first):
     """Between which two of `at` each x lies, counted from `first` on, and how much of the second
     one it has."""
@@ -195,24 +211,31 @@ def hats(at, x, first):
     return first + i, (x - at[i - 1]) / (at[i] - at[i - 1])
 
 
-SAMPLE = ("family share cut tiles m_tiles steps loaded askew askew_y room at_once weight "
+SAMPLE = ("family share full tiles m_tiles steps loaded part askew askew_y room at_once weight "
           " bytes_x bytes_y narrow made tile ns").split()
 
 
-def sample(row, tile, share, cut, clusters):
+def sample(row, tile, share, clusters):
     """What the formula asks of a product in a tile, in SAMPLE's order."""
     block, columns, size = (4608, 64, 2) if row["dtype"] in ("bf16", "f16") else (5120, 128, 1)
     m, k, n, family = row["m"], row["k"], row["n"], FITTED.index(tile["family"])
     k_blocks, m_tiles = -(-k // columns), -(-m // tile["tokens"])
-    tokens = -(-(-(-m // m_tiles)) // 8) * 8 if family == 2 else tile["tokens"]
+    tokens = tile["tokens"]  # what a step loads, of which lines past the last token are none
+    if family != 1:
+        tokens = min(-(-(-(-m // m_tiles)) // 8) * 8 if family == 2 else tokens, -(-m // 8) * 8)
     loaded = tile["depth"] * (tile["rows"] / 64 * block + tokens * 128)
-    askew = tile["depth"] * tokens * 128 if k * size % 128 else 0
-    askew_y = family == 0 and n * 2 % 128 != 0
+    part = tile["depth"] * tokens * 128
     made = row["dtype"] in ("e4m3", "e5m2") and family == 1
-    return [family, share, cut, m_tiles * -(-n // tile["rows"]), m_tiles,
-            -(-k_blocks // tile["depth"]), loaded, askew, askew_y,
+    full = tokens / tile["tokens"] if family == 2 else 1
+    return [family, share, full, m_tiles * -(-n // tile["rows"]), m_tiles,
+            -(-k_blocks // tile["depth"]), loaded, part, askew(k * size), askew(n * 2),
             clusters[share - 1], 1 + tile["two"], -(-n // 64) * k_blocks * block, m * k * size,
             m * n * 2, size == 1, made]
+
+
+def askew(pitch):
+    """Of rows so many bytes apart which one of 16, 32, 64 says how they begin in lines; 3: none."""
+    return 0 if pitch % 32 else 1 if pitch % 64 else 2 if pitch % 128 else 3
 
 
 def longer(a, b):
@@ -223,11 +246,15 @@ def cost(s, g, products, narrow, rate, alone, end, gap, two, three, four):
     """What linear_cost.cu says, in ns: s samples, g the general numbers, the others by sample."""
     products = numpy.where(s["narrow"] > 0, narrow, products)
     products = products * numpy.where(s["made"] > 0, 10, 1)  # of 16-bit products
-    end = end * (1 + g["askew_end"] * s["askew_y"])
+    more_x, more_y = (
+        numpy.choose(s[by].astype(int), [g[f"{what}_{x}"] for x in (16, 32, 64)] + [0])
+        for by, what in (("askew", "askew"), ("askew_y", "end")))
+    full = s["full"]**g["by_tokens"]
+    end = end * full * (1 + more_y * numpy.where(s["family"] == 0, 1, g["end_few"]))
     blocks = s["tiles"] * s["share"]
     busy = numpy.minimum(blocks, s["room"])
     crowd = numpy.clip(blocks / s["room"], 1, s["at_once"])
-    load = (s["loaded"] + g["askew"] * s["askew"]) / numpy.minimum(rate, g["l2"] / busy)
+    load = (s["loaded"] + more_x * s["part"]) / numpy.minimum(rate, g["l2"] / busy)
     step = longer(load, products) * crowd
     waves = blocks / (s["room"] * s["at_once"])
     empty = numpy.ceil(waves) - waves
@@ -237,8 +264,6 @@ def cost(s, g, products, narrow, rate, alone, end, gap, two, three, four):
     part = numpy.ceil(s["steps"] / s["share"]) * step
     further = gap * numpy.maximum(numpy.ceil(waves) - 1, 0)
     time = numpy.where(stays, turns * (part + end), turns * part + end + further)
-    by_steps = g["cut_steps"] * s["tiles"] * s["steps"] / s["room"] * step
-    time = numpy.where(s["cut"] > 0, g["cut"] + by_steps + 4 * end, time)
     memory = (s["weight"] + g["tokens"] * s["bytes_x"] + g["outputs"] * s["bytes_y"]) / g["memory"]
     spare = numpy.clip(s["room"] * s["at_once"] / blocks - 1, 0, 1)
     alone = s["weight"] * (1 + g["again"] * (s["m_tiles"] - 1)) / (
@@ -246,14 +271,23 @@ def cost(s, g, products, narrow, rate, alone, end, gap, two, three, four):
     launch = numpy.choose(s["family"].astype(int),
                           [g["launch"], g["launch_kept"], g["launch_few"]])
     exchange = numpy.choose(s["share"].astype(int), [0, 0, two, three, four])
-    return launch - g["early"] * spare + longer(time, longer(memory, alone)) + exchange
+    return launch - g["early"] * spare + longer(time, longer(memory, alone)) + full * exchange
+
+
+def plane(tile):
+    """What a tile's numbers are thought to go by: by family the logarithms of rows and tokens."""
+    rows, tokens = math.log(tile["rows"] / 128), math.log(tile["tokens"] / 96)
+    of = [(tile["family"] == family) * x for family in ("TILE", "FEW_TILE")
+          for x in (1, rows, tokens, rows * tokens, tokens**2)]
+    return of + [float(tile["family"] == "KEPT_TILE"),
+                 (tile["family"] == "TILE") * math.log(tile["depth"])]
 
 
 class Fit:
     """The logarithms of the fitted numbers: the general ones, then COLUMNS of each tile, then what
     is LEFT."""
 
-    def __init__(self, g, costs, left, names):
+    def __init__(self, g, costs, left, tiles, names):
         self.names, self.fixed = names, {"memory_speed": g["memory_speed"]}
         self.general = [name for name in g if name not in self.fixed]
         self.v = numpy.log(numpy.concatenate(
@@ -261,6 +295,8 @@ class Fit:
              numpy.array([costs[name] for name in names]).T.ravel(),
              numpy.concatenate([left[name] for name, _ in LEFT])]))
         self.left_at = len(self.general) + len(COLUMNS) * len(names)
+        planes = numpy.array([plane(tiles[name]) for name in names])
+        self.odd = numpy.eye(len(names)) - planes @ numpy.linalg.pinv(planes)
 
     def unpack(self, v):
         v = numpy.exp(v[:self.left_at])
@@ -314,6 +350,10 @@ class Fit:
             late = turn >= TURNS // 2
             parts = [self.slope(sweep, v, CHOICE if late else 0) for sweep in sweeps]
             slope = sum(p[1] for p in parts) + 2 * HOLD * (v - start)
+            at = len(self.general)
+            odd = v[at:self.left_at].reshape(len(COLUMNS), -1) @ self.odd
+            slope[at:self.left_at] = sum(p[1][at:self.left_at] for p in parts)
+            slope[at:self.left_at] += 2 * ALIKE * odd.ravel()
             slope[self.left_at:] = sum(p[1][self.left_at:] for p in parts)
             slope[self.left_at:] += 2 * HOLD_LEFT * v[self.left_at:]
             mean, square = 0.9 * mean + 0.1 * slope, 0.98 * square + 0.02 * slope**2
@@ -346,23 +386,55 @@ def loss(sweep, guess, choice):
             slope - choice * p * (lost - mean[sweep.cell]) / LIKELY)
 
 
-def check(sweep, fit):
-    """How far the tile that the costs choose is from the best one, over a sweep's cells."""
+def losses(sweep, fit):
+    """By how much the tile that the costs choose takes longer than the best one, of each cell; and
+    how far the thought times near the best are from the measured ones."""
     guess, true, lost = numpy.exp(fit.guess(sweep, fit.v)), sweep.of["ns"], []
     for key, cell in sweep.cells:
         chosen, best = min(cell, key=lambda i: guess[i]), min(cell, key=lambda i: true[i])
         label = lambda i: f"{fit.names[sweep.tile[i]]}/{int(sweep.of['share'][i])}"
         lost.append((true[chosen] / true[best] - 1, key, label(chosen), label(best),
                      true[chosen] / 1e3, guess[chosen] / 1e3))
-    lost.sort(reverse=True, key=lambda x: x[0])
+    return lost, list(numpy.abs(numpy.log(guess / true))[true < 1.15 * sweep.best])
+
+
+def say(title, lost, near, worst=8):
+    lost = sorted(lost, reverse=True, key=lambda x: x[0])
     share = numpy.array([x[0] for x in lost])
-    near = numpy.abs(numpy.log(guess / true))[true < 1.15 * sweep.best]
-    print(f"# {sweep.path}: {len(lost)} cells, chosen over best: mean {100 * share.mean():.1f} %,"
-          f" within 5 % {100 * (share <= 0.05).mean():.0f} %, worst {100 * share[0]:.0f} %;"
-          f" error of the times near the best: median {100 * numpy.median(near):.1f} %")
-    for x in lost[:8]:
+    print(f"# {title}: {len(lost)} cells, chosen over best: mean {100 * share.mean():.2f} %,"
+          f" within 5 % {100 * (share <= 0.05).mean():.1f} %, worst {100 * share[0]:.0f} %, over"
+          f" 12 % {(share > 0.12).sum()}; error of the times near the best: median"
+          f" {100 * numpy.median(near):.1f} %", flush=True)
+    for x in lost[:worst]:
         print(f"#   {100 * x[0]:.0f} %: {x[1]} {x[2]} for {x[3]}, {x[4]:.1f} us, thought"
               f" {x[5]:.1f}")
+
+
+def parts_of(rows, by):
+    """The number of the part of each row: layers dealt out to PARTS, or ranges of tokens."""
+    if by == "tokens":
+        return [int(numpy.searchsorted(RANGES, row["m"])) for row in rows]
+    layers = sorted({(row["k"], row["n"]) for row in rows})
+    order = numpy.random.default_rng(0).permutation(len(layers))
+    part = {layer: int(i) % PARTS for layer, i in zip(layers, order)}
+    return [part[row["k"], row["n"]] for row in rows]
+
+
+def hold_out(by, files, begin, tiles, names, clusters):
+    """Fits to all parts but one, each in turn, and says what the choice is worth on that one."""
+    lost, near = [], []
+    parts = [parts_of(rows, by) for _, rows in files]
+    for held in sorted({x for part in parts for x in part}):
+        of = lambda path, rows, part, own: Sweep(
+            path, [row for row, x in zip(rows, part) if (x == held) == own], tiles, names,
+            clusters)
+        fit = begin()
+        fit.run([of(*file, part, False) for file, part in zip(files, parts)])
+        for file, part in zip(files, parts):
+            if held in part:
+                more = losses(of(*file, part, True), fit)
+                lost, near = lost + more[0], near + more[1]
+    say(f"held out by {by}", lost, near, 20)
 
 
 def main():
@@ -376,21 +448,28 @@ def main():
                         help="blocks at a time in clusters of 1 to 4, as CUDA counts them")
     parser.add_argument("--check", nargs="*", default=[])
     parser.add_argument("--keep", action="store_true")
+    parser.add_argument("--hold-out", nargs="*", default=[], choices=("layers", "tokens"),
+                        help="what the fit is worth on layers, on numbers of tokens, without them")
     args = parser.parse_args()
     tiles = read_tiles()
     names = [name for name, tile in tiles.items() if tile["family"] in FITTED]
     title, g, costs, left = read_costs(args.like or args.gpu, tiles)
     g["memory_speed"] = args.memory_speed or g["memory_speed"]
     clusters = [float(x) for x in args.clusters.split(",")]
-    fit = Fit(g, costs, left, names)
-    sweeps = [Sweep(path, tiles, names, clusters) for path in args.sweeps]
+    files = [(path, rows_of(json.load(open(path)))) for path in args.sweeps + args.check]
+    fitted = files[:len(args.sweeps)]
+    begin = lambda: Fit(g, costs, left, tiles, names)
+    for by in args.hold_out:
+        hold_out(by, fitted, begin, tiles, names, clusters)
+    fit = begin()
+    sweeps = [Sweep(*file, tiles, names, clusters) for file in files]
     if not args.keep:
-        fit.run(sweeps)
+        fit.run(sweeps[:len(fitted)])
         general, rows = fit.unpack(fit.v)
         costs.update({name: rows[:, i] for i, name in enumerate(names)})
         write_costs(args.gpu, args.title or title, fit.fixed | general, costs, fit.left(), tiles)
-    for sweep in sweeps + [Sweep(path, tiles, names, clusters) for path in args.check]:
-        check(sweep, fit)
+    for sweep in sweeps:
+        say(sweep.path, *losses(sweep, fit))
 
 
 if __name__ == "__main__":

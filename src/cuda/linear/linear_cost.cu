@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * What a product takes in a tile, in ns, from a formula whose numbers are fitted to measured
- * products (linear_cost.def, tools/fit_tiles.py). A tile is multiplied step by step; a step takes
- * as long as its products or its loads, whichever is longer. Blocks that the processors have no
- * room for follow in further waves. No product is faster than memory moves its operands. Where a
+ * products (linear_cost_GPU.def, tools/fit_tiles.py). A tile is multiplied step by step; a step
+ * takes as long as its products or its loads, whichever is longer. Blocks that the processors have
+ * no room for follow in further waves. No product is faster than memory moves its operands. Where a
  * product leaves processors free, the next one of its stream begins there and has its first weights
- * when its turn comes: a chain of such products gets by with less.
+ * when its turn comes: a chain of such products gets by with less. Tiles cut by steps have no cost:
+ * they are taken by name alone.
  */
 #include <cmath>
 
@@ -33,7 +34,8 @@ enum { FITTED = 3, BLOCKS_PLACES = 11, STEPS_PLACES = 5 };
 struct gpu_cost {
     double memory_speed;
     double launch, launch_kept, launch_few, early, ahead;
-    double askew, askew_end, l2, last, last_few, cut, cut_steps;
+    double askew[3], end_askew[3], end_few; /* by how rows begin in lines: askew_of() */
+    double l2, last, last_few, by_tokens;
     double memory, tokens, outputs, again;
     tile_cost tiles[LINEAR_FAMILIES][MOST_TILES];
     double by_blocks[FITTED][2][BLOCKS_PLACES], by_steps[FITTED][STEPS_PLACES];
@@ -85,10 +87,12 @@ static double longer(double a, double b)
     return sqrt(sqrt(a2 * a2 + b2 * b2));
 }
 
-/* Rows that begin within a line of the memory cost more lines than they have. */
-static bool is_askew(const s24_dense *d)
+/* Rows that begin within a line of the memory cost more lines than they have, and within a sector
+   more sectors, too: how much more, by the most that their beginnings have in common. */
+static double askew_of(const s24_dense *d, const double (&more)[3])
 {
-    return ld_of(d) * bytes_of(d->dtype) % TOKEN_BYTES != 0;
+    const int64_t bytes = ld_of(d) * bytes_of(d->dtype);
+    return bytes % 32 ? more[0] : bytes % 64 ? more[1] : bytes % TOKEN_BYTES ? more[2] : 0;
 }
 
 /* Of a product in a tile: what the formula is made of. */
@@ -102,6 +106,7 @@ struct linear_work {
     double spare;         /* of the next product's blocks, how many start before these end */
     double length;        /* steps of a block */
     double weight;        /* bytes */
+    double full;          /* of its end and its sums, what a tile has by its tokens */
     double end;           /* of a tile */
     bool stays;           /* blocks go on to further tiles */
 };
@@ -111,8 +116,8 @@ static double end_of(const s24i_device_linear *job, const linear_work *w)
 {
     const s24_dense *y = job->args->y;
     const double wide = y->dtype == S24_I32 ? 4.0 : bytes_of(y->dtype) == 4 ? 1.6 : 1.0;
-    const double askew = w->stays && is_askew(y) ? w->gpu->askew_end : 0;
-    return w->tile->end * wide * (1 + askew);
+    const double askew = askew_of(y, w->gpu->end_askew) * (w->stays ? 1 : w->gpu->end_few);
+    return w->tile->end * w->full * wide * (1 + askew);
 }
 
 static linear_work work_of(const s24i_device *device, const s24i_device_linear *job,
@@ -134,6 +139,9 @@ static linear_work work_of(const s24i_device *device, const s24i_device_linear *
     w.length = ceil((double)w.shape.steps / option->share);
     w.weight = (double)ceil_div(job->weight->n, 64) * w.shape.k_blocks * kind->weight_block;
     w.stays = option->family <= LINEAR_BETWEEN || option->family == LINEAR_MMA;
+    w.full = option->family == LINEAR_FEW
+                 ? pow((double)w.shape.tokens / row->tokens, w.gpu->by_tokens)
+                 : 1;
     w.end = end_of(job, &w);
     return w;
 }
@@ -149,21 +157,21 @@ static double products_of(const s24i_device_linear *job, const linear_option *op
 }
 
 /* All tiles' time from the first step on. */
-static double tiles_time(const s24i_device *device, const s24i_device_linear *job,
-                         const linear_row *row, const linear_option *option, const linear_work *w)
+static double tiles_time(const s24i_device_linear *job, const linear_row *row,
+                         const linear_option *option, const linear_work *w)
 {
     const gpu_cost *g = w->gpu;
     const linear_kind *kind = linear_kind_of(job->weight->dtype);
     const double crowd = fmax(1, fmin(w->blocks / w->busy, w->room / w->busy));
-    const double askew = is_askew(job->args->x) ? g->askew : 0;
-    const int tokens = option->family == LINEAR_KEPT ? row->tokens : w->shape.tokens;
+    const double askew = askew_of(job->args->x, g->askew);
+    /* Lines past the last token are not loaded. */
+    const int64_t there = ceil_div(w->shape.m, 8) * 8;
+    const double tokens =
+        option->family == LINEAR_KEPT ? row->tokens : fmin(w->shape.tokens, (double)there);
     const double bytes =
         row->depth * (row->rows / 64.0 * kind->weight_block + tokens * TOKEN_BYTES * (1 + askew));
     const double load = bytes / fmin(w->tile->rate, g->l2 / w->busy);
     const double step = longer(load, products_of(job, option, w)) * crowd;
-    if (option->cut)
-        return g->cut + g->cut_steps * w->tiles * w->shape.steps / device->processors * step +
-               4 * w->end;
     const double waves = w->blocks / w->room, empty = ceil(waves) - waves;
     const double turns = waves > 1 ? ceil(waves) - (w->stays ? g->last : g->last_few) * empty : 1;
     if (w->stays) return turns * (w->length * step + w->end);
@@ -218,13 +226,13 @@ double linear_cost(const s24i_device *device, const s24i_device_linear *job, con
     const linear_work w = work_of(device, job, row, option);
     const gpu_cost *g = w.gpu;
     const bool fitted = option->family != LINEAR_BETWEEN && option->family != LINEAR_MMA;
-    const double time = fitted ? tiles_time(device, job, row, option, &w) : plain_time(&w);
+    const double time = fitted ? tiles_time(job, row, option, &w) : plain_time(&w);
     const double tokens = (double)w.shape.m * (double)job->weight->k * bytes_of(job->weight->dtype);
     const double outputs = (double)w.shape.m * w.shape.n * bytes_of(job->args->y->dtype);
     const double memory = (w.weight + g->tokens * tokens + g->outputs * outputs) / g->memory;
     const double alone = w.weight * (1 + g->again * (w.shape.m_tiles - 1)) /
                          (w.busy * w.tile->alone * (1 + g->ahead * w.spare));
-    const double exchange = option->share > 1 ? w.tile->sharing[option->share - 2] : 0;
+    const double exchange = option->share > 1 ? w.full * w.tile->sharing[option->share - 2] : 0;
     const double launch = option->family == LINEAR_FEW    ? g->launch_few
                           : option->family == LINEAR_KEPT ? g->launch_kept
                                                           : g->launch;
