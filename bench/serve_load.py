@@ -436,7 +436,7 @@ def parse():
     parser.add_argument("--native", nargs="?", const="", metavar="PROGRAM")
     parser.add_argument("--tokens", default="8-256", metavar="LEAST-MOST")
     parser.add_argument("--seconds", type=float, default=10)
-    parser.add_argument("--turns", type=int, default=5)
+    parser.add_argument("--turns", type=int, default=5, help="0: first answers alone")
     parser.add_argument("--dtype", default="i8")
     parser.add_argument("--threads", default=None)
     parser.add_argument("--device", default="cpu")
@@ -529,11 +529,13 @@ def main():
         subprocess.run(["cc", "-O2", "-pthread", "-o", options.native,
                         pathlib.Path(__file__).with_name("serve_clients.c"), "-lm"], check=True)
     threads = (options.http_threads or "").split(",")
-    served = [{"http_threads": count or None, **serve(options, count)} for count in threads]
+    served = [{"http_threads": count or None, **serve(options, count)}
+              for count in threads if options.turns or options.soak]
     found = served[0] if len(served) == 1 else {"servers": served}
     print(json.dumps({"clients": options.clients,
                       "tokens": options.tokens, "dtype": options.dtype,
-                      "first_answer_ms": [starts[0], starts[len(starts) // 2]] if starts else None,
+                      "first_answer_ms": [starts[0], starts[len(starts) // 2], starts[-1]]
+                      if starts else None,
                       **found}, indent=2))
 
 
