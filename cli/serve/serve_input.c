@@ -84,7 +84,7 @@ static serve_model *first_of_kind(const serve_request *r, serve_kind kind)
 
 int serve_read_model(serve_request *r, serve_kind kind)
 {
-    static const char *const kinds[] = {"model", "encoder", "language model",
+    static const char *const kinds[] = {"model", "encoder that gives vectors", "language model",
                                         "model with a head that classifies texts",
                                         "model that gives weights of words"};
     const json_t *named = json_object_get(r->json, "model");

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """embed, search, eval and serve with a model that gives weights of words (SPLADE), and what refuses
 it."""
+import concurrent.futures
 import json
 import shutil
 import struct
@@ -182,6 +183,17 @@ class Words(Scratch):
         ids = [t["id"] for t in server.good("/tokenize", {"inputs": LINES[3]})[0]]
         by_ids = server.good("/embed_sparse", {"inputs": [ids]})[0]
         self.assertEqual([word["index"] for word in by_ids], sorted(rows[3][0]))
+        # Many at once share batches, and each gets its own.
+        with concurrent.futures.ThreadPoolExecutor(16) as pool:
+            asked = [LINES[i % 40:i % 40 + 1 + i % 5] for i in range(200)]
+            for lines, found in zip(asked, pool.map(
+                    lambda lines: server.good("/embed_sparse", {"inputs": lines}), asked)):
+                want = [value[LINES.index(line)] for line in lines]
+                self.assertEqual([[w["index"] for w in words] for words in found],
+                                 [[w["index"] for w in words] for words in want])
+                for words, others in zip(found, want):
+                    for word, other in zip(words, others):
+                        self.assertAlmostEqual(word["value"], other["value"], places=4)
         found = server.good("/search", {"inputs": LINES[7], "k": 5})
         for hit, other in zip(found, self.find(LINES[7])["hits"]):
             self.assertEqual((hit["line"], hit["text"]), (other["line"], other["text"]))
@@ -194,6 +206,8 @@ class Words(Scratch):
                                    ("/embed_sparse", {"inputs": "a b " * 99, "truncate": False},
                                     422)):
             self.assertEqual(server.ask(path, body)[0], status, (path, body))
+        _, _, refused = server.ask("/embed", {"inputs": "a", "model": "model"})
+        self.assertEqual(refused["error"]["message"], "model is no encoder that gives vectors")
         self.assertEqual(Server(self, "vectors").ask("/embed_sparse", {"inputs": "a"})[0], 404)
 
     def test_refusals(self):
