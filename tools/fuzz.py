@@ -32,7 +32,8 @@ FOLDER = ROOT / "tests/fuzz"
 COUNTS = FOLDER / "executions.json"
 # A quarantine and stacks of the usual size cost seven times the memory and 3 to 6 % of executions.
 SANITIZER = "quarantine_size_mb=8:malloc_context_size=4"
-LIMITS = ("-timeout=20", "-rss_limit_mb=2048", "-max_len=8192", "-print_final_stats=1")
+LIMITS = ("-timeout=20", "-rss_limit_mb=2048", "-print_final_stats=1")
+LONGEST = 8192  # bytes of an input, where no seed has more: libFuzzer would cut that
 
 
 def targets():
@@ -50,6 +51,11 @@ def tool(name):
     sys.exit(f"tools/fuzz: {name} is missing; Debian: llvm-14")
 
 
+def longest_of(seeds):
+    """How long an input may be."""
+    return max([LONGEST, *(seed.stat().st_size for seed in seeds.iterdir())])
+
+
 def inside(path):
     """A file's path below the root; compilers write it with the way that they came."""
     return os.path.relpath(path, ROOT)
@@ -65,12 +71,13 @@ class Target:
         self.memory = tempfile.mkdtemp(prefix="s24-fuzz-",
                                        dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None)
         self.profile = pathlib.Path(self.memory, "profile")
+        self.limits = (*LIMITS, f"-max_len={longest_of(self.seeds)}")
         self.found.mkdir(parents=True, exist_ok=True)
 
     def start(self, *words, profile=os.devnull):
         """A process of the program; its report comes on stderr."""
         prefix = f"-artifact_prefix={self.work}/{self.name}-"
-        return subprocess.Popen([self.program, *LIMITS, prefix, *words], cwd=self.memory, text=True,
+        return subprocess.Popen([self.program, *self.limits, prefix, *words], cwd=self.memory, text=True,
                                 errors="replace", stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
                                 env=dict(os.environ, TMPDIR=self.memory,
                                          ASAN_OPTIONS=os.environ.get("ASAN_OPTIONS", SANITIZER),

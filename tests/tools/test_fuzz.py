@@ -31,6 +31,11 @@ class Targets(unittest.TestCase):
             for glob in globs:
                 self.assertTrue(list(SOURCE.glob(glob)), f"{name}: {glob}")
 
+    def test_no_seed_is_cut(self):
+        seeds = FOLDER / "corpus/fuzz_gguf"
+        self.assertGreaterEqual(fuzz.longest_of(seeds), (seeds / "deepseek2").stat().st_size)
+        self.assertEqual(fuzz.longest_of(FOLDER / "corpus/fuzz_calls"), fuzz.LONGEST)
+
     def test_counts_are_of_targets(self):
         self.assertLessEqual(set(fuzz.counted()), set(fuzz.targets()))
 
