@@ -46,6 +46,7 @@ GLOBALS = {
     "last": "of an empty place in the last wave, what it saves",
     "last_few": "the same where blocks do not stay",
     "by_tokens": "the power of its tokens that the end of a tile for few tokens goes by",
+    "spared": "of lines past the last token, what one tile of tokens alone spares",
     "memory": "bytes of weights a ns",
     "tokens": "what a byte of tokens costs of that",
     "outputs": "and one of outputs",
@@ -197,8 +198,7 @@ class Sweep:
 
 
 def may_share(row, tile, share, clusters):
-    """Does the device consider so many blocks for a tile? Where there are fewer tiles than
-    processors."""
+    """Does the device consider so many blocks for a tile? Of fewer tiles than processors."""
     return share == 1 or -(-row["m"] // tile["tokens"]) * -(-row["n"] // tile["rows"]) < clusters[0]
 
 
@@ -211,8 +211,8 @@ def hats(at, x, first):
     return first + i, (x - at[i - 1]) / (at[i] - at[i - 1])
 
 
-SAMPLE = ("family share full tiles m_tiles steps loaded part askew askew_y room at_once weight "
-          " bytes_x bytes_y narrow made tile ns").split()
+SAMPLE = ("family share full tiles m_tiles steps loaded part missing askew askew_y room "
+          "at_once weight bytes_x bytes_y narrow made tile ns").split()
 
 
 def sample(row, tile, share, clusters):
@@ -220,15 +220,14 @@ def sample(row, tile, share, clusters):
     block, columns, size = (4608, 64, 2) if row["dtype"] in ("bf16", "f16") else (5120, 128, 1)
     m, k, n, family = row["m"], row["k"], row["n"], FITTED.index(tile["family"])
     k_blocks, m_tiles = -(-k // columns), -(-m // tile["tokens"])
-    tokens = tile["tokens"]  # what a step loads, of which lines past the last token are none
-    if family != 1:
-        tokens = min(-(-(-(-m // m_tiles)) // 8) * 8 if family == 2 else tokens, -(-m // 8) * 8)
-    loaded = tile["depth"] * (tile["rows"] / 64 * block + tokens * 128)
+    tokens = -(-(-(-m // m_tiles)) // 8) * 8 if family == 2 else tile["tokens"]
+    loaded = tile["depth"] * tile["rows"] / 64 * block
     part = tile["depth"] * tokens * 128
+    missing = 0 if family == 1 else tile["depth"] * max(0, tokens - -(-m // 8) * 8) * 128
     made = row["dtype"] in ("e4m3", "e5m2") and family == 1
     full = tokens / tile["tokens"] if family == 2 else 1
     return [family, share, full, m_tiles * -(-n // tile["rows"]), m_tiles,
-            -(-k_blocks // tile["depth"]), loaded, part, askew(k * size), askew(n * 2),
+            -(-k_blocks // tile["depth"]), loaded, part, missing, askew(k * size), askew(n * 2),
             clusters[share - 1], 1 + tile["two"], -(-n // 64) * k_blocks * block, m * k * size,
             m * n * 2, size == 1, made]
 
@@ -254,7 +253,8 @@ def cost(s, g, products, narrow, rate, alone, end, gap, two, three, four):
     blocks = s["tiles"] * s["share"]
     busy = numpy.minimum(blocks, s["room"])
     crowd = numpy.clip(blocks / s["room"], 1, s["at_once"])
-    load = (s["loaded"] + more_x * s["part"]) / numpy.minimum(rate, g["l2"] / busy)
+    tokens = (1 + more_x) * (s["part"] - g["spared"] * s["missing"])
+    load = (s["loaded"] + tokens) / numpy.minimum(rate, g["l2"] / busy)
     step = longer(load, products) * crowd
     waves = blocks / (s["room"] * s["at_once"])
     empty = numpy.ceil(waves) - waves

@@ -56,8 +56,8 @@ def main():
         for i, (k, n, tokens) in enumerate(layers_of(args.seed)):
             if time.monotonic() > until:
                 break
-            command = [args.program, "bench", "--device", "cuda", "--tune", "--json", "--rounds", "1",
-                       "--dtype", DTYPES[i % len(DTYPES)],
+            command = [args.program, "bench", "--device", "cuda", "--tune", "--json",
+                       "--rounds", "1", "--dtype", DTYPES[i % len(DTYPES)],
                        "--shapes", ";".join(f"{m},{k},{n}" for m in tokens)]
             done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False,
                                   env={**os.environ, "XDG_CACHE_HOME": cache})

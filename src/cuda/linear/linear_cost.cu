@@ -35,7 +35,7 @@ struct gpu_cost {
     double memory_speed;
     double launch, launch_kept, launch_few, early, ahead;
     double askew[3], end_askew[3], end_few; /* by how rows begin in lines: askew_of() */
-    double l2, last, last_few, by_tokens;
+    double l2, last, last_few, by_tokens, spared;
     double memory, tokens, outputs, again;
     tile_cost tiles[LINEAR_FAMILIES][MOST_TILES];
     double by_blocks[FITTED][2][BLOCKS_PLACES], by_steps[FITTED][STEPS_PLACES];
@@ -164,10 +164,9 @@ static double tiles_time(const s24i_device_linear *job, const linear_row *row,
     const linear_kind *kind = linear_kind_of(job->weight->dtype);
     const double crowd = fmax(1, fmin(w->blocks / w->busy, w->room / w->busy));
     const double askew = askew_of(job->args->x, g->askew);
-    /* Lines past the last token are not loaded. */
-    const int64_t there = ceil_div(w->shape.m, 8) * 8;
-    const double tokens =
-        option->family == LINEAR_KEPT ? row->tokens : fmin(w->shape.tokens, (double)there);
+    const double all = option->family == LINEAR_KEPT ? row->tokens : w->shape.tokens;
+    const double missing = fmax(0, all - (double)ceil_div(w->shape.m, 8) * 8);
+    const double tokens = option->family == LINEAR_KEPT ? all : all - g->spared * missing;
     const double bytes =
         row->depth * (row->rows / 64.0 * kind->weight_block + tokens * TOKEN_BYTES * (1 + askew));
     const double load = bytes / fmin(w->tile->rate, g->l2 / w->busy);
