@@ -77,8 +77,9 @@ class Target:
     def start(self, *words, profile=os.devnull):
         """A process of the program; its report comes on stderr."""
         prefix = f"-artifact_prefix={self.work}/{self.name}-"
-        return subprocess.Popen([self.program, *self.limits, prefix, *words], cwd=self.memory, text=True,
-                                errors="replace", stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+        return subprocess.Popen([self.program, *self.limits, prefix, *words], cwd=self.memory,
+                                text=True, errors="replace", stdout=subprocess.DEVNULL,
+                                stderr=subprocess.PIPE,
                                 env=dict(os.environ, TMPDIR=self.memory,
                                          ASAN_OPTIONS=os.environ.get("ASAN_OPTIONS", SANITIZER),
                                          LLVM_PROFILE_FILE=str(profile)))
