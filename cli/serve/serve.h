@@ -253,6 +253,7 @@ struct serve_request {
     int code;                            /* 0: not decided yet */
     const char *type;
     int64_t retry;       /* seconds to wait, said with 429 */
+    int is_doubtful;     /* 1: two readers could see its end in two places */
     int asks_leave;      /* 1: a browser asks what a page of another origin may send */
     const char *allowed; /* what a path takes in place of the method that was asked for */
     serve_text answer;

@@ -9,6 +9,7 @@
  */
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "serve/serve_language.h"
 #include "serve/serve_mhd.h"
@@ -70,10 +71,38 @@ static unsigned long long announced(const serve_request *r)
     return length ? strtoull(length, NULL, 10) : 0;
 }
 
+/* What says where the body ends. */
+typedef struct body_ends {
+    int lengths, chunked, unknown;
+} body_ends;
+
+static enum MHD_Result see_end(void *user, enum MHD_ValueKind kind, const char *name,
+                               const char *value)
+{
+    body_ends *e = user;
+    (void)kind;
+    if (!strcasecmp(name, "Content-Length")) e->lengths++;
+    if (strcasecmp(name, "Transfer-Encoding") != 0) return MHD_YES;
+    if (value && !strcasecmp(value, "chunked"))
+        e->chunked++;
+    else
+        e->unknown++;
+    return MHD_YES;
+}
+
+/* Could a proxy before us take another end of the body for the right one? What follows would be a
+   request for one of us, and a part of this one for the other. */
+static int has_doubtful_end(const serve_request *r)
+{
+    body_ends e = {0};
+    (void)r->server->mhd->get_connection_values(r->connection, MHD_HEADER_KIND, see_end, &e);
+    return e.unknown || e.lengths + e.chunked > 1;
+}
+
 /* Would no client get to read what is said after the body, or does it ask before it sends that? */
 static int answers_at_once(const serve_request *r)
 {
-    return r->code && (header(r, "Expect") ||
+    return r->code && (r->is_doubtful || header(r, "Expect") ||
                        announced(r) / DROPPED_BODIES > (unsigned long long)r->server->o->max_body);
 }
 
@@ -84,8 +113,13 @@ static void look_at_head(serve_request *r, const char *method, const char *path)
     const char *key = header(r, "Authorization");
     r->route = find_route(method, path, &r->allowed);
     r->asks_leave = s->o->allow_origin && !strcmp(method, "OPTIONS");
+    r->is_doubtful = has_doubtful_end(r);
     if (atomic_load(&s->draining))
         refuse_late(r);
+    else if (r->is_doubtful)
+        serve_refuse(r, 400, NULL,
+                     "the body's end is in doubt; expected one Content-Length, or one "
+                     "Transfer-Encoding: chunked");
     else if (r->asks_leave)
         r->code = 204;
     else if (s->keys && !(r->route < NONE && serve_routes[r->route].open) &&
@@ -304,7 +338,7 @@ static enum MHD_Result send_response(serve_request *r, struct MHD_Response *resp
                                  "script-src 'unsafe-inline'; connect-src 'self'");
     if (r->code == 401) mhd->add_response_header(response, "WWW-Authenticate", "Bearer");
     if (r->code == 405) mhd->add_response_header(response, "Allow", r->allowed);
-    if (atomic_load(&r->server->draining))
+    if (atomic_load(&r->server->draining) || r->is_doubtful)
         mhd->add_response_header(response, "Connection", "close");
     snprintf(seconds, sizeof seconds, "%lld", (long long)r->retry);
     if (r->retry) mhd->add_response_header(response, "Retry-After", seconds);

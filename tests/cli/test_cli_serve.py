@@ -463,6 +463,33 @@ class Serve(Scratch):
         self.assertEqual(status, 200)
         self.assertEqual(server.ask("/embed", {"inputs": "a" * 3000})[0], 413)
 
+    def test_a_body_whose_end_is_in_doubt(self):
+        """A proxy could take the other end for the right one, and hand us a stranger's request."""
+        server = self.serve("model")
+        hidden = b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n"
+        for ends in (b"Content-Length: 0\r\nContent-Length: %d\r\n" % len(hidden),
+                     b"Content-Length: 0\r\ncontent-length: 0\r\n",
+                     b"Content-Length: 4\r\nTransfer-Encoding: chunked\r\n",
+                     b"Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n",
+                     b"Transfer-Encoding: gzip, chunked\r\n", b"Transfer-Encoding: xchunked\r\n"):
+            with self.subTest(ends), server.socket() as plain:
+                plain.settimeout(20)
+                plain.sendall(b"POST /embed HTTP/1.1\r\nHost: x\r\n" + ends + b"\r\n" + hidden)
+                answer = b""
+                try:
+                    while more := plain.recv(1 << 16):
+                        answer += more
+                except ConnectionResetError:
+                    pass
+                self.assertTrue(answer.startswith(b"HTTP/1.1 400"), answer)
+                self.assertEqual(answer.count(b"HTTP/1.1 "), 1, answer)
+                self.assertIn(b"the body's end is in doubt", answer)
+        chunked = {"Transfer-Encoding": "Chunked"}
+        body = json.dumps({"inputs": LINES[0]}).encode()
+        status, _, _ = server.ask("/embed", raw=b"%x\r\n%s\r\n0\r\n\r\n" % (len(body), body),
+                                  headers=chunked)
+        self.assertEqual(status, 200)
+
     def test_heads_and_bodies_without_end(self):
         server = self.serve("model", "--max-body", "10000")
         for sent in (b"GET / HTTP/1.1\r\nX: " + b"a" * (1 << 20) + b"\r\n\r\n",
