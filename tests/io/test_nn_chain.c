@@ -3,6 +3,8 @@
    does, with the ids and offsets of Hugging Face's tokenizers 0.23. */
 #include "nn_bpe.h"
 
+#define FILE_NAME "chain.json"
+
 #define SEQ(key, parts) "\"" key "\":{\"type\":\"Sequence\",\"" key "s\":[" parts "]}"
 #define NORM1(part)     "\"normalizer\":{\"type\":\"" part "\"}"
 #define SPLITS(parts)   "\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[" parts "]}"
@@ -35,9 +37,7 @@
     "\"model\":{\"type\":\"Unigram\",\"unk_id\":0,\"vocab\":[[\"?\",0],[\"a\",-1],[\"ab\",-1.5],"  \
     "[\"fi\",-2]]}"
 
-static const struct {
-    const char *file, *text, *tokens;
-} cases[] = {
+static const coded cases[] = {
     {NORM1("NFC") "," WORDS "," LEVEL, "e\u0301 a,b", "5:0-1 1:3-4 4:4-5 2:5-6"},
     {SEQ("normalizer", "{\"type\":\"NFD\"},{\"type\":\"StripAccents\"},{\"type\":"
                        "\"Lowercase\"}") "," WORDS "," LEVEL,
@@ -76,24 +76,10 @@ static const struct {
     {NORM1("NFKC") "," UNIGRAM, "", ""},
 };
 
-static s24_tokenizer *load_file(const char *file)
-{
-    static char text[4096];
-    snprintf(text, sizeof text, "{%s}", file);
-    io_write_text(io_path("chain.json"), text);
-    return load(io_path("chain.json"));
-}
-
 static void test_cases(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        s24_tokenizer *tokenizer = load_file(cases[i].file);
-        const char *found = encode(tokenizer, cases[i].text);
-        if (strcmp(found, cases[i].tokens) != 0)
-            fail_msg("%s: '%s' became %s", cases[i].file, cases[i].text, found);
-        s24_tokenizer_destroy(tokenizer);
-    }
+    check_coded(FILE_NAME, cases, sizeof cases / sizeof *cases);
 }
 
 /* What is no UTF-8 is U+FFFD; a text longer than the room is cut. */
@@ -102,7 +88,7 @@ static void test_edges(void **state)
     (void)state;
     s24_token tokens[4];
     int64_t count;
-    s24_tokenizer *tokenizer = load_file(NORM1("NFC") "," WORDS "," LEVEL);
+    s24_tokenizer *tokenizer = load_members(FILE_NAME, NORM1("NFC") "," WORDS "," LEVEL);
     assert_string_equal(encode(tokenizer, "a \xff\xc3 b"), "1:0-1 0:2-4 2:5-6");
     assert_int_equal(s24_tokenizer_encode(tokens, &count, 2, tokenizer, ctx, "a b a b", 7, NULL, 0),
                      S24_OK);
@@ -133,7 +119,7 @@ static void test_decoders(void **state)
         char file[2048], text[64] = "";
         size_t bytes = sizeof text - 1;
         snprintf(file, sizeof file, WORDS "," LEVEL ",\"decoder\":%s", rows[i].decoder);
-        s24_tokenizer *tokenizer = load_file(file);
+        s24_tokenizer *tokenizer = load_members(FILE_NAME, file);
         assert_int_equal(s24_tokenizer_decode(text, &bytes, tokenizer, ctx, ids, 4), S24_OK);
         assert_string_equal(text, rows[i].text);
         s24_tokenizer_destroy(tokenizer);
@@ -145,7 +131,7 @@ static s24_status run_chain(s24_ctx *failing_ctx)
     s24_tokenizer *tokenizer = NULL;
     s24_token tokens[64];
     int64_t count;
-    s24_status status = s24_tokenizer_load(&tokenizer, failing_ctx, io_path("chain.json"));
+    s24_status status = s24_tokenizer_load(&tokenizer, failing_ctx, io_path(FILE_NAME));
     if (status == S24_OK)
         status = s24_tokenizer_encode(tokens, &count, 64, tokenizer, failing_ctx, "a x\u0301, ab",
                                       9, NULL, 0);
@@ -156,7 +142,8 @@ static s24_status run_chain(s24_ctx *failing_ctx)
 static void test_memory(void **state)
 {
     (void)state;
-    s24_tokenizer_destroy(load_file(
+    s24_tokenizer_destroy(load_members(
+        FILE_NAME,
         SEQ("normalizer", "{\"type\":\"NFC\"},{\"type\":\"Replace\",\"pattern\":{\"String\":\"x\"},"
                           "\"content\":\"ab\"}") "," WORDS "," LEVEL "," ADDED));
     assert_true(count_failures(run_chain) >= 12);

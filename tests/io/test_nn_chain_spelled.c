@@ -4,9 +4,9 @@
    0.23, which bench/peers/differ_parts.py compared at random. */
 #include "nn_bpe.h"
 
-static const struct {
-    const char *file, *text, *tokens;
-} cases[] = {
+#define FILE_NAME "spelled.json"
+
+static const coded cases[] = {
     {"\"pre_tokenizer\":{\"type\":\"Whitespace\"},\"model\":{\"unk_token\":\"?\",\"vocab\":{\"?\":"
      "0,\"a\":1,\"b\":2,\"ab\":3,\",\":4,\"\u0120a\":5,\"3\":6,\"\u00b3\":7}}",
      "ab a,x", "3:0-2 1:3-4 4:4-5 0:5-6"},
@@ -78,24 +78,10 @@ static const struct {
      "a a  \n", "3:0-1 3:1-3"},
 };
 
-static s24_tokenizer *load_file(const char *file)
-{
-    char text[2048];
-    snprintf(text, sizeof text, "{%s}", file);
-    io_write_text(io_path("spelled.json"), text);
-    return load(io_path("spelled.json"));
-}
-
 static void test_cases(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        s24_tokenizer *tokenizer = load_file(cases[i].file);
-        const char *found = encode(tokenizer, cases[i].text);
-        if (strcmp(found, cases[i].tokens) != 0)
-            fail_msg("%s: '%s' became %s", cases[i].file, cases[i].text, found);
-        s24_tokenizer_destroy(tokenizer);
-    }
+    check_coded(FILE_NAME, cases, sizeof cases / sizeof *cases);
 }
 
 /* By the file's decoder, where words are not cut as it would have them. */
@@ -118,7 +104,7 @@ static void test_decoders(void **state)
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         char text[16] = "";
         size_t bytes = sizeof text - 1;
-        s24_tokenizer *tokenizer = load_file(rows[i].file);
+        s24_tokenizer *tokenizer = load_members(FILE_NAME, rows[i].file);
         assert_int_equal(s24_tokenizer_decode(text, &bytes, tokenizer, ctx, ids, 2), S24_OK);
         assert_string_equal(text, rows[i].text);
         s24_tokenizer_destroy(tokenizer);
@@ -153,8 +139,8 @@ static void test_refused(void **state)
         s24_tokenizer *tokenizer = NULL;
         char text[1024];
         snprintf(text, sizeof text, "{%s}", rows[i].file);
-        io_write_text(io_path("spelled.json"), text);
-        assert_int_not_equal(s24_tokenizer_load(&tokenizer, ctx, io_path("spelled.json")), S24_OK);
+        io_write_text(io_path(FILE_NAME), text);
+        assert_int_not_equal(s24_tokenizer_load(&tokenizer, ctx, io_path(FILE_NAME)), S24_OK);
         assert_null(tokenizer);
         if (!strstr(s24_ctx_error(ctx), rows[i].sentence)) fail_msg("%s", s24_ctx_error(ctx));
     }

@@ -32,6 +32,31 @@ static inline const char *encode(const s24_tokenizer *tokenizer, const char *tex
     return out;
 }
 
+/* The tokenizer of a tokenizer.json with these members, written under that name. */
+static inline s24_tokenizer *load_members(const char *name, const char *members)
+{
+    char text[4096];
+    snprintf(text, sizeof text, "{%s}", members);
+    io_write_text(io_path(name), text);
+    return load(io_path(name));
+}
+
+/* A tokenizer.json's members, a text, and its tokens as encode says them. */
+typedef struct coded {
+    const char *file, *text, *tokens;
+} coded;
+
+static inline void check_coded(const char *name, const coded *cases, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        s24_tokenizer *tokenizer = load_members(name, cases[i].file);
+        const char *found = encode(tokenizer, cases[i].text);
+        if (strcmp(found, cases[i].tokens) != 0)
+            fail_msg("%s: '%s' became %s", cases[i].file, cases[i].text, found);
+        s24_tokenizer_destroy(tokenizer);
+    }
+}
+
 #define BYTE_LEVEL "\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":false}"
 /* é is bytes c3 a9, spelled Ã ©; \u0120 is a blank. */
 #define BYTE_VOCAB                                                                                 \
