@@ -62,21 +62,6 @@ static int add_id(cli_app *cli, generate_text *t, int32_t id)
     return CLI_OK;
 }
 
-int generate_text_put(cli_app *cli, generate_text *text, const char *bytes, size_t count)
-{
-    generate_text *t = text;
-    if (t->bytes + count > t->text_room) {
-        const size_t room = 2 * (t->bytes + count) + 256;
-        char *grown = realloc(t->text, room);
-        if (!grown) return no_memory(cli);
-        t->text = grown;
-        t->text_room = room;
-    }
-    if (count) memcpy(t->text + t->bytes, bytes, count);
-    t->bytes += count;
-    return CLI_OK;
-}
-
 /* Counts the bytes of one or two tokens, as they stand one after the other. */
 static s24_status decoded_bytes(size_t *bytes, cli_app *cli, const s24_tokenizer *tokenizer,
                                 const int32_t *ids, int64_t count)

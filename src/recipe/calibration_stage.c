@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What a walk through the blocks does with a block's layers, wherever the passes run: reads their
-   weights and prunes a stage of them. */
+/* How a walk through the blocks prunes a stage of a block's layers, wherever the passes run. */
 #include "io/checkpoint/checkpoint.h"
 #include "recipe/reach.h"
 
@@ -18,23 +17,6 @@ s24i_stage_kind s24i_stage_kind_of(const s24i_shape *shape, int kind)
     enum { OTHERS = sizeof others / sizeof *others };
     if (kind >= S24I_STAGES - OTHERS) return others[kind - (S24I_STAGES - OTHERS)];
     return kinds[shape->latent.queries ? LATENT_QUERIES : shape->latent.rank ? LATENT : NONE][kind];
-}
-
-s24_status s24i_calibration_load(s24i_calibration *c)
-{
-    const int shared = c->model->architecture->shared;
-    for (int slot = 0; slot < c->numbers; slot++) {
-        const s24_tensor *tensor = c->block[slot];
-        s24_dense *w = &c->weights[slot];
-        if (!tensor && shared) continue; /* they are the first block's, as that left them */
-        s24_ctx_free(c->ctx, w->data);
-        w->data = NULL;
-        if (!tensor) continue;
-        s24i_slot_shape(&w->rows, &w->cols, &c->model->shape, (s24i_slot)slot);
-        TRY(s24i_alloc_elems(&w->data, c->ctx, w->rows * w->cols, sizeof(float), "a weight"));
-        TRY(s24i_name_tensor(c->ctx, s24i_pruner_load(c->pruner, w->data, tensor), tensor));
-    }
-    return S24_OK;
 }
 
 /* Of an expert that no token took. */

@@ -142,21 +142,6 @@ static int64_t batch_end(const calibration *c, int64_t first)
     return end;
 }
 
-s24_batch s24i_calibration_batch(calibration *c, int64_t first, int64_t end)
-{
-    for (int64_t t = first; t <= end; t++)
-        c->offsets[t - first] = c->ends[t] - c->ends[first];
-    const s24_batch *images = c->pruner->opts.images;
-    if (images)
-        return (s24_batch){.texts = end - first,
-                           .offsets = c->offsets,
-                           .pixels = images->pixels + first * s24i_image_elems(&c->model->shape)};
-    return (s24_batch){.texts = end - first,
-                       .offsets = c->offsets,
-                       .ids = c->ids + c->ends[first],
-                       .types = c->types ? c->types + c->ends[first] : NULL};
-}
-
 static float *hidden_of(const calibration *c, int64_t text)
 {
     return c->hidden + c->ends[text] * c->model->shape.width;

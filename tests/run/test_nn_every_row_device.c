@@ -19,6 +19,12 @@ static subject subject_of(const s24i_architecture *a, const size *n, int images)
 
 /* ---- a device that is none ------------------------------------------------------------------- */
 
+/* Positions that turn patches by where they lie, which no device has. */
+static int lacks(const s24i_architecture *a)
+{
+    return a->rotary && a->key_image;
+}
+
 static void takes(const s24i_architecture *a, s24_device *device, s24_ctx *ctx, int images)
 {
     static states out;
@@ -27,8 +33,13 @@ static void takes(const s24i_architecture *a, s24_device *device, s24_ctx *ctx, 
     s.dtype = S24_F16;
     s.device = device;
     s.dense = 1;
-    if (run_orders_on(&out, ctx, &s, &together, 1) != S24_OK)
+    const s24_status status = run_orders_on(&out, ctx, &s, &together, 1);
+    if (lacks(a)) {
+        assert_int_equal(status, S24_ERROR_UNSUPPORTED);
+        assert_non_null(strstr(s24_ctx_error(ctx), "has no positions that turn patches"));
+    } else if (status != S24_OK) {
         fail_msg("%s: %s", a->model_type, s24_ctx_error(ctx));
+    }
 }
 
 static void every_row_there(void **state)
@@ -149,7 +160,7 @@ static void check_there(const s24i_architecture *a, const size *n, s24_device *d
 {
     static states want;
     subject s = subject_of(a, n, images), there;
-    if (a->rel_h) return; /* of squares a GPU takes those of SAM alone */
+    if (a->rel_h || lacks(a)) return; /* of squares a GPU takes those of SAM alone */
     s.folder = prune(ctx, s.folder, 1, NULL);
     if (!use_all_experts(s.folder, a, n)) return;
     s.dtype = S24_F32;

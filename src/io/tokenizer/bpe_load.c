@@ -452,4 +452,4 @@ static size_t decode(char *out, const s24_tokenizer *tokenizer, const s24i_piece
 }
 
 const s24i_tokenizer_kind s24i_tokenizer_bpe = {"BPE",  plan,          read, s24i_bpe_run,
-                                                decode, s24i_bpe_word, 1};
+                                                decode, s24i_bpe_word, 1,    0};

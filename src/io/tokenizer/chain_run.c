@@ -322,12 +322,11 @@ static void push(runner *r, s24_token token, const s24_text *spelling)
     r->count++;
 }
 
-/* Offsets that are bytes of a word become those of the text. Unigram's tokens are spelled as the
-   word is, the unknown one too. */
+/* Offsets that are bytes of a word become those of the text. */
 static void push_pieces(runner *r, const s24_token *pieces, int64_t count, const s24i_glyph *text,
                         const char *word)
 {
-    const int is_unigram = r->tokenizer->kind == &s24i_tokenizer_unigram;
+    const int as_text = r->tokenizer->kind->spelled_as_text;
     size_t first = 0, byte = 0;
     for (int64_t i = 0; i < count; i++) {
         const s24_token *piece = &pieces[i];
@@ -339,7 +338,7 @@ static void push_pieces(runner *r, const s24_token *pieces, int64_t count, const
         while (at < (size_t)piece->end);
         const s24_token token = {piece->id, r->run->type, text[first].begin, text[end - 1].end};
         const s24_text part = {word + piece->begin, (size_t)(piece->end - piece->begin)};
-        push(r, token, is_unigram ? &part : &r->tokenizer->pieces[piece->id]);
+        push(r, token, as_text ? &part : &r->tokenizer->pieces[piece->id]);
     }
 }
 

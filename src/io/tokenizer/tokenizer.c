@@ -245,8 +245,8 @@ s24_status s24_tokenizer_decode(char *text, size_t *bytes, const s24_tokenizer *
                 (int)tokenizer->count - 1);
         if (!tokenizer->pieces[ids[i]].bytes) continue;
         const s24i_piece one = {tokenizer->pieces[ids[i]], ids[i], first, before};
-        const size_t length = (tokenizer->decodes ? s24i_chain_decode
-                                                : tokenizer->kind->decode)(piece, tokenizer, &one);
+        const size_t length = (tokenizer->decodes ? s24i_chain_decode : tokenizer->kind->decode)(
+            piece, tokenizer, &one);
         before = one.text;
         for (size_t b = 0; b < length && total + b < room; b++)
             text[total + b] = piece[b];

@@ -141,6 +141,7 @@ typedef struct s24i_tokenizer_kind {
     int64_t (*word)(s24_token *tokens, int64_t room, const s24_tokenizer *tokenizer,
                     const char *text, size_t bytes);
     int apart; /* parts are words of their own: what is one text is joined before it runs */
+    int spelled_as_text; /* tokens are spelled as the word is, the unknown one too */
 } s24i_tokenizer_kind;
 
 /* Tokens that stand before a text, between two, and after the last, and the types of all. */

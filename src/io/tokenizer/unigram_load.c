@@ -278,4 +278,4 @@ static size_t decode(char *out, const s24_tokenizer *t, const s24i_piece *piece)
 }
 
 const s24i_tokenizer_kind s24i_tokenizer_unigram = {
-    "Unigram", plan, read, s24i_unigram_run, decode, s24i_unigram_word, 1};
+    "Unigram", plan, read, s24i_unigram_run, decode, s24i_unigram_word, 1, 1};

@@ -24,4 +24,5 @@ static int64_t word(s24_token *tokens, int64_t room, const s24_tokenizer *tokeni
     return 1;
 }
 
-const s24i_tokenizer_kind s24i_tokenizer_wordlevel = {"WordLevel", NULL, read, NULL, NULL, word, 1};
+const s24i_tokenizer_kind s24i_tokenizer_wordlevel = {"WordLevel", NULL, read, NULL,
+                                                      NULL,        word, 1,    0};

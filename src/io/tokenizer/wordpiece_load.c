@@ -86,7 +86,7 @@ static size_t decode(char *out, const s24_tokenizer *tokenizer, const s24i_piece
 }
 
 const s24i_tokenizer_kind s24i_tokenizer_wordpiece = {
-    "WordPiece", plan, read, s24i_wordpiece_run, decode, s24i_wordpiece_word, 0};
+    "WordPiece", plan, read, s24i_wordpiece_run, decode, s24i_wordpiece_word, 0, 0};
 
 /* ---- vocab.txt ------------------------------------------------------------------------------- */
 
