@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/select.h>
 #if defined(__GLIBC__)
 #include <malloc.h>
 #endif
@@ -197,9 +198,11 @@ static void reload(cli_app *cli, serve_server *s, const sigset_t *taken)
     pthread_sigmask(SIG_SETMASK, &all, NULL);
 }
 
-/* Starts the threads and waits for a signal, which only the main thread takes. */
+/* Starts the threads and waits for a signal, which only the main thread takes; once a second it
+   looks for clients that are gone. */
 static int serve(cli_app *cli, serve_server *s)
 {
+    const struct timespec second = {.tv_sec = 1};
     sigset_t all, before;
     sigfillset(&all);
     catch_hangups();
@@ -210,7 +213,8 @@ static int serve(cli_app *cli, serve_server *s)
     if (code == CLI_OK) code = say_ready(cli, s);
     for (sig_atomic_t seen = 0; code == CLI_OK && !cli_interrupted();) {
         if (seen == hangups) {
-            sigsuspend(&before);
+            (void)pselect(0, NULL, NULL, NULL, &second, &before);
+            serve_ends_look(s);
             continue;
         }
         seen = hangups;
@@ -236,6 +240,7 @@ static int run(cli_app *cli, const void *opaque)
     serve_server s = {.cli = cli, .o = o, .listener = -1};
     if (!o->http_threads) o->http_threads = http_threads(cli);
     pthread_mutex_init(&s.lock, NULL);
+    pthread_mutex_init(&s.ends, NULL);
     pthread_cond_init(&s.change, NULL);
     int code = check_options(cli, o);
     if (code == CLI_OK) code = prepare(cli, &s);

@@ -275,6 +275,8 @@ typedef struct serve_tally {
 
 void serve_tally_add(serve_tally *tally, int status, double seconds);
 
+typedef struct serve_connection serve_connection; /* serve_ends.c */
+
 struct serve_server {
     cli_app *cli;
     const struct serve_options *o;
@@ -293,7 +295,9 @@ struct serve_server {
     atomic_int draining;
     pthread_mutex_t lock; /* of set, its users, and running */
     pthread_cond_t change;
-    int64_t running; /* requests whose job was taken and that are not answered */
+    int64_t running;      /* requests whose job was taken and that are not answered */
+    pthread_mutex_t ends; /* of connections */
+    serve_connection *connections;
 };
 
 #define ROUTE(...) +1
@@ -353,6 +357,11 @@ int serve_read_direction(serve_request *r);
 int serve_http_start(serve_server *server);
 /* Takes no more, ends what was taken, and stops. */
 void serve_http_stop(serve_server *server);
+
+/* ---- serve_ends.c: clients that are gone within a request (serve_mhd.h) ---------------------- */
+
+/* Ends the connections of clients that were gone within a request at the last look, too. */
+void serve_ends_look(serve_server *server);
 /* Makes the socket to listen at and the URL. */
 int serve_listen(cli_app *cli, serve_server *server);
 /* Closes it, and removes its path. */

@@ -59,14 +59,16 @@ static void say_changed(struct serve_daemons *d)
         ;
 }
 
-/* Counts a daemon's connections; who waits for one to end is told. */
+/* Counts and follows a daemon's connections; who waits for one to end is told. */
 static void count(void *daemon, struct MHD_Connection *connection, void **state,
                   enum MHD_ConnectionNotificationCode what)
 {
     serve_daemon *one = daemon;
-    (void)connection;
-    (void)state;
-    if (what != MHD_CONNECTION_NOTIFY_CLOSED) return;
+    if (what != MHD_CONNECTION_NOTIFY_CLOSED) {
+        serve_ends_begin(one->all->server, connection, state);
+        return;
+    }
+    serve_ends_leave(one->all->server, state);
     atomic_fetch_sub(&one->connections, 1);
     if (atomic_fetch_sub(&one->all->connections, 1) == one->all->server->o->connections)
         say_changed(one->all);

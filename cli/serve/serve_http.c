@@ -365,13 +365,16 @@ enum MHD_Result serve_http_handle(void *server, struct MHD_Connection *connectio
         *state = r;
         if (begun != MHD_YES) return begun;
         look_at_head(r, method, url);
-        return answers_at_once(r) ? send_response(r, make_response(r)) : MHD_YES;
+        if (!answers_at_once(r)) return MHD_YES;
+        serve_ends_answers(r->server, connection, 1);
+        return send_response(r, make_response(r));
     }
     if (*bytes) {
         const int goes_on = receive(r, data, *bytes);
         *bytes = 0;
         return goes_on ? MHD_YES : MHD_NO;
     }
+    serve_ends_answers(r->server, connection, 1);
     if (!r->code && !r->queued) {
         r->path = url;
         read_whole(r);
@@ -389,9 +392,9 @@ void serve_http_complete(void *server, struct MHD_Connection *connection, void *
 {
     serve_server *s = server;
     serve_request *r = *state;
-    (void)connection;
     (void)why;
     if (!r) return;
+    serve_ends_answers(s, connection, 0);
     drop_body(r, 0);
     json_decref(r->texts);
     free(r->answer.data);

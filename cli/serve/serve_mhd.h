@@ -25,4 +25,15 @@ enum MHD_Result serve_http_handle(void *server, struct MHD_Connection *connectio
 void serve_http_complete(void *server, struct MHD_Connection *connection, void **state,
                          enum MHD_RequestTerminationCode why);
 
+/* ---- serve_ends.c: clients that are gone within a request ------------------------------------ */
+
+struct serve_server;
+
+/* Follows a connection, from its begin to before it is closed; *state is its own. */
+void serve_ends_begin(struct serve_server *server, struct MHD_Connection *connection, void **state);
+void serve_ends_leave(struct serve_server *server, void **state);
+/* A request of it is whole (1), or answered (0). */
+void serve_ends_answers(struct serve_server *server, struct MHD_Connection *connection,
+                        int answers);
+
 #endif

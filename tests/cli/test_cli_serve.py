@@ -491,8 +491,7 @@ class Serve(Scratch):
         self.assertEqual(status, 200)
 
     def test_heads_and_bodies_without_end(self):
-        """libmicrohttpd may see the end of such a connection no sooner than by --timeout."""
-        server = self.serve("model", "--max-body", "10000", "--timeout", "1")
+        server = self.serve("model", "--max-body", "10000")
         for sent in (b"GET / HTTP/1.1\r\nX: " + b"a" * (1 << 20) + b"\r\n\r\n",
                      b"GET /" + b"a" * (1 << 20) + b" HTTP/1.1\r\n\r\n",
                      b"GET / HTTP/1.1\r\n" + b"A: b\r\n" * 200000 + b"\r\n",
@@ -529,6 +528,34 @@ class Serve(Scratch):
         self.close(server.good("/embed", {"inputs": LINES[0]})[0],
                    self.expected("model", LINES[:1])[0])
         self.assertEqual(server.end(), 0)
+
+    def test_clients_that_go_away_within_a_request_leave_nothing(self):
+        for threads in ("1", "2"):
+            server = self.serve("sparse", "--sparse", "--http-threads", threads, "--timeout", "600")
+            files = pathlib.Path(f"/proc/{server.process.pid}/fd")
+            before = len(list(files.iterdir()))
+            whole = self.request(["a"])
+            for sent in [whole[:20], whole[:-3]] * 10:
+                plain = server.socket()
+                plain.sendall(sent)
+                plain.close()
+            end = time.monotonic() + 60
+            while len(list(files.iterdir())) > before and time.monotonic() < end:
+                time.sleep(0.01)
+            self.assertLessEqual(len(list(files.iterdir())), before)
+
+    def test_a_client_that_closes_its_side_alone_gets_its_answers(self):
+        """As nc does; some take longer than the server's looks for clients that are gone."""
+        server = self.serve("model", "--threads", "1")
+        for texts, times in ((1, 2), (500, 40)):
+            with self.subTest(texts), server.socket() as plain:
+                plain.settimeout(60)
+                plain.sendall(self.request(["a text of some words to read"] * texts) * times)
+                plain.shutdown(socket.SHUT_WR)
+                answer = b""
+                while more := plain.recv(1 << 20):
+                    answer += more
+                self.assertEqual(answer.count(b"HTTP/1.1 200"), times, answer[:200])
 
     # ---- load ----------------------------------------------------------------------------------
 
