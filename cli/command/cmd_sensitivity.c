@@ -207,8 +207,8 @@ const cli_command cmd_sensitivity = {
     .operands = "MODEL",
     .text =
         "Prunes every selected layer to each pattern, alone, on the inputs that the dense model "
-        "gives it, and prints the squared error of its output relative to the output, and what "
-        "the first pattern so costs of what the model gives. Nothing "
+        "gives it, and prints the squared error of its output relative to the output, and what the "
+        "model's own output loses by the first pattern. Nothing "
         "is written but what --recipe and --report name.\nA budget proposes what each layer "
         "becomes, of what was tried and is stored smaller than dense: 2:4, 6:8 and its kin, "
         "dense:COLUMNS, and "

@@ -260,12 +260,11 @@ const cli_command cmd_serve = {
     .operands = "MODEL...",
     .text =
         "Answers OpenAI's /v1/embeddings and /v1/models, and /embed, /embed_sparse, /similarity, "
-        "/tokenize, "
-        "/search, /health, /info and /metrics, with the encoders among the MODELs, and "
+        "/tokenize, /search, /health, /info and /metrics, with the encoders among the MODELs, and "
         "/v1/completions and /v1/chat/completions with the language models, /rerank and "
-        "/predict with those that have a head. Texts that wait "
-        "together run together. A signal (SIGTERM, SIGINT) ends the server when what it has "
-        "taken is answered; SIGHUP reads the MODELs and --documents anew.",
+        "/predict with those that have a head. Texts that wait together run together. A signal "
+        "(SIGTERM, SIGINT) ends the server when what it has taken is answered; SIGHUP reads the "
+        "MODELs and --documents anew.",
     .examples = examples,
     .options = options,
     .rules = rules,

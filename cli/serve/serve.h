@@ -357,11 +357,6 @@ int serve_read_direction(serve_request *r);
 int serve_http_start(serve_server *server);
 /* Takes no more, ends what was taken, and stops. */
 void serve_http_stop(serve_server *server);
-
-/* ---- serve_ends.c: clients that are gone within a request (serve_mhd.h) ---------------------- */
-
-/* Ends the connections of clients that were gone within a request at the last look, too. */
-void serve_ends_look(serve_server *server);
 /* Makes the socket to listen at and the URL. */
 int serve_listen(cli_app *cli, serve_server *server);
 /* Closes it, and removes its path. */
@@ -369,6 +364,11 @@ void serve_unlisten(serve_server *server);
 int serve_read_keys(cli_app *cli, serve_server *server);
 /* Tells whether the value of an Authorization header has one of the keys. */
 int serve_key_fits(const serve_server *server, const char *value);
+
+/* ---- serve_ends.c: clients that are gone within a request (serve_mhd.h) ---------------------- */
+
+/* Ends the connections of clients that were gone within a request at the last look, too. */
+void serve_ends_look(serve_server *server);
 
 /* The page of GET /, of serve_page.html. */
 extern const char serve_page_html[];

@@ -113,6 +113,8 @@ class Rows(unittest.TestCase):
         uneven = self.longformer("uneven", lambda layers: [4] * (layers - 1) + [6])[0]
         with self.assertRaisesRegex(sparse24.Error, "attention_window is no list of one number"):
             sparse24.Model(uneven)
+        with self.assertRaisesRegex(sparse24.Error, "attention_window is an empty list"):
+            sparse24.Model(self.longformer("empty", lambda layers: [])[0])
 
     def test_tokens_that_see_all(self):
         """is_causal false, as gte-Qwen2's folders have it."""

@@ -15,7 +15,7 @@
 #include "model/tower.h"
 
 /* The part of a name after its next dot, NULL at the end. */
-static const char *behind_dot(const char *name)
+static const char *after_dot(const char *name)
 {
     const char *dot = strchr(name, '.');
     return dot ? dot + 1 : NULL;
@@ -27,7 +27,7 @@ static int is_in_block(const s24i_architecture *arch, const s24_tensor *tensor)
     const char *pattern = arch->slots[S24I_OUTPUT];
     const size_t length = strcspn(pattern, "%");
     if (tensor->rank != 2 || !s24i_ends_with(tensor->name, ".weight")) return 0;
-    for (const char *name = tensor->name; name; name = behind_dot(name)) {
+    for (const char *name = tensor->name; name; name = after_dot(name)) {
         if (strncmp(name, pattern, length) != 0 || !isdigit((unsigned char)name[length])) continue;
         if (name[length + strspn(name + length, "0123456789")] == '.') return 1;
     }
@@ -38,7 +38,7 @@ static int is_in_block(const s24i_architecture *arch, const s24_tensor *tensor)
 static int is_layer(s24i_slot *slot, const s24i_architecture *arch, const s24_tensor *tensor)
 {
     int64_t block;
-    for (const char *name = tensor->name; name; name = behind_dot(name))
+    for (const char *name = tensor->name; name; name = after_dot(name))
         if (s24i_slot_find(&block, slot, arch, name)) return tensor->rank == 2;
     return 0;
 }
@@ -120,7 +120,7 @@ static const s24_tensor *experts_biases(const s24_checkpoint *c, const s24i_arch
     char name[S24I_NAME_BYTES];
     int64_t block = 0;
     s24i_slot slot;
-    for (const char *part = of->name; part; part = behind_dot(part))
+    for (const char *part = of->name; part; part = after_dot(part))
         if (s24i_slot_find(&block, &slot, arch, part)) break;
     const char *pattern = arch->mixture->biases[S24I_INTERMEDIATE];
     const s24_tensor *biases = pattern ? s24i_tensor_find(name, c, arch, pattern, block, "") : NULL;

@@ -345,6 +345,7 @@ static s24_status read_near(int64_t *both, const s24i_config *config, const char
                     *both >= 2 && *both <= MOST,
                 S24_ERROR_UNSUPPORTED, "%s: %s is no list of one number for all blocks",
                 config->file, key);
+    REQUIRE(config->ctx, *both, S24_ERROR_FORMAT, "%s: %s is an empty list", config->file, key);
     return S24_OK;
 }
 
