@@ -14,28 +14,48 @@ void postings_free(postings *p)
     *p = (postings){0};
 }
 
+int postings_begin(postings *p, int64_t words, int64_t texts)
+{
+    *p = (postings){.words = words, .texts = texts};
+    return (p->starts = calloc((size_t)words + 2, sizeof *p->starts)) != NULL;
+}
+
+/* Until all are put, where a word's list ends stands one place further on, and its count two. */
+void postings_count(postings *p, int64_t word)
+{
+    p->starts[word + 2]++;
+}
+
+int postings_lay(postings *p)
+{
+    for (int64_t w = 0; w < p->words; w++)
+        p->starts[w + 2] += p->starts[w + 1];
+    const size_t all = (size_t)p->starts[p->words + 1];
+    p->lines = malloc(all * sizeof *p->lines + 1);
+    p->weights = malloc(all * sizeof *p->weights + 1);
+    return p->lines && p->weights;
+}
+
+void postings_put(postings *p, int64_t word, int64_t line, float weight)
+{
+    const int64_t at = p->starts[word + 1]++;
+    p->lines[at] = (int32_t)line;
+    p->weights[at] = weight;
+}
+
 int postings_make(cli_app *cli, postings *out, const weighed *rows)
 {
     const int64_t all = rows->offsets[rows->count];
-    *out = (postings){.words = rows->vocabulary, .texts = rows->count};
-    out->starts = calloc((size_t)rows->vocabulary + 2, sizeof *out->starts);
-    out->lines = malloc((size_t)all * sizeof *out->lines + 1);
-    out->weights = malloc((size_t)all * sizeof *out->weights + 1);
+    int made = postings_begin(out, rows->vocabulary, rows->count);
+    for (int64_t i = 0; made && i < all; i++)
+        postings_count(out, rows->ids[i]);
+    made = made && postings_lay(out);
+    for (int64_t row = 0; made && row < rows->count; row++)
+        for (int64_t i = rows->offsets[row]; i < rows->offsets[row + 1]; i++)
+            postings_put(out, rows->ids[i], row, rows->weights[i]);
     out->room = malloc((size_t)rows->count * sizeof *out->room + 1);
-    if (!out->starts || !out->lines || !out->weights || !out->room)
-        return cli_fail(cli, CLI_IO, "out of memory for %lld weights of words", (long long)all);
-    int64_t *next = out->starts + 1; /* becomes where each list ends, as the next one begins */
-    for (int64_t i = 0; i < all; i++)
-        next[rows->ids[i] + 1]++;
-    for (int64_t w = 0; w < rows->vocabulary; w++)
-        next[w + 1] += next[w];
-    for (int64_t row = 0; row < rows->count; row++)
-        for (int64_t i = rows->offsets[row]; i < rows->offsets[row + 1]; i++) {
-            const int64_t at = next[rows->ids[i]]++;
-            out->lines[at] = (int32_t)row;
-            out->weights[at] = rows->weights[i];
-        }
-    return CLI_OK;
+    if (made && out->room) return CLI_OK;
+    return cli_fail(cli, CLI_IO, "out of memory for %lld weights of words", (long long)all);
 }
 
 /* Adds a word's part to the scores. 0: its list names a line that is none. */

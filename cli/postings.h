@@ -14,7 +14,13 @@ typedef struct postings {
     float *room; /* [texts] of a search */
 } postings;
 
-/* Turns rows round. Release with postings_free. */
+/* Lists are begun, then each number that they will have is counted, they are laid out, and each is
+   put there. 0: no memory. Release with postings_free. */
+int postings_begin(postings *p, int64_t words, int64_t texts);
+void postings_count(postings *p, int64_t word);
+int postings_lay(postings *p);
+void postings_put(postings *p, int64_t word, int64_t line, float weight);
+/* Turns rows round, with room for a search. */
 int postings_make(cli_app *cli, postings *out, const weighed *rows);
 void postings_free(postings *p);
 /* Finds the k texts with the largest dot product with the query's row, best first; ties: the lower

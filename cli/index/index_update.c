@@ -226,14 +226,12 @@ static void count_one(turning *t, int64_t word, int64_t line, float weight)
 {
     (void)line;
     (void)weight;
-    t->next.starts[word + 2]++;
+    postings_count(&t->next, word);
 }
 
 static void put_one(turning *t, int64_t word, int64_t line, float weight)
 {
-    const int64_t at = t->next.starts[word + 1]++;
-    t->next.lines[at] = (int32_t)line;
-    t->next.weights[at] = weight;
+    postings_put(&t->next, word, line, weight);
 }
 
 /* Counts what each list will have, and then puts it there. */
@@ -241,23 +239,19 @@ static int turn(turning *t)
 {
     update *u = t->u;
     stored_index *n = &u->next;
-    t->next = (postings){.words = n->width, .texts = n->count};
-    t->next.starts = calloc((size_t)n->width + 2, sizeof *t->next.starts);
+    const int begun = postings_begin(&t->next, n->width, n->count);
     n->arrays[INDEX_STARTS].data = t->next.starts;
-    if (!t->next.starts) return no_memory(u->cli, n->count);
+    if (!begun) return no_memory(u->cli, n->count);
     if (!take_old(t, count_one))
         return cli_fail(u->cli, CLI_FORMAT,
                         "%s/lines.npy: 0 to %lld are expected; remove the folder to make it anew",
                         n->folder, (long long)t->old.texts - 1);
     take_rows(t, count_one);
-    for (int64_t w = 0; w < n->width; w++)
-        t->next.starts[w + 2] += t->next.starts[w + 1];
+    const int laid = postings_lay(&t->next);
     n->postings = t->next.starts[n->width + 1];
-    n->arrays[INDEX_LINES].data = t->next.lines =
-        malloc((size_t)n->postings * sizeof *t->next.lines + 1);
-    n->arrays[INDEX_WEIGHTS].data = t->next.weights =
-        malloc((size_t)n->postings * sizeof *t->next.weights + 1);
-    if (!t->next.lines || !t->next.weights) return no_memory(u->cli, n->count);
+    n->arrays[INDEX_LINES].data = t->next.lines;
+    n->arrays[INDEX_WEIGHTS].data = t->next.weights;
+    if (!laid) return no_memory(u->cli, n->count);
     (void)take_old(t, put_one);
     take_rows(t, put_one);
     return CLI_OK;
