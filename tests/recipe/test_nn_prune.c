@@ -22,25 +22,6 @@ static s24_status gather(void *user, s24i_slot slot, const s24_dense *x)
     return s24_stats_add(g->stats[slot], g->ctx, x);
 }
 
-static s24_batch tokenize(s24_ctx *ctx, const char *folder, int64_t *offsets, int32_t *ids)
-{
-    s24_tokenizer *tokenizer;
-    const s24_text *texts = make_texts();
-    OK(ctx, s24_tokenizer_load(&tokenizer, ctx, folder));
-    offsets[0] = 0;
-    for (int t = 0; t < TEXTS; t++) {
-        s24_token tokens[TINY_POSITIONS];
-        int64_t count;
-        OK(ctx, s24_tokenizer_encode(tokens, &count, TINY_POSITIONS, tokenizer, ctx, texts[t].data,
-                                     texts[t].bytes, NULL, 0));
-        for (int64_t i = 0; i < count; i++)
-            ids[offsets[t] + i] = tokens[i].id;
-        offsets[t + 1] = offsets[t] + count;
-    }
-    s24_tokenizer_destroy(tokenizer);
-    return (s24_batch){.texts = TEXTS, .offsets = offsets, .ids = ids};
-}
-
 static void compare_layer(s24_ctx *ctx, const s24_tensor *before, const s24_tensor *after,
                           const s24_stats *stats, const s24_prune_opts *opts)
 {

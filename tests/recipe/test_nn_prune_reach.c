@@ -21,28 +21,15 @@ static int64_t give(s24_ctx *ctx, float *given, const char *folder, int vectors)
     s24_checkpoint *in;
     s24_model *model;
     s24_session *session;
-    s24_tokenizer *tokenizer;
-    int64_t offsets[TEXTS + 1] = {0};
+    int64_t offsets[TEXTS + 1];
     int32_t ids[MOST_TOKENS];
-    const s24_text *texts = make_texts();
     OK(ctx, s24_checkpoint_open(&in, ctx, folder));
     OK(ctx, s24_model_load(&model, ctx, in, NULL));
     OK(ctx, s24_session_create(&session, ctx, model, MOST_TOKENS));
-    OK(ctx, s24_tokenizer_load(&tokenizer, ctx, folder));
-    for (int t = 0; t < TEXTS; t++) {
-        s24_token tokens[TINY_POSITIONS];
-        int64_t count;
-        OK(ctx, s24_tokenizer_encode(tokens, &count, TINY_POSITIONS, tokenizer, ctx, texts[t].data,
-                                     texts[t].bytes, NULL, 0));
-        for (int64_t i = 0; i < count; i++)
-            ids[offsets[t] + i] = tokens[i].id;
-        offsets[t + 1] = offsets[t] + count;
-    }
-    const s24_batch batch = {.texts = TEXTS, .offsets = offsets, .ids = ids};
+    const s24_batch batch = tokenize(ctx, folder, offsets, ids);
     s24_outputs outputs = {.hidden = NULL};
     *(vectors ? &outputs.embeddings : &outputs.hidden) = given;
     OK(ctx, s24_session_forward(session, ctx, &batch, &outputs));
-    s24_tokenizer_destroy(tokenizer);
     s24_session_destroy(session);
     s24_model_destroy(model);
     s24_checkpoint_close(in);

@@ -48,6 +48,26 @@ static inline const s24_text *make_texts(void)
     return texts;
 }
 
+/* Their tokens. */
+static inline s24_batch tokenize(s24_ctx *ctx, const char *folder, int64_t *offsets, int32_t *ids)
+{
+    s24_tokenizer *tokenizer;
+    const s24_text *texts = make_texts();
+    OK(ctx, s24_tokenizer_load(&tokenizer, ctx, folder));
+    offsets[0] = 0;
+    for (int t = 0; t < TEXTS; t++) {
+        s24_token tokens[TINY_POSITIONS];
+        int64_t count;
+        OK(ctx, s24_tokenizer_encode(tokens, &count, TINY_POSITIONS, tokenizer, ctx, texts[t].data,
+                                     texts[t].bytes, NULL, 0));
+        for (int64_t i = 0; i < count; i++)
+            ids[offsets[t] + i] = tokens[i].id;
+        offsets[t + 1] = offsets[t] + count;
+    }
+    s24_tokenizer_destroy(tokenizer);
+    return (s24_batch){.texts = TEXTS, .offsets = offsets, .ids = ids};
+}
+
 typedef struct reports {
     int count;
     s24_layer_report layers[LAYERS];
