@@ -9,7 +9,10 @@
 
 #include "serve/serve.h"
 
-enum { AT_ONCE = 16 /* images whose pixels are in memory as floats */ };
+enum {
+    AT_ONCE = 16,         /* images whose pixels are in memory as floats */
+    MOST_PIXELS = 1 << 26 /* of an image, and of all that are decoded at a time */
+};
 
 #define BEGIN  "data:image/"
 #define BASE64 ";base64,"
@@ -128,15 +131,49 @@ static s24_status run_some(serve_model *m, serve_job *job, int64_t first, int64_
     return status;
 }
 
+/* The pixels of an image, by its head. What cannot be read has none; making it says why. */
+static int64_t pixels_of(const serve_model *m, const serve_job *job, int64_t index)
+{
+    int64_t size[2];
+    return s24_image_size(size, m->cli.ctx, job->images + index) == S24_OK ? size[0] * size[1] : 0;
+}
+
+/* How many images from `first` on are made at once; 0: that one has too many pixels. */
+static int64_t count_at_once(const serve_model *m, const serve_job *job, int64_t first)
+{
+    int64_t count = 0, pixels = 0;
+    for (; count < AT_ONCE && first + count < job->texts; count++) {
+        pixels += pixels_of(m, job, first + count);
+        if (pixels > MOST_PIXELS) break;
+    }
+    return count;
+}
+
+static void say(serve_model *m, serve_job *job, int64_t first, s24_status status)
+{
+    char where[48] = "";
+    if (first) snprintf(where, sizeof where, "from element %lld on, ", (long long)first);
+    snprintf(job->error, sizeof job->error, "%s%s", status == S24_ERROR_MEMORY ? "" : where,
+             status == S24_ERROR_MEMORY ? "the server is out of memory"
+                                        : s24_ctx_error(m->cli.ctx));
+}
+
 void serve_run_images(serve_model *model, serve_job *job)
 {
-    s24_status status = S24_OK;
-    for (int64_t i = 0; i < job->texts && status == S24_OK; i += AT_ONCE)
-        status = run_some(model, job, i, job->texts - i < AT_ONCE ? job->texts - i : AT_ONCE);
-    if (status != S24_OK)
-        snprintf(job->error, sizeof job->error, "%s",
-                 status == S24_ERROR_MEMORY ? "the server is out of memory"
-                                            : s24_ctx_error(model->cli.ctx));
+    for (int64_t i = 0, count = 0; i < job->texts; i += count) {
+        count = count_at_once(model, job, i);
+        if (!count) {
+            job->refused = 1;
+            snprintf(job->error, sizeof job->error,
+                     "element %lld has more than the %d pixels that are taken", (long long)i,
+                     MOST_PIXELS);
+            return;
+        }
+        const s24_status status = run_some(model, job, i, count);
+        if (status == S24_OK) continue;
+        say(model, job, i, status);
+        return;
+    }
 }
 
 /* ---- opening -------------------------------------------------------------------------------- */

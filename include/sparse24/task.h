@@ -261,8 +261,13 @@ typedef struct s24_rgb {
     const void *file; /* or a file's bytes, JPEG or PNG, and their number */
     size_t file_bytes;
 } s24_rgb;
-/* These images as one class, each made so; pixels and paths are read once. Errors as
-   s24_images_read_as, and ARGUMENT. */
+/* Height and width of an image, by the head of its file; no pixel is read. Sizes are 0 where that
+   fails. ARGUMENT, FORMAT (also of more than 16,384 pixels a side, or 178,956,970 in all),
+   UNSUPPORTED, IO, MEMORY. */
+S24_API s24_status s24_image_size(int64_t size[2], s24_ctx *ctx, const s24_rgb *image);
+/* These images as one class, each made so; pixels and paths are read once. A thread that decodes
+   one holds 3 bytes a pixel of it, and what PNG packs, up to 8 more. Errors as s24_images_read_as,
+   and ARGUMENT. */
 S24_API s24_status s24_images_make(s24_images **out, s24_ctx *ctx, const s24_rgb *images,
                                    int64_t count, const s24_image_form *form);
 /* From the folder's preprocessor_config.json; 0.5 and 0.5 where there is none. Errors: FORMAT,

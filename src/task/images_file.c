@@ -16,9 +16,15 @@ int s24i_is_image(const char *name)
     return 0;
 }
 
+enum { MOST_PIXELS = 178956970 /* Pillow takes no more, either */ };
+
 s24_status s24i_image_size(int64_t size[2], s24_ctx *ctx, const char *path, const s24i_map *file)
 {
-    return (s24i_is_png(file) ? s24i_png_size : s24i_jpeg_size)(size, ctx, path, file);
+    TRY((s24i_is_png(file) ? s24i_png_size : s24i_jpeg_size)(size, ctx, path, file));
+    REQUIRE(ctx, size[0] <= MOST_PIXELS / size[1], S24_ERROR_FORMAT,
+            "%s has %lld x %lld pixels, at most %d in all are expected", path, (long long)size[1],
+            (long long)size[0], MOST_PIXELS);
+    return S24_OK;
 }
 
 s24_status s24i_image_read(uint8_t *pixels, const int64_t size[2], s24_ctx *ctx, const char *path,

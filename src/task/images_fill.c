@@ -161,20 +161,31 @@ static s24_status check(s24_ctx *ctx, const s24_rgb *images, int64_t count)
     return S24_OK;
 }
 
-/* The size of the first, which all others must have where none is made. */
-static s24_status first_size(int64_t size[2], s24_ctx *ctx, const s24_rgb *first)
+static s24_status size_of(int64_t size[2], s24_ctx *ctx, const s24_rgb *image)
 {
-    size[0] = first->height;
-    size[1] = first->width;
-    const s24i_map map = map_of(first);
-    if (first->path) return s24i_image_file_size(size, ctx, first->path);
-    return first->file ? s24i_image_size(size, ctx, "image 0", &map) : S24_OK;
+    TRY(check(ctx, image, 1));
+    if (image->path) return s24i_image_file_size(size, ctx, image->path);
+    const s24i_map map = map_of(image);
+    if (image->file) return s24i_image_size(size, ctx, "image 0", &map);
+    size[0] = image->height;
+    size[1] = image->width;
+    return S24_OK;
+}
+
+s24_status s24_image_size(int64_t size[2], s24_ctx *ctx, const s24_rgb *image)
+{
+    if (!ctx) return S24_ERROR_ARGUMENT;
+    REQUIRE(ctx, size && image, S24_ERROR_ARGUMENT, "size or image is NULL");
+    const s24_status status = size_of(size, ctx, image);
+    if (status != S24_OK) size[0] = size[1] = 0;
+    return status;
 }
 
 static s24_status make(s24_images *images, const s24_rgb *from, int64_t count)
 {
     int64_t size[2] = {images->form.side, images->form.side};
-    if (!images->form.side && count) TRY(first_size(size, images->ctx, from));
+    /* Where none is made, all have the size of the first. */
+    if (!images->form.side && count) TRY(s24_image_size(size, images->ctx, from));
     images->info = (s24_images_info){count, CHANNELS, size[0], size[1], 1};
     TRY(s24i_images_room(images));
     if (count) memset(images->labels, 0, (size_t)count * sizeof *images->labels);

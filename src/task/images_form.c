@@ -2,7 +2,9 @@
 /*
  * An image resized and cut as a model wants it, in bytes, as Pillow does it: each output is a sum
  * of the pixels that lie under its filter, weights in 22 bits, first along lines and then along
- * columns, rounded to bytes in between. So the pixels are Pillow's, bit by bit.
+ * columns, rounded to bytes in between. So the pixels are Pillow's, bit by bit. What must stay
+ * true: no pixel is made that is cut away, so that memory follows the image and what comes out,
+ * however long the image would be when it is resized.
  */
 #include "task/images.h"
 
@@ -62,20 +64,26 @@ static void fill_output(const taps *t, int64_t i, double at)
     }
 }
 
-static s24_status taps_make(taps *t, s24_ctx *ctx, int64_t to, int64_t from, int resample)
+/* Of one side: it has `was` pixels and gets `all`, of which `count` stay, from `first` on. They
+   stand at `place` of what comes out, which has `room`. */
+typedef struct side {
+    int64_t was, all, first, count, place, room;
+} side;
+
+static s24_status taps_make(taps *t, s24_ctx *ctx, const side *s, int resample)
 {
-    const double scale = (double)from / (double)to;
+    const double scale = (double)s->was / (double)s->all;
     t->filter = resample == 3 ? bicubic : bilinear;
     t->scale = scale > 1 ? scale : 1;
     t->support = (resample == 3 ? 2 : 1) * t->scale;
-    t->from = from;
+    t->from = s->was;
     t->most = (int64_t)ceil(t->support) * 2 + 1;
-    TRY(s24i_alloc_elems(&t->first, ctx, to, sizeof *t->first, "an image"));
-    TRY(s24i_alloc_elems(&t->count, ctx, to, sizeof *t->count, "an image"));
-    TRY(s24i_alloc_elems(&t->weights, ctx, to * t->most, sizeof *t->weights, "an image"));
+    TRY(s24i_alloc_elems(&t->first, ctx, s->count, sizeof *t->first, "an image"));
+    TRY(s24i_alloc_elems(&t->count, ctx, s->count, sizeof *t->count, "an image"));
+    TRY(s24i_alloc_elems(&t->weights, ctx, s->count * t->most, sizeof *t->weights, "an image"));
     TRY(s24i_alloc_elems(&t->wide, ctx, t->most, sizeof *t->wide, "an image"));
-    for (int64_t i = 0; i < to; i++)
-        fill_output(t, i, ((double)i + 0.5) * scale);
+    for (int64_t i = 0; i < s->count; i++)
+        fill_output(t, i, ((double)(s->first + i) + 0.5) * scale);
     return S24_OK;
 }
 
@@ -99,53 +107,55 @@ static void run_taps(uint8_t *to, const lines *out, const uint8_t *from, const l
         }
 }
 
-/* to [channels, size] from [channels, was], height before width; `between` holds one channel
-   [was[0], size[1]]. */
-static void resize_with(uint8_t *to, const int64_t size[2], const uint8_t *from,
-                        const int64_t was[2], const taps both[2], uint8_t *between)
+/* Rows of an image: that many, from `first` on. */
+typedef struct span {
+    int64_t first, count;
+} span;
+
+/* The rows that outputs are made of, from whose first `t` counts from now on. */
+static span count_from_first(taps *t, int64_t outputs)
 {
+    const int64_t first = t->first[0];
+    const int64_t end = t->first[outputs - 1] + t->count[outputs - 1];
+    for (int64_t i = 0; i < outputs; i++)
+        t->first[i] -= first;
+    return (span){first, end - first};
+}
+
+/* to [channels, room, room] from [channels, was], rows before columns; `between` holds of one
+   channel these rows in the columns that stay. */
+static void resize_with(uint8_t *to, const side both[2], const uint8_t *from, const taps t[2],
+                        uint8_t *between, span rows)
+{
+    const side *down = &both[0], *across = &both[1];
+    const int64_t stay = across->count;
+    const lines in = {rows.count, across->was, 1}, mid = {rows.count, stay, 1};
+    const lines columns = {stay, 1, stay}, out = {stay, 1, across->room};
     for (int64_t c = 0; c < CHANNELS; c++) {
-        const uint8_t *middle = from + c * was[0] * was[1];
-        const lines in = {was[0], was[1], 1}, mid = {was[0], size[1], 1};
-        const lines down = {size[1], 1, size[1]}, out = {size[1], 1, size[1]};
-        uint8_t *end = to + c * size[0] * size[1];
-        if (size[1] != was[1]) {
-            run_taps(between, &mid, middle, &in, &both[1], size[1]);
-            middle = between;
-        }
-        if (size[0] != was[0])
-            run_taps(end, &out, middle, &down, &both[0], size[0]);
-        else
-            memcpy(end, middle, (size_t)(size[0] * size[1]));
+        const int64_t at = (c * down->room + down->place) * across->room + across->place;
+        run_taps(between, &mid, from + (c * down->was + rows.first) * across->was, &in, &t[1],
+                 stay);
+        run_taps(to + at, &out, between, &columns, &t[0], down->count);
     }
 }
 
-static s24_status resize(uint8_t *to, const int64_t size[2], s24_ctx *ctx, const uint8_t *from,
-                         const int64_t was[2], int resample)
+static s24_status resize(uint8_t *to, const side both[2], s24_ctx *ctx, const uint8_t *from,
+                         int resample)
 {
-    taps both[2] = {{0}, {0}};
+    taps t[2] = {{0}, {0}};
     uint8_t *between = NULL;
-    s24_status status = taps_make(&both[0], ctx, size[0], was[0], resample);
-    if (status == S24_OK) status = taps_make(&both[1], ctx, size[1], was[1], resample);
-    if (status == S24_OK) status = s24i_alloc_elems(&between, ctx, was[0] * size[1], 1, "an image");
-    if (status == S24_OK) resize_with(to, size, from, was, both, between);
-    taps_free(&both[0], ctx);
-    taps_free(&both[1], ctx);
+    span rows = {0, 0};
+    s24_status status = taps_make(&t[0], ctx, &both[0], resample);
+    if (status == S24_OK) status = taps_make(&t[1], ctx, &both[1], resample);
+    if (status == S24_OK) {
+        rows = count_from_first(&t[0], both[0].count);
+        status = s24i_alloc_elems(&between, ctx, rows.count * both[1].count, 1, "an image");
+    }
+    if (status == S24_OK) resize_with(to, both, from, t, between, rows);
+    taps_free(&t[0], ctx);
+    taps_free(&t[1], ctx);
     s24_ctx_free(ctx, between);
     return status;
-}
-
-/* The middle, or the whole with zeros around it. */
-static void cut(uint8_t *to, int64_t side, const uint8_t *from, const int64_t size[2])
-{
-    const int64_t top = (size[0] - side) >> 1, left = (size[1] - side) >> 1;
-    memset(to, 0, (size_t)(CHANNELS * side * side));
-    for (int64_t c = 0; c < CHANNELS; c++)
-        for (int64_t y = s24i_max(0, -top); y < s24i_min(side, size[0] - top); y++) {
-            const int64_t first = s24i_max(0, -left), end = s24i_min(side, size[1] - left);
-            memcpy(to + (c * side + y) * side + first,
-                   from + (c * size[0] + y + top) * size[1] + first + left, (size_t)(end - first));
-        }
 }
 
 /* What an image is resized to: one side, and the other in proportion, or both. */
@@ -161,20 +171,21 @@ static void resized(int64_t size[2], const s24_image_form *form, const int64_t w
                       : (int64_t)((double)(form->shortest * was[d]) / (double)*shorter);
 }
 
+/* The middle stays, or the whole with zeros around it. */
+static side side_of(const s24_image_form *form, int64_t was, int64_t all)
+{
+    const int64_t before = (all - form->side) >> 1;
+    if (!form->crops) return (side){was, all, 0, all, 0, all};
+    return (side){
+        was, all, s24i_max(0, before), s24i_min(all, form->side), s24i_max(0, -before), form->side};
+}
+
 s24_status s24i_image_put(uint8_t *to, s24_ctx *ctx, const s24_image_form *form,
                           const uint8_t *from, const int64_t was[2])
 {
     int64_t size[2];
-    uint8_t *large = NULL;
-    s24_status status = S24_OK;
     resized(size, form, was);
-    const int same = size[0] == was[0] && size[1] == was[1];
-    if (!same && !form->crops) return resize(to, size, ctx, from, was, form->resample);
-    if (!same) {
-        TRY(s24i_alloc_elems(&large, ctx, CHANNELS * size[0] * size[1], 1, "an image"));
-        status = resize(large, size, ctx, from, was, form->resample);
-    }
-    if (status == S24_OK) cut(to, form->side, large ? large : from, size);
-    s24_ctx_free(ctx, large);
-    return status;
+    const side both[2] = {side_of(form, was[0], size[0]), side_of(form, was[1], size[1])};
+    memset(to, 0, (size_t)(CHANNELS * both[0].room * both[1].room));
+    return size[0] && size[1] ? resize(to, both, ctx, from, form->resample) : S24_OK;
 }

@@ -2,6 +2,8 @@
 """Memory: how much a header may cost, and what docs/trust.md promises of walks over tensors and of
 texts. What is said when there is no more: tests/faults."""
 import array
+import base64
+import concurrent.futures
 import json
 import os
 import random
@@ -9,10 +11,12 @@ import re
 import subprocess
 import sys
 import unittest
+import urllib.error
 import urllib.request
 
 import cli_case
 import cli_data
+import test_cli_images
 
 sys.path.insert(0, os.path.join(os.environ["S24_SOURCE"], "tests/tools"))
 import tiny_bert  # noqa: E402
@@ -45,6 +49,37 @@ class Measured(cli_case.Scratch):
 
     def bytes_of(self, name):
         return (self.folder / name / "model.safetensors").stat().st_size
+
+    def served(self, name, bodies, *more):
+        """The peak of a server on one thread that was asked all of this at once, and the answers:
+        (status, value)."""
+        server = subprocess.Popen(
+            [cli_case.PROGRAM, "serve", name, "--port", "0", "--threads", "1", "--json", *more],
+            cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        try:
+            text = ""
+            while not text.endswith("}\n"):
+                line = server.stdout.readline()
+                self.assertTrue(line)
+                text += line
+            url = cli_case.one_object(text)["url"] + "/embed"
+
+            def ask(body):
+                try:
+                    with urllib.request.urlopen(url, json.dumps(body).encode(), 60) as answer:
+                        return answer.status, json.loads(answer.read())
+                except urllib.error.HTTPError as error:
+                    with error:
+                        return error.code, json.loads(error.read())
+
+            with concurrent.futures.ThreadPoolExecutor(len(bodies)) as pool:
+                answers = list(pool.map(ask, bodies))
+            with open(f"/proc/{server.pid}/status", encoding="utf-8") as status:
+                return 1024 * int(re.search(r"VmHWM:\s+(\d+) kB", status.read())[1]), answers
+        finally:
+            server.terminate()
+            server.wait(60)
+            server.stdout.close()
 
     def grows(self, names, most, measure):
         """From one size to the next memory grows by at most so much of what the file does."""
@@ -166,26 +201,10 @@ class Models(Measured):
 
     def serve(self, name):
         """The peak of a server that has answered more texts than fit a batch."""
-        server = subprocess.Popen(
-            [cli_case.PROGRAM, "serve", name, "--port", "0", "--sparse", "--threads", "1",
-             "--max-batch-tokens", "512", "--json"], cwd=self.folder, stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL, text=True)
-        try:
-            text = ""
-            while not text.endswith("}\n"):
-                line = server.stdout.readline()
-                self.assertTrue(line)
-                text += line
-            body = json.dumps({"inputs": ["read the file of a thread"] * 400}).encode()
-            url = cli_case.one_object(text)["url"] + "/embed"
-            with urllib.request.urlopen(url, body, timeout=60) as answer:
-                self.assertEqual(len(json.loads(answer.read())), 400)
-            with open(f"/proc/{server.pid}/status", encoding="utf-8") as status:
-                return 1024 * int(re.search(r"VmHWM:\s+(\d+) kB", status.read())[1])
-        finally:
-            server.terminate()
-            server.wait(60)
-            server.stdout.close()
+        most, answers = self.served(name, [{"inputs": ["read the file of a thread"] * 400}],
+                                    "--sparse", "--max-batch-tokens", "512")
+        self.assertEqual([(status, len(value)) for status, value in answers], [(200, 400)])
+        return most
 
     def test_a_server_takes_what_its_model_does(self):
         self.grows([f"p{size}" for size in SIZES], 2.2, self.serve)
@@ -194,6 +213,77 @@ class Models(Measured):
         self.grows([f"{size}" for size in SIZES], 1.3, lambda name: self.peak(
             "prune", name, "out", "--force", "--calibration", "texts", "--method", "sparsegpt",
             "--threads", "1"))
+
+
+def url_of(file):
+    return "data:image/png;base64," + base64.b64encode(file).decode()
+
+
+EDGES = (512, 1536, 3072)  # of images: 1.5, 13.5 and 54 MiB of PNG's rows and pixels
+
+
+@unittest.skipIf(os.environ.get("S24_SANITIZE"), "a sanitizer's own memory would be measured")
+class Pictures(Measured):
+    """What images in requests cost: a thread decodes one at a time, 3 bytes a pixel and what PNG
+    packs, here 3 more; what waits counts as the bodies do."""
+    @staticmethod
+    def make(folder):
+        test_cli_images.write_model(folder / "model")
+        test_cli_images.write_model(folder / "middle")
+        (folder / "middle/preprocessor_config.json").write_text(json.dumps(
+            {"size": {"shortest_edge": 64}, "do_center_crop": True,
+             "crop_size": {"height": 8, "width": 8}}))
+
+    @staticmethod
+    def flat(width, height):
+        """An image of few bytes and many pixels."""
+        return url_of(test_cli_images.png(width, height, b"\x10\x80\xf0" * (width * height)))
+
+    def peak_of(self, *images):
+        most, answers = self.served("model", [{"inputs": list(images)}])
+        self.assertEqual([(status, len(value)) for status, value in answers], [(200, len(images))])
+        return most
+
+    def test_pixels_of_one(self):
+        peaks = [self.peak_of(self.flat(edge, edge)) for edge in EDGES]
+        for i in range(1, len(EDGES)):
+            pixels = EDGES[i] ** 2 - EDGES[i - 1] ** 2
+            self.assertLess(peaks[i] - peaks[i - 1], 7 * pixels + (4 << 20), peaks)
+            self.assertGreater(peaks[i] - peaks[i - 1], 3 * pixels, peaks)  # it was decoded
+
+    def test_however_many_there_are(self):
+        image = self.flat(1024, 1024)
+        few, many = self.peak_of(image), self.peak_of(*[image] * 20)
+        self.assertLess(many - few, 4 << 20)
+
+    def test_what_would_be_too_large(self):
+        line = url_of(test_cli_images.png(1, 16384, b"\0\1\2" * 16384))
+        least, _ = self.served("middle", [{"inputs": self.flat(9, 8)}])
+        most, answers = self.served("middle", [{"inputs": [line] * 16}])
+        # Resized as a whole it would take 3 * 64 * 64 * 16384 bytes, 201 MB.
+        self.assertEqual([(status, len(value)) for status, value in answers], [(200, 16)])
+        self.assertLess(most - least, 8 << 20)
+        bits = test_cli_images.png(1, 1, b"\0\0\0")
+        head = test_cli_images.chunk(b"IHDR", (8193).to_bytes(4, "big") + (8192).to_bytes(4, "big")
+                                     + bits[24:29])
+        large = url_of(bits[:8] + head + bits[33:])
+        most, answers = self.served("model", [{"inputs": [self.flat(9, 8), large]}])
+        self.assertEqual(answers[0][0], 422)
+        self.assertIn("element 1 has more than the 67108864 pixels that are taken",
+                      answers[0][1]["error"]["message"])
+        self.assertLess(most - least, 8 << 20)
+
+    def test_what_waits(self):
+        chance = random.Random(3)
+        noise = url_of(test_cli_images.png(600, 600, chance.randbytes(3 * 600 * 600)))
+        size = len(noise)  # 1.4 MiB
+        one, _ = self.served("model", [{"inputs": noise}], "--http-threads", "2")
+        most, answers = self.served("model", [{"inputs": noise}] * 96, "--http-threads", "2")
+        self.assertIn(200, [status for status, _ in answers])
+        self.assertLessEqual({status for status, _ in answers}, {200, 429})
+        # Bodies, or what was decoded of them, and of each thread what JSON takes of one. All of the
+        # bodies are 134 MB.
+        self.assertLess(most - one, (32 << 20) + 2 * 8 * size)
 
 
 BLOCKS, TEXTS, LENGTH = 4, (1, 5, 15), 500  # of the cache's model, and what it goes on with

@@ -367,6 +367,72 @@ static void test_form(void **state)
     assert_int_equal(got[7 * 9 + 6], image[6 * 5 + 4]);
 }
 
+/* A pixel is the same whether those around it are made or cut away. */
+static void test_form_cut(void **state)
+{
+    enum { MOST = 40, ROUNDS = 200 };
+    static uint8_t image[3 * MOST * MOST], whole[3 * MOST * MOST], got[3 * MOST * MOST];
+    uint32_t chance = 24;
+    (void)state;
+    for (size_t i = 0; i < sizeof image; i++)
+        image[i] = (uint8_t)(i * 37 + i / 7 * i);
+    for (int round = 0; round < ROUNDS; round++) {
+        int64_t drawn[5];
+        for (int i = 0; i < 5; i++)
+            drawn[i] = 1 + (chance = chance * 1664525 + 1013904223) / 256 % MOST;
+        s24_image_form form = {
+            .resizes = 1, .height = drawn[2], .width = drawn[3], .resample = 2 + round % 2};
+        const int64_t side = drawn[4], up = (drawn[2] - side) >> 1, left = (drawn[3] - side) >> 1;
+        assert_int_equal(s24i_image_put(whole, ctx, &form, image, drawn), S24_OK);
+        form.crops = 1;
+        form.side = side;
+        assert_int_equal(s24i_image_put(got, ctx, &form, image, drawn), S24_OK);
+        for (int64_t i = 0; i < 3 * side * side; i++) {
+            const int64_t c = i / (side * side), y = i / side % side + up, x = i % side + left;
+            const int in = y >= 0 && y < drawn[2] && x >= 0 && x < drawn[3];
+            assert_int_equal(got[i], in ? whole[(c * drawn[2] + y) * drawn[3] + x] : 0);
+        }
+    }
+}
+
+static void *small_alloc(void *user, size_t bytes, size_t alignment)
+{
+    void *memory = NULL;
+    (void)user;
+    return bytes <= 1 << 20 && !posix_memalign(&memory, alignment, bytes + 1) ? memory : NULL;
+}
+
+static void small_free(void *user, void *memory, size_t bytes)
+{
+    (void)user;
+    (void)bytes;
+    free(memory);
+}
+
+/* An image of one pixel's width would be 3,670,016 pixels long when it is resized, of which 224
+   stay. */
+static void test_form_of_a_line(void **state)
+{
+    static uint8_t image[3 * 16384], got[3 * 224 * 224];
+    const s24_image_form form = {
+        .resizes = 1, .shortest = 224, .resample = 3, .crops = 1, .side = 224};
+    const s24_ctx_opts opts = {
+        .size = sizeof opts, .allocator = {small_alloc, small_free, NULL}, .threads = 1};
+    s24_ctx *small;
+    (void)state;
+    for (size_t i = 0; i < sizeof image; i++)
+        image[i] = (uint8_t)(200 + i / 16384);
+    assert_int_equal(s24_ctx_create(&small, &opts), S24_OK);
+    for (int i = 0; i < 2; i++) {
+        const int64_t was[2] = {i ? 16384 : 1, i ? 1 : 16384};
+        memset(got, 0, sizeof got);
+        assert_int_equal(s24i_image_put(got, small, &form, image, was), S24_OK);
+        for (size_t at = 0; at < sizeof got; at++)
+            assert_int_equal(got[at], 200 + at / (224 * 224));
+    }
+    s24_ctx_destroy(small);
+}
+
 static void test_form_read(void **state)
 {
     static const struct {
@@ -426,6 +492,8 @@ int main(void)
         cmocka_unit_test(test_make_memory),
         cmocka_unit_test(test_normalisation),
         cmocka_unit_test(test_form),
+        cmocka_unit_test(test_form_cut),
+        cmocka_unit_test(test_form_of_a_line),
         cmocka_unit_test(test_form_read),
     };
     return cmocka_run_group_tests(tests, ctx_folder_setup, ctx_folder_teardown);

@@ -202,9 +202,37 @@ static void test_png_refused(void **state)
     other.width = 16385;
     f = make_png(&other, (const uint8_t *)"\0\x07", 2);
     refuse_png(&f, f.count, "has 16385 x 1 pixels, at most 16384 a side are expected");
+    f = make_png(&(png_kind){.width = 16384, .height = 10923, .depth = 1, .colour = 0},
+                 (const uint8_t *)"\0", 1);
+    refuse_png(&f, f.count, "has 16384 x 10923 pixels, at most 178956970 in all are expected");
     other.width = 9000; /* which two bytes cannot become */
     f = make_png(&other, (const uint8_t *)"\0\x07", 2);
     refuse_png(&f, f.count, "IDAT does not have all of its rows");
+}
+
+/* A size is that of the head: there are no such pixels. */
+static void test_png_size(void **state)
+{
+    png_file f = make_png(&(png_kind){.width = 16384, .height = 10922, .depth = 1, .colour = 0},
+                          (const uint8_t *)"\0", 1);
+    s24_rgb image = {.file = f.bytes, .file_bytes = f.count};
+    int64_t size[2] = {0};
+    (void)state;
+    assert_int_equal(s24_image_size(size, ctx, &image), S24_OK);
+    assert_true(size[0] == 10922 && size[1] == 16384);
+    io_write_file(io_path("x.png"), (const char *)f.bytes, f.count);
+    assert_int_equal(s24_image_size(size, ctx, &(s24_rgb){.path = io_path("x.png")}), S24_OK);
+    assert_true(size[0] == 10922 && size[1] == 16384);
+    assert_int_equal(
+        s24_image_size(size, ctx, &(s24_rgb){.bytes = f.bytes, .height = 2, .width = 3}), S24_OK);
+    assert_true(size[0] == 2 && size[1] == 3);
+    image.file_bytes -= 12;
+    assert_int_equal(s24_image_size(size, ctx, &image), S24_ERROR_FORMAT);
+    assert_sentence(ctx, "image 0: a whole PNG image is expected: it ends without IEND");
+    assert_true(size[0] == 0 && size[1] == 0);
+    assert_int_equal(s24_image_size(size, ctx, &(s24_rgb){0}), S24_ERROR_ARGUMENT);
+    assert_int_equal(s24_image_size(NULL, ctx, &image), S24_ERROR_ARGUMENT);
+    assert_int_equal(s24_image_size(size, NULL, &image), S24_ERROR_ARGUMENT);
 }
 
 static s24_status read_set(s24_ctx *failing_ctx)
@@ -231,6 +259,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_png_kinds), cmocka_unit_test(test_png_rows),
-        cmocka_unit_test(test_png_refused), cmocka_unit_test(test_png_memory)};
+        cmocka_unit_test(test_png_refused), cmocka_unit_test(test_png_size),
+        cmocka_unit_test(test_png_memory)};
     return cmocka_run_group_tests(tests, ctx_folder_setup, ctx_folder_teardown);
 }
