@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """sparse24.cdx.json of the build folder has the members that CycloneDX 1.5 wants, and names every
-library that what was built asks the loader for."""
+library that what was built asks the loader for, or opens."""
 import json
 import os
 import pathlib
@@ -51,10 +51,32 @@ class Bom(unittest.TestCase):
         self.assertEqual(BOM["metadata"]["component"]["version"],
                          re.search(r'S24_VERSION +"(.*)"', header).group(1))
 
+    def named(self):
+        files = (self.properties(c)["sparse24:file"] for c in BOM["components"])
+        return tuple(file for file in files if file)
+
+    def test_what_is_opened_is_named(self):
+        has_plugin = (BUILD / "libsparse24-cuda.so.0").exists()
+        opened = set()
+        for path in [*SOURCE.glob("src/**/*"), *SOURCE.glob("cli/**/*")]:
+            if path.suffix in (".c", ".h", ".cu") and (has_plugin or "cuda" not in path.parts):
+                opened |= set(re.findall(r'"(lib[\w-]+\.so)[.0-9]*"', path.read_text()))
+        # An engine that this build has not is not opened.
+        opened -= {f"libsparse24-{part}.so" for part in ("cuda", "mpi")} | {"libdnnl.so"}
+        self.assertLessEqual(opened, set(self.named()))
+        self.assertGreater(len(opened), 4)
+
+    def test_versions_are_those_of_headers(self):
+        """Of libraries that are linked each says which it is, where its headers do."""
+        for component in BOM["components"]:
+            if self.properties(component)["sparse24:how"] == "linked" and \
+                    component["name"] != "cblas":
+                self.assertRegex(component["version"], r"^\d+(\.\d+)*$", component)
+
     def test_what_is_linked_is_named(self):
-        named = tuple(self.properties(c)["sparse24:file"] for c in BOM["components"]
-                      if self.properties(c)["sparse24:file"])
-        for file in ("sparse24", "libsparse24.so", "libsparse24-nn.so", "libsparse24-cuda.so.0"):
+        named = self.named()
+        for file in ("sparse24", "libsparse24.so", "libsparse24-nn.so", "libsparse24-cuda.so.0",
+                     "libsparse24-mpi.so.0"):
             if not (BUILD / file).exists():
                 continue
             for needed in elf.Elf(BUILD / file).dynamic_texts(elf.DT_NEEDED):
