@@ -8,8 +8,8 @@
 
 What is found grows in BUILD/corpora/NAME, next to the corpus of the tree, and is merged after the
 run, so that the smallest inputs that reach each edge stay. For each target it prints executions,
-executions a second, edges, and the share of its reader's lines and branches that the merged corpus
-reaches; BUILD/corpora/NAME.missed lists the functions and lines that it does not. Executions are
+executions a second, edges, and the share of its reader's regions, lines and branches that the merged
+corpus reaches; BUILD/corpora/NAME.missed lists the functions and lines that it does not. Executions are
 added to tests/fuzz/executions.json, unless --forget is given. Needs the preset fuzz, built, and
 llvm-profdata and llvm-cov of the same clang. A finding is left as BUILD/corpora/NAME-crash-*, its
 report in NAME.log, and makes the exit code 1.
@@ -37,10 +37,11 @@ LONGEST = 8192  # bytes of an input, where no seed has more: libFuzzer would cut
 
 
 def targets():
-    """NAME -> globs of its reader's files."""
-    rows = [line.split("|") for line in (FOLDER / "targets.txt").read_text().splitlines()
+    """NAME -> globs of its reader's files, and the functions in them that read nothing."""
+    rows = [[field.strip() for field in line.split("|")]
+            for line in (FOLDER / "targets.txt").read_text().splitlines()
             if line and not line.startswith("#")]
-    return {name.strip(): reader.strip().split(",") for name, _, reader, _ in rows}
+    return {name: (reader.split(","), others.split()) for name, _, reader, _, others in rows}
 
 
 def tool(name):
@@ -62,8 +63,8 @@ def inside(path):
 
 
 class Target:
-    def __init__(self, build, name, reader):
-        self.name, self.reader = name, reader
+    def __init__(self, build, name, reader, others):
+        self.name, self.reader, self.others = name, reader, others
         self.program = build / "tests/fuzz" / f"fuzz_{name}"
         self.work = build / "corpora"
         self.found = self.work / name
@@ -117,7 +118,8 @@ class Target:
         return int(found[-1]) if found else 0
 
     def coverage(self):
-        """Lines and branches of the reader's files: [reached, all] of each; names what is not."""
+        """Regions (what runs as a whole), lines and branches of the reader: [reached, all] of
+        each; names what is not."""
         index = f"{self.profile}.index"
         subprocess.run([tool("llvm-profdata"), "merge", "-sparse", self.profile, "-o", index],
                        check=True)
@@ -132,8 +134,31 @@ class Target:
         files = [file for file in data["files"]
                  if any(fnmatch.fnmatch(inside(file["filename"]), glob) for glob in self.reader)]
         self.write_missed(files, never)
-        return {kind: [sum(file["summary"][kind][key] for file in files)
-                       for key in ("covered", "count")] for kind in ("lines", "branches")}
+        return self.sums(files, data["functions"])
+
+    def sums(self, files, functions):
+        """Of all functions of these files but those that read nothing."""
+        sums = {kind: [0, 0] for kind in ("regions", "lines", "branches")}
+
+        def count(kind, reached):
+            sums[kind][0] += bool(reached)
+            sums[kind][1] += 1
+
+        mapped = {file["filename"]: line_counts(file["segments"]) for file in files}
+        for function in functions:
+            path = function["filenames"][0]
+            if path not in mapped or function["name"].split(":")[-1] in self.others:
+                continue
+            own = [region for region in function["regions"] if region[5] == 0 and region[7] == 0]
+            for region in own:
+                count("regions", region[4])
+            for branch in function["branches"]:
+                count("branches", branch[4])
+                count("branches", branch[5])
+            for line in range(min(r[0] for r in own), max(r[2] for r in own) + 1):
+                if line in mapped[path]:
+                    count("lines", mapped[path][line])
+        return sums
 
     def write_missed(self, files, never):
         lines = []
@@ -162,6 +187,23 @@ def add_counts(counts):
     COUNTS.write_text(json.dumps(known, indent=2, sort_keys=True) + "\n")
 
 
+def line_counts(segments):
+    """Line -> how often it ran, of a file's segments in llvm-cov's order: [line, column, count, has
+    a count, begins a region, is a gap]."""
+    counts, before = {}, None
+    starts = collections.defaultdict(list)
+    for segment in segments:
+        starts[segment[0]].append(segment)
+    for line in range(segments[0][0], segments[-1][0] + 1) if segments else ():
+        begun = [s[2] for s in starts[line] if s[3] and s[4] and not s[5]]
+        if before and before[3]:
+            begun.append(before[2])
+        if begun:
+            counts[line] = max(begun)
+        before = starts[line][-1] if starts[line] else before
+    return counts
+
+
 def percent(pair):
     return f"{100 * pair[0] / pair[1]:5.1f} %" if pair[1] else "    -"
 
@@ -174,7 +216,7 @@ def run(target, seconds, processes):
     finally:
         target.close()
     print(f"{target.name:12} {count:11} {count // max(seconds, 1):9}/s {edges:7} edges  "
-          f"lines {percent(sums['lines'])}  branches {percent(sums['branches'])}"
+          f"regions {percent(sums['regions'])}  lines {percent(sums['lines'])}  branches {percent(sums['branches'])}"
           f"{'  FOUND: ' + str(target.found) + '.log' if code else ''}", flush=True)
     return count, code
 
@@ -198,7 +240,7 @@ def main():
     seconds = max(1, int(60 * given.minutes / len(names)))
     counts, found = {}, 0
     for name in names:
-        target = Target(given.build.resolve(), name, known[name])
+        target = Target(given.build.resolve(), name, *known[name])
         counts[name], code = run(target, seconds, given.processes)
         found |= code != 0
         if not given.forget:

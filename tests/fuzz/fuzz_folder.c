@@ -25,7 +25,10 @@ static const char *const names[] = {"config.json",
                                     "1_Pooling/config.json",
                                     "2_Dense/config.json",
                                     "2_Dense/model.safetensors",
-                                    "1_LogitScore/config.json"};
+                                    "1_LogitScore/config.json",
+                                    "1_SpladePooling/config.json",
+                                    "3_LayerNorm/config.json",
+                                    "3_LayerNorm/model.safetensors"};
 enum { NAMES = sizeof names / sizeof *names, MOST_WIDTH = 1 << 12 };
 
 static const s24_model_opts model_opts = {

@@ -24,6 +24,8 @@ void grammar_bytes(grammar_input *in);
 void grammar_json(grammar_input *in);
 /* safetensors: a length, JSON, data; the length and the number of bytes stay right. */
 void grammar_tensors(grammar_input *in);
+/* PNG: chunks, whose lengths and sums stay right; what is none as libFuzzer does. */
+void grammar_png(grammar_input *in);
 /* Files one after the other, as fuzz_put_parts takes them, each by what its name says; one file
    alone as safetensors. */
 void grammar_parts(grammar_input *in);

@@ -27,9 +27,14 @@ class Targets(unittest.TestCase):
                          known - {"fuzz_files"})
 
     def test_readers_are_files(self):
-        for name, globs in fuzz.targets().items():
+        for name, (globs, others) in fuzz.targets().items():
+            text = ""
             for glob in globs:
-                self.assertTrue(list(SOURCE.glob(glob)), f"{name}: {glob}")
+                files = list(SOURCE.glob(glob))
+                self.assertTrue(files, f"{name}: {glob}")
+                text += "".join(path.read_text() for path in files)
+            for function in others:
+                self.assertRegex(text, rf"\b{function}\(", name)
 
     def test_no_seed_is_cut(self):
         seeds = FOLDER / "corpus/fuzz_gguf"
