@@ -66,7 +66,7 @@ class Measured(cli_case.Scratch):
 
             def ask(body):
                 try:
-                    with urllib.request.urlopen(url, json.dumps(body).encode(), 60) as answer:
+                    with urllib.request.urlopen(url, json.dumps(body).encode(), 600) as answer:
                         return answer.status, json.loads(answer.read())
                 except urllib.error.HTTPError as error:
                     with error:

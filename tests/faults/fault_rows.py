@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is run with faults in it: models and files made for it, and a row for each command line.
 Models are tiny, so that a run takes some milliseconds."""
+import base64
 import json
 import os
 import shutil
@@ -8,10 +9,14 @@ import shutil
 import cli_data
 import gguf_data
 import test_cli_eval
+import test_cli_images
 import tiny_bert
+import torch_data
 from test_cli_train_ends import write_llama
 from test_cli_train_sets import randomise, write_squares
 
+IMAGE = test_cli_images.png(10, 12, bytes(range(120)) * 3)
+TEMPLATE = "{% for m in messages %}{{ m.content }}{% endfor %}b"
 LINES = ["read the file", "open a signal", "a line of the table", "sort and find"]
 RECIPE = """\
 stages:
@@ -44,6 +49,23 @@ def write_head(folder):
     (folder / "modules.json").unlink()
 
 
+def write_pickled(folder, dense):
+    """A folder of torch.save's."""
+    shutil.copytree(dense, folder)
+    (folder / "model.safetensors").unlink()
+    tensors, _ = cli_data.read(dense / "model.safetensors")
+    pickle = torch_data.mapping([(name, torch_data.tensor("Float", i, shape))
+                                 for i, (name, (_, shape, _)) in enumerate(tensors.items())])
+    records = {i: raw for i, (_, _, raw) in enumerate(tensors.values())}
+    (folder / "pytorch_model.bin").write_bytes(torch_data.archive(pickle, records))
+
+
+def write_talk(folder, llama):
+    """A Llama that chats."""
+    shutil.copytree(llama, folder)
+    (folder / "chat_template.jinja").write_text(TEMPLATE)
+
+
 def make(folder, run):
     """The inputs of all rows; run(*words) runs the program there."""
     tiny_bert.write(folder / "dense")
@@ -55,6 +77,12 @@ def make(folder, run):
     test_cli_eval.write_vit(folder / "vit")
     for name, seed in (("gpt2", 3), ("llama", 3), ("vit", 3)):
         randomise(folder / name, seed)
+    write_talk(folder / "talk", folder / "llama")
+    test_cli_images.write_model(folder / "eyes")
+    (folder / "photos").mkdir()
+    for name in ("a.png", "b.png"):
+        (folder / "photos" / name).write_bytes(IMAGE)
+    write_pickled(folder / "pickled", folder / "dense")
     write_squares(folder, "images", 6, 1)
     (folder / "texts").write_text("\n".join(LINES) + "\n")
     (folder / "pairs").write_text("read\tthe file\nopen\ta line of the table\n")
@@ -71,6 +99,7 @@ def make(folder, run):
     (folder / "temporary").mkdir()
     run("prune", "dense", "in", "--packed")
     run("prune", "single.safetensors", "sparse.safetensors")
+    run("prune", "dense", "pruned")
     run("embed", "dense", "--input", "texts", "--output", "kept.npy", "--quiet")
     run("convert", "in", "foreign", "--to", "compressed-tensors")
     for i in ("1", "2"):
@@ -111,15 +140,27 @@ class Row:
 
 TUTORIAL = ("qa out --train qa.json --dev qa.json --steps 1 --method magnitude --max-tokens 64 "
             "--batch 1 --seq 8 --rounds 1 --threads 1 --quiet")
-# Of each route of serve a request, and two that are refused.
+# Of each route of serve a request, in one of the two lists, and two that are refused.
 ASKS = [("/health", None), ("/v1/models", None), ("/embed", {"inputs": LINES}),
         ("/v1/embeddings", {"model": "in", "input": "sort and find", "encoding_format": "base64"}),
         ("/similarity", {"inputs": {"source_sentence": "read", "sentences": LINES[:2]}}),
         ("/tokenize", {"inputs": LINES[0]}), ("/search", {"inputs": "find", "k": 2}),
         ("/rerank", {"query": "read", "texts": LINES[:2]}),
+        ("/v1/rerank", {"query": "read", "documents": LINES[:2], "return_documents": True}),
+        ("/v2/rerank", {"query": "read", "documents": LINES[:2], "top_n": 1}),
+        ("/predict", {"inputs": LINES[0]}),
         ("/v1/completions", {"model": "llama", "prompt": "abc", "max_tokens": 4,
                              "temperature": 0}),
         ("/embed", {"inputs": 1}), ("/nowhere", None)]
+CHAT = {"model": "talk", "messages": [{"role": "user", "content": "abc"}], "max_tokens": 4,
+        "temperature": 0}
+MORE_ASKS = [("/", None), ("/info", None), ("/metrics", None), ("/v1/models/talk", None),
+             ("/embed_sparse", {"inputs": LINES[:2]}), ("/search", {"inputs": "find", "k": 2}),
+             ("/embed", {"model": "eyes", "inputs": [
+                 "data:image/png;base64," + base64.b64encode(IMAGE).decode()] * 2}),
+             ("/v1/chat/completions", CHAT), ("/v1/chat/completions", {**CHAT, "stream": True}),
+             ("/v1/completions", {"model": "talk", "prompt": "abc", "max_tokens": 4,
+                                  "temperature": 0, "logprobs": 2, "stream": True})]
 TRAIN = "--text texts --teacher dense --batch 2 --steps 2 --threads 1"
 ROWS = [
     Row("help", "help prune"),
@@ -150,6 +191,7 @@ ROWS = [
     Row("convert-gguf", "convert m.gguf out", ["out"]),
     Row("convert", "convert in out --to compressed-tensors", ["out"]),
     Row("convert-foreign", "convert foreign out", ["out"]),
+    Row("convert-pickle", "convert pickled out", ["out"]),
     Row("convert-torch", "convert in out --to torch --dtype bf16", ["out"]),
     Row("convert-onnx", "convert in out --to onnx --external", ["out"]),
     Row("pack", "pack sparse.safetensors out.safetensors --json", ["out.safetensors"]),
@@ -164,6 +206,8 @@ ROWS = [
     Row("embed-stream", "embed in --input texts --stream --sparse --threads 1 --quiet"),
     Row("embed-words", "embed words --input texts --output out.safetensors --quiet --threads 1",
         ["out.safetensors"]),
+    Row("embed-images", "embed eyes --images photos --output out.npy --quiet --threads 2",
+        ["out.npy"]),
     Row("join", "join out.safetensors vectors-2.safetensors vectors-1.safetensors",
         ["out.safetensors"]),
     Row("join-measured", "join out.json measured-1.json measured-2.json --json", ["out.json"]),
@@ -172,6 +216,9 @@ ROWS = [
     Row("search-index", "search in --documents texts --query read --sparse --threads 1 --index out "
         "--index-dtype i8 --json", ["out"], between=["out"], force=False,
         before="search in --documents gold --query read --index out"),
+    Row("search-index-words", "search words --documents texts --query read --threads 1 --index out "
+        "--json", ["out"], between=["out"], force=False,
+        before="search words --documents gold --query read --index out"),
     Row("rerank", "rerank head --documents texts --query read --threads 1 --json"),
     Row("classify", "classify head --input texts --threads 1"),
     Row("eval-retrieval", "eval in --task retrieval --queries texts --documents texts --gold gold "
@@ -184,11 +231,14 @@ ROWS = [
     Row("generate", "generate llama --prompt abc --max-new 4 --threads 1 --quiet"),
     Row("generate-cache", "generate llama --prompt abc --max-new 4 --cache-dtype i8 --threads 1 "
         "--quiet"),
+    Row("generate-chat", "generate talk --chat --prompt abc --max-new 4 --threads 1 --quiet"),
     Row("serve", "serve in head llama --documents texts --socket listens --sparse --threads 1 "
         "--json", between=["listens"], stdout=False, slow=True, asks=ASKS),
     Row("serve-threads", "serve in head llama --documents texts --socket listens --sparse "
         "--threads 1 --http-threads 4 --json", between=["listens"], stdout=False, slow=True,
         asks=ASKS),
+    Row("serve-more", "serve words eyes talk --documents texts --socket listens --threads 1 --json",
+        between=["listens"], stdout=False, slow=True, asks=MORE_ASKS),
     Row("plan", "plan 4 64 64 --threads 1", stdout=False, slow=True),
     Row("bench", "bench --model in --batch 1 --seq 8 --rounds 1 --min-ms 1 --threads 1 --json",
         stdout=False, slow=True),
@@ -200,4 +250,8 @@ ROWS = [
     Row("api-embed", "in read write", stdout=False, api=True),
     Row("api-save", "out.safetensors", ["out.safetensors"], stdout=False, api=True),
     Row("api-multiply", "", stdout=False, api=True),
+    Row("api-layer", "", stdout=False, api=True),
+    Row("api-threads", "", stdout=False, api=True),
+    Row("api-fork", "", stdout=False, api=True),
+    Row("api-distil", "dense pruned out texts 2", ["out"], stdout=False, api=True, slow=True),
 ]

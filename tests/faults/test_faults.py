@@ -3,6 +3,8 @@
 with a code of the contract and a sentence, its outputs are old or new, and the next run works."""
 import concurrent.futures
 import os
+import pathlib
+import re
 import sys
 import unittest
 
@@ -14,7 +16,7 @@ import fault_rows
 
 # Rows that show each writer and each reader; the others differ by what they compute.
 ROWS = ("info check prune prune-file sensitivity convert-gguf convert pack unpack embed "
-        "embed-dense join-measured search-index eval-qa generate serve").split()
+        "embed-dense join-measured search-index eval-qa generate serve serve-more").split()
 CALLS = 4  # of each kind
 
 
@@ -29,6 +31,18 @@ class Faults(unittest.TestCase):
         finally:
             sweep.close()
         return sum(sweep.runs.values()), [str(defect) for defect in sweep.defects]
+
+    def test_every_command_and_route_has_a_row(self):
+        def names(path, pattern):
+            text = pathlib.Path(SOURCE, path).read_text()
+            return set(re.findall(pattern, text, re.M))
+        commands = {row.words[0] for row in fault_rows.ROWS if not row.api}
+        self.assertEqual(commands, names("cli/commands.def", r"^COMMAND\((\w+)\)"))
+        asked = {path for row in fault_rows.ROWS for path, _ in row.asks}
+        for route in names("cli/serve/serve_routes.def", r'^ROUTE\("\w+", "([^"]+)"'):
+            with self.subTest(route):
+                self.assertTrue(any(path == route or route.endswith("*") and
+                                    path.startswith(route[:-1]) for path in asked))
 
     def test_some_of_all(self):
         self.world = fault_matrix.World(os.environ["S24_BUILD"], os.environ["S24_FAULTS_LIBRARY"])
