@@ -8,11 +8,11 @@
 
 What is found grows in BUILD/corpora/NAME, next to the corpus of the tree, and is merged after the
 run, so that the smallest inputs that reach each edge stay. For each target it prints executions,
-executions a second, edges, and the share of its reader's regions, lines and branches that the merged
-corpus reaches; BUILD/corpora/NAME.missed lists the functions and lines that it does not. Executions are
-added to tests/fuzz/executions.json, unless --forget is given. Needs the preset fuzz, built, and
-llvm-profdata and llvm-cov of the same clang. A finding is left as BUILD/corpora/NAME-crash-*, its
-report in NAME.log, and makes the exit code 1.
+executions a second, edges, and the share of its reader's regions, lines and branches that the
+merged corpus reaches; BUILD/corpora/NAME.missed lists the functions and lines that it does not.
+Executions are added to tests/fuzz/executions.json, unless --forget is given. Needs the preset fuzz,
+built, and llvm-profdata and llvm-cov of the same clang. A finding is left as
+BUILD/corpora/NAME-crash-*, its report in NAME.log, and makes the exit code 1.
 """
 import argparse
 import collections
@@ -215,8 +215,8 @@ def run(target, seconds, processes):
         edges, sums = target.edges(), target.coverage()
     finally:
         target.close()
-    print(f"{target.name:12} {count:11} {count // max(seconds, 1):9}/s {edges:7} edges  "
-          f"regions {percent(sums['regions'])}  lines {percent(sums['lines'])}  branches {percent(sums['branches'])}"
+    shares = "  ".join(f"{kind} {percent(pair)}" for kind, pair in sums.items())
+    print(f"{target.name:12} {count:11} {count // max(seconds, 1):9}/s {edges:7} edges  {shares}"
           f"{'  FOUND: ' + str(target.found) + '.log' if code else ''}", flush=True)
     return count, code
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Images: the input is read as an idx file, as labels, as a file of a class, as a file in memory that
- * is resized and cut, and as what a model says of its images. Whatever it is, it is refused with a
- * sentence, or makes a set whose every pixel is there.
+ * Images: the input is read as an idx file, as labels, as a file of a class, as a file in memory
+ * that is resized and cut, and as what a model says of its images. Whatever it is, it is refused
+ * with a sentence, or makes a set whose every pixel is there.
  */
 #include "fuzz.h"
 
