@@ -55,7 +55,8 @@ static void make(s24_ctx *ctx, const uint8_t *data, size_t bytes)
         CHECK(status == S24_OK || made != S24_OK);
         use(ctx, images, made);
     }
-    use(ctx, images, s24_images_make(&images, ctx, both, 1, NULL));
+    const s24_status made = s24_images_make(&images, ctx, both, 1, NULL);
+    use(ctx, images, made);
 }
 
 /* What a folder says of a model's images. */
