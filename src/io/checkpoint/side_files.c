@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * What goes along when a model folder is written anew: configuration, tokenizer, pooling, README;
- * everything but the weights, which the writer makes, other formats' copies of them, which would be
- * stale, and hidden files (.git). Modes go along too. Links to files inside the model's folder are
- * followed, and those of a download cache (snapshots/REVISION/file is a link to blobs/HASH); others
- * are not, since they may lead to what nobody meant to hand on, and neither are links to folders,
- * which may form a ring.
+ * everything but the weights, which the writer makes, and files that say how they were quantised,
+ * other formats' copies of them, which would be stale, and hidden files (.git). Modes go along too.
+ * Links to files inside the model's folder are followed, and those of a download cache
+ * (snapshots/REVISION/file is a link to blobs/HASH); others are not, since they may lead to what
+ * nobody meant to hand on, and neither are links to folders, which may form a ring.
  */
 #define _XOPEN_SOURCE 700 /* realpath */
 #include <dirent.h>
@@ -33,9 +33,10 @@ static int matches(const char *name, const char *const *globs)
 /* A subfolder's .safetensors belongs to a module of its own (2_Dense) and is kept. */
 static int is_side_file(const char *name, int depth)
 {
-    static const char *const weights[] = {"*.safetensors", "*.safetensors.index.json",
-                                          "pytorch_model*.bin", "pytorch_model*.bin.index.json",
-                                          NULL};
+    static const char *const weights[] = {"*.safetensors",        "*.safetensors.index.json",
+                                          "pytorch_model*.bin",   "pytorch_model*.bin.index.json",
+                                          "quantize_config.json", "quant_config.json",
+                                          "hf_quant_config.json", NULL};
     static const char *const copies[] = {".*",   "*.onnx",    "*.onnx_data", "*.gguf",
                                          "*.h5", "*.msgpack", "*.ot",        "*.pth",
                                          "*.pt", "*.ckpt",    "openvino_*",  NULL};

@@ -11,6 +11,7 @@
 
 #include "io/checkpoint/checkpoint.h"
 #include "io/checkpoint/names.h"
+#include "io/convert/quantization.h"
 
 /* A weight's numbers. */
 typedef struct s24i_numbers {
@@ -27,7 +28,7 @@ typedef struct s24i_numbers {
     void *owned[5];        /* memory of the above that is not a file's */
 } s24i_numbers;
 
-enum { S24I_FOREIGN_PARTS = 5 };
+enum { S24I_FOREIGN_PARTS = 6 };
 struct s24i_foreign_scheme;
 
 /* A tensor of a foreign checkpoint: the parts that it is stored in, and what they are together. */
@@ -37,9 +38,11 @@ typedef struct s24i_foreign {
     const char *name;                         /* that a dense checkpoint would have */
     const struct s24i_foreign_scheme *scheme; /* NULL: one tensor as it is, part[0] */
     const s24_tensor *part[S24I_FOREIGN_PARTS];
-    int64_t rows, cols; /* of a scheme's weight */
-    int bits;           /* likewise of integers */
-    int64_t group;      /* of its scales; 0: none */
+    const s24i_quantization *said; /* of its folder; of a file by itself: nothing */
+    int64_t rows, cols;            /* of a scheme's weight */
+    s24_dtype dtype;               /* of its numbers, where parts do not tell it */
+    int bits;                      /* likewise of integers */
+    int64_t group;                 /* of its scales; 0: none */
 } s24i_foreign;
 
 typedef struct s24i_foreign_scheme {
@@ -49,6 +52,7 @@ typedef struct s24i_foreign_scheme {
     struct {
         const char *suffix;
         int is_optional;
+        int divides; /* its number, rather than multiplies */
     } part[S24I_FOREIGN_PARTS];
     /* Are the parts, by their dtypes and shapes, this scheme's? NULL: always. */
     int (*fits)(const s24i_foreign *weight);
@@ -69,9 +73,11 @@ typedef struct s24i_foreigners {
     int64_t count;
     s24i_names names; /* of those with a scheme */
     int64_t dropped;  /* tensors that say how activations were quantised */
+    s24i_quantization said;
 } s24i_foreigners;
 
-/* FORMAT (a weight that lacks a part, or has one of another dtype or shape), MEMORY. */
+/* FORMAT (a way that is not known; a weight that lacks a part, or has one of another dtype or
+   shape, or whose numbers nothing tells), MEMORY. *out must stay where it is. */
 s24_status s24i_foreigners_find(s24i_foreigners *out, const s24_checkpoint *checkpoint);
 void s24i_foreigners_free(s24i_foreigners *list);
 
@@ -111,6 +117,10 @@ s24_status s24i_foreign_shape(int64_t shape[2], const s24i_foreign *weight, int 
 /* What a part's scales say of groups: one of all, one a row, or some a row that divide the columns.
    Fills the weight's group. FORMAT. */
 s24_status s24i_foreign_scales(s24i_foreign *weight, int part);
+
+/* FORMAT: which numbers a part stands for would be said by a folder's config.json, which is not
+   there; `which` of them they may be. */
+s24_status s24i_foreign_untold(const s24i_foreign *weight, int part, const char *which);
 
 /* ---- folders --------------------------------------------------------------------------------- */
 

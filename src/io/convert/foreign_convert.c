@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "io/convert/foreign_forms.h"
-#include "io/convert/quantization.h"
 
 enum { SOME_ROWS = 16 };
 
@@ -55,7 +54,8 @@ static s24_dtype floats_of(const job *j, const s24i_foreign *w)
 {
     const s24_tensor *first = w->part[0];
     const s24_tensor *scales = w->scheme && w->scheme->scales ? w->part[w->scheme->scales] : NULL;
-    if (j->dtype && (scales || first->bits || is_float(first->dtype))) return j->dtype;
+    if (j->dtype && (scales || first->bits || w->dtype || is_float(first->dtype))) return j->dtype;
+    if (w->dtype) return w->dtype;
     if (!scales) return first->bits ? S24_F32 : first->dtype;
     if (j->model_dtype) return j->model_dtype;
     return is_float(scales->dtype) ? scales->dtype : S24_BF16;
@@ -82,12 +82,13 @@ static s24i_form form_of(const job *j, const s24i_moving *m, const s24i_numbers 
     return j->to->form;
 }
 
-/* Do a weight's first rows tell of all but whether they are 2:4? */
+/* Do a weight's first rows tell of all but whether they are 2:4? Of integers further parts may have
+   zero points, of some rows alone. */
 static int begins_alone(const s24i_foreign *w)
 {
     int more = 0;
     for (int i = 0; i < S24I_FOREIGN_PARTS && w->scheme; i++)
-        more |= w->part[i] && w->scheme->part[i].is_optional;
+        more |= w->bits && w->part[i] && w->scheme->part[i].is_optional;
     return w->scheme && w->scheme->rows_apart && !more;
 }
 
@@ -230,8 +231,7 @@ static s24_status read_model_dtype(job *j)
 static s24_status convert(job *j, const s24_checkpoint *in, const char *out, int force)
 {
     j->report.scheme = s24_checkpoint_scheme(in);
-    s24_status status = s24i_quantization_check(in);
-    if (status == S24_OK) status = s24i_foreigners_find(&j->list, in);
+    s24_status status = s24i_foreigners_find(&j->list, in);
     if (status == S24_OK) status = read_model_dtype(j);
     if (status == S24_OK) status = settle_all(j);
     if (status == S24_OK) status = write_all(j, out, force);

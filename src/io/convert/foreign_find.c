@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "io/convert/convert.h"
-#include "io/convert/quantization.h"
 
 #define FOREIGN(name) extern const s24i_foreign_scheme s24i_scheme_##name;
 #include "io/convert/foreign_schemes.def"
@@ -13,7 +12,7 @@ static const s24i_foreign_scheme *const schemes[] = {
 #include "io/convert/foreign_schemes.def"
 };
 #undef FOREIGN
-enum { SCHEMES = (int)(sizeof schemes / sizeof *schemes), MOST_SUFFIX = 32 };
+enum { SCHEMES = (int)(sizeof schemes / sizeof *schemes), MOST_SUFFIX = 64 };
 
 /* ---- finding --------------------------------------------------------------------------------- */
 
@@ -75,7 +74,8 @@ static s24_status find_weight(const search *s, int64_t index)
     s24i_foreigners *list = s->list;
     const s24_tensor *tensor = s24_checkpoint_tensor(list->checkpoint, index);
     for (int i = 0; i < SCHEMES && !tensor->packed; i++) {
-        s24i_foreign w = {.ctx = list->ctx, .path = path_of(list->checkpoint, tensor)};
+        s24i_foreign w = {
+            .ctx = list->ctx, .path = path_of(list->checkpoint, tensor), .said = &list->said};
         if (take_parts(&w, s, schemes[i], tensor)) return add_weight(list, s, &w);
     }
     return S24_OK;
@@ -97,6 +97,50 @@ static int changes_numbers(const s24_tensor *t)
     return changes;
 }
 
+static int is_matrix_of_bytes(const s24_tensor *t)
+{
+    const int is_byte = t->dtype == S24_I8 || t->dtype == S24_E4M3 || t->dtype == S24_E5M2;
+    return is_byte && !t->packed && t->rank >= 2;
+}
+
+/* Elements of a byte without a scale, of a checkpoint whose others have scales: theirs lies
+   elsewhere. */
+static s24_status check_elements(const s24i_foreigners *list, const s24_tensor *t)
+{
+    const int has_scales = list->said.is_said || list->names.count > 0;
+    REQUIRE(
+        list->ctx, !has_scales || !is_matrix_of_bytes(t), S24_ERROR_FORMAT,
+        "%s: tensor \"%s\" is %s without a scale, which other weights have; is it in a file that "
+        "is not here?",
+        path_of(list->checkpoint, t), s24i_show(t->name).text, s24i_dtype_label(t->dtype));
+    return S24_OK;
+}
+
+/* Of a file by itself: does a weight lack a part that others of its scheme have? A folder's files
+   are cut anywhere. */
+static s24_status check_whole(const s24i_foreigners *list, const s24i_foreign_scheme *scheme,
+                              int part)
+{
+    const s24i_foreign *with = NULL, *without = NULL;
+    for (int64_t i = 0; i < list->count; i++) {
+        const s24i_foreign *w = &list->items[i];
+        if (w->scheme == scheme) *(w->part[part] ? &with : &without) = w;
+    }
+    REQUIRE(list->ctx, !with || !without, S24_ERROR_FORMAT,
+            "%s: tensor \"%s\" has no \"%s\", which \"%s\" has; is it in a file that is not here?",
+            without->path, s24i_show(without->name).text, scheme->part[part].suffix,
+            s24i_show(with->name).text);
+    return S24_OK;
+}
+
+static s24_status check_all_whole(const s24i_foreigners *list)
+{
+    for (int i = 0; i < SCHEMES && !s24_checkpoint_folder(list->checkpoint); i++)
+        for (int p = 0; p < S24I_FOREIGN_PARTS; p++)
+            TRY(check_whole(list, schemes[i], p));
+    return S24_OK;
+}
+
 /* A tensor that no scheme has taken: it stays as it is, but for what says how a weight's layer
    quantises its activations. */
 static s24_status add_plain(const search *s, int64_t index)
@@ -112,14 +156,17 @@ static s24_status add_plain(const search *s, int64_t index)
         if (!s24i_ends_with(t->name, about[i])) continue;
         memcpy(s->name, t->name, length);
         strcpy(s->name + length - strlen(about[i]), ".weight");
-        if (s24i_names_find(&list->names, s->name, "") < 0) continue;
-        if (changes_numbers(t))
+        const s24_tensor *plain = s24_checkpoint_find(list->checkpoint, s->name);
+        const int is_known = s24i_names_find(&list->names, s->name, "") >= 0;
+        if (!is_known && (!plain || !is_matrix_of_bytes(plain))) continue;
+        if (!is_known || changes_numbers(t))
             return s24i_quantization_refuse(list->ctx, path_of(list->checkpoint, t), t);
         list->dropped++;
         return S24_OK;
     }
     if (s24i_quantization_leftover(t->name))
         return s24i_quantization_refuse(list->ctx, path_of(list->checkpoint, t), t);
+    TRY(check_elements(list, t));
     REQUIRE(list->ctx, s24i_names_find(&list->names, t->name, "") < 0, S24_ERROR_FORMAT,
             "%s: tensor \"%s\" is there in two forms", path_of(list->checkpoint, t),
             s24i_show(t->name).text);
@@ -147,6 +194,7 @@ static s24_status find_all(search *s)
     TRY(s24i_zeroed(&list->items, list->ctx, (size_t)(count + 1) * sizeof *list->items));
     for (int64_t i = 0; i < count; i++)
         TRY(find_weight(s, i));
+    TRY(check_all_whole(list));
     for (int64_t i = 0; i < count; i++)
         if (!s->taken[i]) TRY(add_plain(s, i));
     return S24_OK;
@@ -157,7 +205,8 @@ s24_status s24i_foreigners_find(s24i_foreigners *out, const s24_checkpoint *chec
     s24_ctx *ctx = checkpoint->ctx;
     search s = {.checkpoint = checkpoint, .list = out};
     *out = (s24i_foreigners){.ctx = ctx, .checkpoint = checkpoint, .names = s24i_names_of(ctx)};
-    const s24_status status = find_all(&s);
+    s24_status status = s24i_quantization_check(&out->said, checkpoint);
+    if (status == S24_OK) status = find_all(&s);
     s24_ctx_free(ctx, s.taken);
     s24_ctx_free(ctx, s.name);
     return status;

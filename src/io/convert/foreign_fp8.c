@@ -5,7 +5,6 @@
  * at the end may be smaller. compressed-tensors' strategy "block" has the same as `weight_scale`.
  */
 #include "io/convert/convert.h"
-#include "io/convert/quantization.h"
 
 enum { VALUES, SCALES, BLOCK = S24I_FP8_BLOCK };
 

@@ -2,8 +2,9 @@
 /*
  * Integers in words of 32 bits with a zero point for each scale, stored as the transpose [k, n]:
  *
- *   GPTQ   qweight [k·bits/32, n]: a word has neighbours along k. qzeros [groups, n·bits/32]: each
- *          less one. g_idx [k]: the group of each k. 4 or 8 bits.
+ *   GPTQ   qweight [k·bits/32, n]: a word has neighbours along k. qzeros [groups, n·bits/32]:
+ *          each less one, or in its second form as it is. g_idx [k], the group of each k, which may
+ *          be left out where config.json says that they come in turn. 4 or 8 bits.
  *   AWQ    qweight [k, n/8], qzeros [groups, n/8]: a word has eight neighbours along n, the even
  *          ones first. 4 bits.
  *
@@ -43,6 +44,27 @@ static s24_status measure_words(const s24i_foreign *w)
     return S24_OK;
 }
 
+/* By how much a stored zero point is less than it is: 1, or 0 in the second form. A file by itself
+   tells by symmetric integers' alone, which all are the middle; −1: it does not. */
+static int less_by(const s24i_foreign *w)
+{
+    const s24_tensor *zeros = w->part[ZEROS];
+    const uint32_t *words = zeros->data;
+    const uint32_t middle = w->bits == 4 ? 0x88888888u : 0x80808080u;
+    const uint32_t less = w->bits == 4 ? 0x77777777u : 0x7f7f7f7fu;
+    if (w->said->is_said) return !w->said->zeros_as_stored;
+    for (size_t i = 0; i < zeros->bytes / sizeof *words; i++)
+        if (words[i] != words[0]) return -1;
+    return words[0] == less ? 1 : words[0] == middle ? 0 : -1;
+}
+
+/* A row of words for each output, not for eight. */
+static int is_by_output(const s24i_foreign *w)
+{
+    const s24_tensor *words = w->part[WORDS], *scales = w->part[SCALES];
+    return words->rank == 2 && scales->rank == 2 && words->shape[1] == scales->shape[1];
+}
+
 static s24_status measure_gptq(s24i_foreign *w)
 {
     const s24_tensor *words = w->part[WORDS], *zeros = w->part[ZEROS];
@@ -51,7 +73,13 @@ static s24_status measure_gptq(s24i_foreign *w)
     w->bits = zeros->rank == 2 && zeros->shape[1] * 4 == w->rows ? 8 : 4;
     w->cols = words->shape[0] * (32 / w->bits);
     TRY(measure_scales(w));
-    return s24i_foreign_part(w, GROUPS, S24_I32, 1, &w->cols);
+    if (less_by(w) < 0)
+        return s24i_foreign_untold(w, ZEROS, "of GPTQ's first form or of its second");
+    if (w->part[GROUPS]) return s24i_foreign_part(w, GROUPS, S24_I32, 1, &w->cols);
+    REQUIRE(w->ctx, w->said->in_order, S24_ERROR_FORMAT,
+            "%s: tensor \"%s\" has no g_idx, which says the groups of its columns", w->path,
+            s24i_show(words->name).text);
+    return S24_OK;
 }
 
 static s24_status measure_awq(s24i_foreign *w)
@@ -79,11 +107,11 @@ static int awq_element(const uint32_t *words, int64_t i)
 }
 
 /* Scales and zero points of [groups, n] to [n, groups]. `more`: what is added to a stored one. */
-static s24_status read_groups(s24i_numbers *out, const s24i_foreign *w, int more)
+static s24_status read_groups(s24i_numbers *out, const s24i_foreign *w, int is_awq)
 {
     const s24_tensor *part = w->part[SCALES], *packed = w->part[ZEROS];
     const int64_t groups = part->shape[0], n = w->rows;
-    const int middle = 1 << (w->bits - 1);
+    const int middle = 1 << (w->bits - 1), more = is_awq ? 0 : less_by(w);
     float *scales = NULL, *given = NULL;
     int8_t *zeros = NULL;
     TRY(s24i_numbers_own(&scales, out, 1, n * groups, sizeof *scales));
@@ -94,7 +122,7 @@ static s24_status read_groups(s24i_numbers *out, const s24i_foreign *w, int more
         const uint32_t *words = (const uint32_t *)packed->data + g * packed->shape[1];
         for (int64_t r = 0; r < n; r++) {
             const int zero =
-                (more ? element(words, r, w->bits) + more : awq_element(words, r)) - middle;
+                (is_awq ? awq_element(words, r) : element(words, r, w->bits) + more) - middle;
             REQUIRE(w->ctx, zero <= INT8_MAX, S24_ERROR_FORMAT,
                     "%s: tensor \"%s\": the zero point of group %lld, column %lld is 256, at most "
                     "255 was expected",
@@ -137,8 +165,8 @@ static s24_status read_gptq(s24i_numbers *out, const s24i_foreign *w)
         }
     out->dtype = S24_I8;
     out->values = values;
-    TRY(read_order(out, w));
-    return read_groups(out, w, 1);
+    if (w->part[GROUPS]) TRY(read_order(out, w));
+    return read_groups(out, w, 0);
 }
 
 static s24_status read_awq(s24i_numbers *out, const s24i_foreign *w)
@@ -152,13 +180,14 @@ static s24_status read_awq(s24i_numbers *out, const s24i_foreign *w)
             values[r * k + c] = (int8_t)(awq_element(words + c * (n / 8), r) - 8);
     out->dtype = S24_I8;
     out->values = values;
-    return read_groups(out, w, 0);
+    return read_groups(out, w, 1);
 }
 
 const s24i_foreign_scheme s24i_scheme_gptq = {
     .name = "GPTQ",
     .whole = ".weight",
-    .part = {{".qweight", 0}, {".scales", 0}, {".qzeros", 0}, {".g_idx", 0}},
+    .part = {{".qweight", 0}, {".scales", 0}, {".qzeros", 0}, {".g_idx", 1}},
+    .fits = is_by_output,
     .measure = measure_gptq,
     .read = read_gptq,
     .scales = SCALES,

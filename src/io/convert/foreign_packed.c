@@ -10,6 +10,9 @@
 
 enum { VALUES, SCALES, SHAPE, ZEROS, GROUPS, BYTE_ZEROS = SHAPE, BYTE_SHAPE };
 
+/* Of so many columns words may be as many for another number of bits. */
+enum { FEW = 16 };
+
 /* One zero point of all is an i8, whatever the others are packed in. */
 static int is_one_zero(const s24_tensor *zeros)
 {
@@ -35,6 +38,30 @@ static s24_status measure_groups(const s24i_foreign *w)
 
 /* ---- words of 32 bits ------------------------------------------------------------------------ */
 
+/* Are the top bits of every word zero, as those of four integers of 7 bits are? */
+static int may_be_seven(const s24_tensor *words)
+{
+    const uint32_t *word = words->data;
+    uint32_t any = 0;
+    for (size_t i = 0; i < words->bytes / sizeof *word; i++)
+        any |= word[i];
+    return any >> 28 == 0;
+}
+
+/* Words tell how many bits an integer has by their number, but for few columns; integers of 7 bits
+   were put four in a word, like those of 8. */
+static s24_status check_bits(const s24i_foreign *w)
+{
+    REQUIRE(w->ctx, w->cols > 4, S24_ERROR_FORMAT,
+            "%s: tensor \"%s\" may be of 4 bits or of 8, which its %lld columns do not tell",
+            w->path, s24i_show(w->part[VALUES]->name).text, (long long)w->cols);
+    if (w->said->is_said) return S24_OK;
+    if (w->cols <= FEW) return s24i_foreign_untold(w, VALUES, "of 4 bits, 8 or others");
+    if (w->bits == 8 && may_be_seven(w->part[VALUES]))
+        return s24i_foreign_untold(w, VALUES, "of 7 bits or of 8");
+    return S24_OK;
+}
+
 static s24_status measure_words(s24i_foreign *w)
 {
     const s24_tensor *words = w->part[VALUES];
@@ -46,9 +73,7 @@ static s24_status measure_words(s24i_foreign *w)
         if (words->rank == 2 && words->shape[1] == (w->cols * w->bits + 31) / 32) break;
     const int64_t packed[] = {w->rows, (w->cols * w->bits + 31) / 32};
     TRY(s24i_foreign_part(w, VALUES, S24_I32, 2, packed));
-    REQUIRE(w->ctx, w->cols > 4, S24_ERROR_FORMAT,
-            "%s: tensor \"%s\" may be of 4 bits or of 8, which its %lld columns do not tell",
-            w->path, s24i_show(words->name).text, (long long)w->cols);
+    TRY(check_bits(w));
     TRY(s24i_foreign_scales(w, SCALES));
     const int64_t per_word = 32 / w->bits;
     const int64_t zeros[] = {(w->rows + per_word - 1) / per_word, w->cols / w->group};

@@ -65,3 +65,11 @@ s24_status s24i_foreign_scales(s24i_foreign *w, int part)
     const int rank = is_one || scales->rank < 2 ? scales->rank : 2;
     return s24i_foreign_part(w, part, S24_DTYPE_NONE, rank, is_one ? scales->shape : shape);
 }
+
+s24_status s24i_foreign_untold(const s24i_foreign *w, int part, const char *which)
+{
+    return s24_ctx_fail(w->ctx, S24_ERROR_FORMAT,
+                        "%s: tensor \"%s\" may be %s, which the config.json of its folder would "
+                        "say; convert that folder",
+                        w->path, s24i_show(w->part[part]->name).text, which);
+}

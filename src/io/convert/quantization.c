@@ -68,7 +68,7 @@ static s24_status check_sides(const s24i_config *config, const char *key, const 
 /* How a group's weights are quantised. */
 static s24_status check_weights(const s24i_config *weights, const char *group)
 {
-    static const char *const strategies[] = {"tensor", "channel", "group", "block"};
+    static const char *const strategies[] = {"tensor", "channel", "group", "block", "tensor_group"};
     const char *type = "int", *strategy = "tensor";
     int64_t bits = 8;
     int is_known = 0;
@@ -76,17 +76,17 @@ static s24_status check_weights(const s24i_config *weights, const char *group)
     TRY(s24i_config_int(&bits, weights, "num_bits", S24I_OPTIONAL, 1, 64));
     TRY(s24i_config_string(&strategy, weights, "strategy", S24I_OPTIONAL));
     const int is_float = !strcmp(type, "float");
-    REQUIRE(weights->ctx, bits == 8 || (bits == 4 && !is_float), S24_ERROR_FORMAT,
-            "%s: config_groups.%s.weights has num_bits %lld of type %s, which is not known; int of "
-            "4 and 8, and float of 8 are",
+    REQUIRE(weights->ctx, bits == 8 || bits == 4, S24_ERROR_FORMAT,
+            "%s: config_groups.%s.weights has num_bits %lld of type %s, which is not known; 4 and "
+            "8 are",
             weights->file, s24i_show(group).text, (long long)bits, s24i_show(type).text);
     for (size_t i = 0; i < sizeof strategies / sizeof *strategies; i++)
         is_known |= !strcmp(strategies[i], strategy);
-    REQUIRE(
-        weights->ctx, is_known, S24_ERROR_FORMAT,
-        "%s: config_groups.%s.weights.strategy is '%s', which is not known; tensor, channel, group "
-        "and block are",
-        weights->file, s24i_show(group).text, s24i_show(strategy).text);
+    REQUIRE(weights->ctx, is_known, S24_ERROR_FORMAT,
+            "%s: config_groups.%s.weights.strategy is '%s', which is not known; tensor, channel, "
+            "group, "
+            "block and tensor_group are",
+            weights->file, s24i_show(group).text, s24i_show(strategy).text);
     REQUIRE(weights->ctx, strcmp(strategy, "block") != 0 || is_float, S24_ERROR_FORMAT,
             "%s: config_groups.%s.weights has blocks of type %s, which is not known; float is",
             weights->file, s24i_show(group).text, s24i_show(type).text);
@@ -108,11 +108,29 @@ static s24_status check_groups(const s24i_config *groups, int *formats)
     return S24_OK;
 }
 
-static s24_status check_compressed(const s24i_config *config, const char *key)
+/* Weights that were turned, whose layers turn their inputs as they run. */
+static s24_status check_turned(const s24i_config *config, const char *key)
+{
+    s24i_config transforms, groups;
+    TRY(s24i_config_child(&transforms, config, "transform_config", S24I_OPTIONAL));
+    if (!transforms.json) return S24_OK;
+    TRY(s24i_config_child(&groups, &transforms, "config_groups", S24I_OPTIONAL));
+    REQUIRE(
+        config->ctx, !groups.json || !s24i_json_count(groups.json), S24_ERROR_FORMAT,
+        "%s: %s.transform_config has groups: layers that transform their inputs as they run are "
+        "not known",
+        config->file, key);
+    return S24_OK;
+}
+
+static s24_status check_compressed(s24i_quantization *out, const s24i_config *config,
+                                   const char *key)
 {
     s24i_config groups, sparsity;
     const char *format = s24i_json_string(s24i_json_get(config->json, "format"));
     int formats = 0;
+    (void)out;
+    TRY(check_turned(config, key));
     TRY(s24i_config_child(&groups, config, "config_groups", S24I_OPTIONAL));
     if (groups.json) TRY(check_groups(&groups, &formats));
     TRY(s24i_config_child(&sparsity, config, "sparsity_config", S24I_OPTIONAL));
@@ -146,76 +164,142 @@ static s24_status check_only(const s24i_config *config, const char *key, const c
     return S24_OK;
 }
 
-static s24_status check_gptq(const s24i_config *config, const char *key)
+/* Where the form of GPTQ's words is said. Its second one has zero points as they are. */
+static s24_status check_form(s24i_quantization *out, const s24i_config *config, const char *key,
+                             const char *member)
 {
-    TRY(check_bits(config, key, 8));
-    return check_only(config, key, "checkpoint_format", "gptq");
+    const char *name = "gptq";
+    TRY(s24i_config_string(&name, config, member, S24I_OPTIONAL));
+    out->zeros_as_stored |= !strcasecmp(name, "gptq_v2");
+    REQUIRE(config->ctx, out->zeros_as_stored || !strcasecmp(name, "gptq"), S24_ERROR_FORMAT,
+            "%s: %s.%s is '%s', which is not known; gptq and gptq_v2 are", config->file, key,
+            member, s24i_show(name).text);
+    return S24_OK;
 }
 
-static s24_status check_awq(const s24i_config *config, const char *key)
+static s24_status check_gptq(s24i_quantization *out, const s24i_config *config, const char *key)
 {
+    int is_marlin = 0, is_by_activation = 0;
+    TRY(check_bits(config, key, 8));
+    TRY(s24i_config_bool(&is_by_activation, config, "desc_act", S24I_OPTIONAL));
+    out->in_order = !is_by_activation;
+    TRY(check_form(out, config, key, "checkpoint_format"));
+    TRY(check_form(out, config, key, "format"));
+    TRY(s24i_config_bool(&is_marlin, config, "is_marlin_format", S24I_OPTIONAL));
+    REQUIRE(config->ctx, !is_marlin, S24_ERROR_FORMAT,
+            "%s: %s.is_marlin_format is true, which is not known; false is", config->file, key);
+    return S24_OK;
+}
+
+static s24_status check_awq(s24i_quantization *out, const s24i_config *config, const char *key)
+{
+    (void)out;
     TRY(check_bits(config, key, 4));
     return check_only(config, key, "version", "gemm");
 }
 
+/* AutoRound's folders are of GPTQ's or AWQ's words, and say which. */
+static s24_status check_auto_round(s24i_quantization *out, const s24i_config *config,
+                                   const char *key)
+{
+    const char *name = "not there";
+    TRY(s24i_config_string(&name, config, "packing_format", S24I_OPTIONAL));
+    if (!strcmp(name, "auto_round:auto_gptq")) return check_gptq(out, config, key);
+    if (!strcmp(name, "auto_round:auto_awq")) return check_awq(out, config, key);
+    return s24_ctx_fail(config->ctx, S24_ERROR_FORMAT,
+                        "%s: %s.packing_format is '%s', which is not known; auto_round:auto_gptq "
+                        "and auto_round:auto_awq are",
+                        config->file, key, s24i_show(name).text);
+}
+
 /* ---- fp8 ------------------------------------------------------------------------------------- */
 
-static s24_status check_fp8(const s24i_config *config, const char *key)
+static s24_status check_fp8(s24i_quantization *out, const s24i_config *config, const char *key)
 {
+    (void)out;
     TRY(check_only(config, key, "fmt", "e4m3"));
     return check_sides(config, key, "weight_block_size");
 }
 
-static s24_status check_modelopt(const s24i_config *config, const char *key)
+static s24_status check_modelopt(s24i_quantization *out, const s24i_config *config, const char *key)
 {
-    return check_only(config, key, "quant_algo", "FP8");
+    static const char *const algorithms[] = {"FP8", "NVFP4", "W4A16_NVFP4", "MXFP8"};
+    const char *name = "not there";
+    int is_known = 0;
+    (void)out;
+    TRY(s24i_config_string(&name, config, "quant_algo", S24I_OPTIONAL));
+    for (size_t i = 0; i < sizeof algorithms / sizeof *algorithms; i++)
+        is_known |= !strcasecmp(algorithms[i], name);
+    REQUIRE(config->ctx, is_known, S24_ERROR_FORMAT,
+            "%s: %s.quant_algo is '%s', which is not known; FP8, NVFP4, W4A16_NVFP4 and MXFP8 are",
+            config->file, key, s24i_show(name).text);
+    return S24_OK;
 }
 
 /* ---- any ------------------------------------------------------------------------------------- */
 
-static s24_status check_method(const s24i_config *config, const char *key, const char *usual)
+static s24_status check_method(s24i_quantization *out, const s24i_config *config, const char *key,
+                               const char *usual)
 {
     static const struct {
         const char *name;
-        s24_status (*check)(const s24i_config *config, const char *key);
+        s24_status (*check)(s24i_quantization *out, const s24i_config *config, const char *key);
     } methods[] = {
 #define QUANTIZATION(name, check) {name, check},
 #include "io/convert/quantizations.def"
     };
     const char *name = usual;
+    out->is_said = 1;
     TRY(s24i_config_string(&name, config, "quant_method", S24I_OPTIONAL));
     for (size_t i = 0; name && i < sizeof methods / sizeof *methods; i++)
         if (!strcmp(methods[i].name, name))
-            return methods[i].check ? methods[i].check(config, key) : S24_OK;
+            return methods[i].check ? methods[i].check(out, config, key) : S24_OK;
     return s24_ctx_fail(config->ctx, S24_ERROR_FORMAT,
                         "%s: %s.quant_method is %s%s%s, which is not known; %.*s are", config->file,
                         key, name ? "'" : "", name ? s24i_show(name).text : "not there",
                         name ? "'" : "", listed(methods_text), methods_text);
 }
 
-/* Folders of before 2024 have compression_config, of which all are compressed-tensors'. */
-static s24_status check_config(const s24i_config *config)
+/* Where a folder may say how its weights are quantised. */
+typedef struct place {
+    const char *file, *key; /* key "": all of the file */
+    const char *usual;      /* quant_method where none is said */
+} place;
+
+static s24_status check_place(s24i_quantization *out, const s24i_config *config, const place *p)
 {
-    static const char *const keys[][2] = {{"quantization_config", NULL},
-                                          {"compression_config", "compressed-tensors"}};
-    for (int i = 0; i < 2; i++) {
-        s24i_config said;
-        TRY(s24i_config_child(&said, config, keys[i][0], S24I_OPTIONAL));
-        if (said.json) TRY(check_method(&said, keys[i][0], keys[i][1]));
-    }
-    return S24_OK;
+    s24i_config said = *config;
+    if (*p->key) TRY(s24i_config_child(&said, config, p->key, S24I_OPTIONAL));
+    return said.json ? check_method(out, &said, *p->key ? p->key : p->file, p->usual) : S24_OK;
 }
 
-s24_status s24i_quantization_check(const s24_checkpoint *checkpoint)
+/* A model of several towers may say it of its texts' alone. */
+static s24_status check_file(s24i_quantization *out, s24_ctx *ctx, const char *folder,
+                             const place *p)
 {
-    s24i_config config;
-    const char *folder = s24_checkpoint_folder(checkpoint);
-    if (!folder) return S24_OK;
-    s24_status status =
-        s24i_config_load(&config, checkpoint->ctx, folder, "config.json", S24I_OPTIONAL);
-    if (status == S24_OK) status = check_config(&config);
+    s24i_config config, texts = {.json = NULL};
+    s24_status status = s24i_config_load(&config, ctx, folder, p->file, S24I_OPTIONAL);
+    if (status == S24_OK && config.json) status = check_place(out, &config, p);
+    if (status == S24_OK && config.json && *p->key)
+        status = s24i_config_child(&texts, &config, "text_config", S24I_OPTIONAL);
+    if (status == S24_OK && texts.json) status = check_place(out, &texts, p);
     s24i_config_free(&config);
     return status;
+}
+
+s24_status s24i_quantization_check(s24i_quantization *out, const s24_checkpoint *checkpoint)
+{
+    static const place places[] = {
+#define QUANTIZED_BY(file, key, usual) {file, key, usual},
+#include "io/convert/quantizations.def"
+    };
+    s24i_quantization said = {.is_said = 0};
+    const char *folder = s24_checkpoint_folder(checkpoint);
+    for (size_t i = 0; folder && i < sizeof places / sizeof *places; i++)
+        if (!said.is_said || !strcmp(places[i].file, places->file))
+            TRY(check_file(&said, checkpoint->ctx, folder, &places[i]));
+    if (out) *out = said;
+    return S24_OK;
 }
 
 const char *s24i_quantization_leftover(const char *name)

@@ -8,8 +8,16 @@
 
 enum { S24I_FP8_BLOCK = 128 }; /* rows and columns that share a scale of fp8 */
 
-/* FORMAT: config.json says that the weights are quantised so that no row has it. */
-s24_status s24i_quantization_check(const s24_checkpoint *checkpoint);
+/* What a folder says of how its weights are quantised, where their tensors do not tell. */
+typedef struct s24i_quantization {
+    int is_said;         /* it says something: config.json, or another file of quantizations.def */
+    int zeros_as_stored; /* GPTQ's zero points are as they are stored, not one more */
+    int in_order;        /* its groups are of columns one after another */
+} s24i_quantization;
+
+/* FORMAT: the folder says that the weights are quantised so that no row has it. `out` may be
+   NULL. */
+s24_status s24i_quantization_check(s24i_quantization *out, const s24_checkpoint *checkpoint);
 /* How the name of a quantised weight's part ends; NULL: it is none. */
 const char *s24i_quantization_leftover(const char *name);
 /* FORMAT, by the part's name. */

@@ -12,5 +12,5 @@ s24_status s24i_quantization_require_none(s24_ctx *ctx, const s24_checkpoint *ch
     for (size_t i = 0; i < checkpoint->count; i++)
         if (s24i_quantization_leftover(checkpoint->tensors[i].name))
             return s24i_quantization_refuse(ctx, folder, &checkpoint->tensors[i]);
-    return s24i_quantization_check(checkpoint);
+    return s24i_quantization_check(NULL, checkpoint);
 }
