@@ -60,6 +60,11 @@ static int by_logit(const void *a, const void *b)
     return left->index < right->index ? -1 : left->index > right->index;
 }
 
+void rank_sort(ranked *all, int64_t count)
+{
+    qsort(all, (size_t)count, sizeof *all, by_logit);
+}
+
 int rank_documents(cli_app *cli, s24_encoder *encoder, const char *query, const s24_text *documents,
                    ranked *all, int64_t count)
 {
@@ -76,7 +81,7 @@ int rank_documents(cli_app *cli, s24_encoder *encoder, const char *query, const 
         code = cli_status(cli, s24_encoder_classify(logits, NULL, encoder, cli->ctx, &of));
     for (int64_t i = 0; code == CLI_OK && i < count; i++)
         all[i].logit = logits[i];
-    if (code == CLI_OK) qsort(all, (size_t)count, sizeof *all, by_logit);
+    if (code == CLI_OK) rank_sort(all, count);
     free(pairs);
     free(logits);
     return code;

@@ -20,6 +20,8 @@ typedef struct ranked {
 /* Ranks the documents of `all`, the best first: fills logits, and orders. */
 int rank_documents(cli_app *cli, s24_encoder *encoder, const char *query, const s24_text *documents,
                    ranked *all, int64_t count);
+/* Orders them, the best first, equal ones as they came. */
+void rank_sort(ranked *all, int64_t count);
 /* 1 / (1 + e^−x). */
 double sigmoid_of(double x);
 /* A reranker's score of a logit: the sigmoid, or what its folder says. */

@@ -14,6 +14,7 @@ if(S24_NN)
   set_target_properties(sparse24_nn PROPERTIES EXPORT_NAME nn INSTALL_RPATH "$ORIGIN")
   install(FILES include/sparse24/nn.h include/sparse24/checkpoints.h include/sparse24/language.h
     include/sparse24/task.h include/sparse24/comm.h include/sparse24/train.h
+    include/sparse24/late.h
     DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/sparse24 COMPONENT development)
 endif()
 

@@ -11,6 +11,7 @@
 #include "encode.h"
 #include "ids.h"
 #include "shard.h"
+#include "spread.h"
 #include "weighed.h"
 
 struct embed_options {
@@ -205,10 +206,53 @@ static int embed_words(cli_app *cli, const struct embed_options *o, s24_encoder 
     return code;
 }
 
+/* Lines as they come, to vectors of their tokens, which only an output keeps. */
+static int stream_tokens(cli_app *cli, const struct embed_options *o, s24_encoder *encoder,
+                         spread *s)
+{
+    s24_line_reader *reader = NULL;
+    const s24_text *texts = NULL;
+    int64_t some = 1;
+    int code = spread_texts(cli, encoder, NULL, 0, s);
+    if (code == CLI_OK) code = cli_status(cli, s24_line_reader_open(&reader, cli->ctx, o->input));
+    while (code == CLI_OK && some > 0) {
+        const int64_t first = s->count;
+        code = cli_status(cli, s24_line_reader_next(&texts, &some, reader, STREAM_BATCH));
+        if (code == CLI_OK) code = spread_texts(cli, encoder, texts, some, s);
+        cli_progress_clear(cli);
+        for (int64_t i = first; i < s->count && code == CLI_OK; i++)
+            code = spread_print(cli, s, i);
+        errno = 0;
+        if (code == CLI_OK && fflush(stdout) != 0) code = cli_output_failed(cli, errno);
+    }
+    s24_line_reader_close(reader);
+    return code;
+}
+
+static int embed_tokens(cli_app *cli, const struct embed_options *o, s24_encoder *encoder,
+                        embedded *e)
+{
+    spread s = {.lines = NULL};
+    int code = o->output ? spread_may_save(cli, o->output) : CLI_OK;
+    if (o->shard || o->images)
+        code = cli_fail(cli, CLI_USAGE,
+                        "--%s is of one vector for each text, and %s gives one for each token",
+                        o->shard ? "shard" : "images", cli->operands[0]);
+    if (code == CLI_OK)
+        code = o->stream ? stream_tokens(cli, o, encoder, &s)
+                         : spread_file(cli, encoder, o->input, &s);
+    if (code == CLI_OK && o->output) code = spread_save(cli, o->output, &s);
+    e->count = s.count;
+    e->tokens = s.tokens;
+    spread_free(&s);
+    return code;
+}
+
 static int embed(cli_app *cli, const struct embed_options *o, s24_encoder *encoder, embedded *e)
 {
     s24_images *images = NULL;
     if (s24_encoder_weighs(encoder)) return embed_words(cli, o, encoder, e);
+    if (s24_encoder_is_late(encoder) && !o->top) return embed_tokens(cli, o, encoder, e);
     if (o->top)
         return cli_fail(cli, CLI_USAGE, "--top is of weights of words, and %s gives vectors",
                         cli->operands[0]);
@@ -306,7 +350,11 @@ const cli_command cmd_embed = {
         "such. A model whose modules.json says SpladePooling gives weights of words in place of "
         "vectors: as a stream {\"line\": N, \"ids\": [...], \"tokens\": [...], \"weights\": "
         "[...]}, "
-        "the largest first, in FILE.safetensors the tensors 'offsets', 'ids' and 'weights'.",
+        "the largest first, in FILE.safetensors the tensors 'offsets', 'ids' and 'weights'. One of "
+        "late interaction (ColBERT) gives a vector for each token, of documents, or with "
+        "--prompt-name query of queries: as a stream {\"line\": N, \"embeddings\": [[...], ...]}, "
+        "in "
+        "FILE.safetensors the tensors 'embeddings' [vectors, width] and 'offsets'.",
     .examples = examples,
     .options = options,
     .rules = rules,

@@ -96,7 +96,9 @@ const cli_command cmd_rerank = {
         "Reads the query together with every line of the documents by MODEL, a reranker (sequence "
         "classification with one class, or a language model that answers by a token), and prints "
         "rank, score (the sigmoid of what the head "
-        "gives), line (from 0) and text, the best first. That is slower than search and sees "
+        "gives), line (from 0) and text, the best first. A model of late interaction (ColBERT) "
+        "reads both by themselves, and scores by the nearest of their tokens' vectors. That is "
+        "slower than search and sees "
         "more; search --rerank has both in one go.",
     .examples = examples,
     .options = options,

@@ -6,6 +6,7 @@
 
 #include "classes.h"
 #include "index/index.h"
+#include "spread.h"
 #include "weighed.h"
 
 struct search_options {
@@ -81,6 +82,7 @@ typedef struct sides {
     embedded documents, query;
     s24_images *images;         /* in place of documents' lines */
     weighed words, query_words; /* in place of vectors, of a model that gives them */
+    ranked *ranks;              /* or what a model of late interaction makes of the lines */
     stored_index index; /* that holds the documents' vectors, where its folder is not NULL */
 } sides;
 
@@ -167,6 +169,11 @@ static int find_nearest(cli_app *cli, const sides *s, int64_t *lines, float *sco
 {
     const s24_dense queries = embedded_view(&s->query), all = embedded_view(&s->documents);
     if (k < 1) return CLI_OK;
+    for (int64_t i = 0; s->ranks && i < k; i++) {
+        lines[i] = s->ranks[i].index;
+        scores[i] = s->ranks[i].logit;
+    }
+    if (s->ranks) return CLI_OK;
     if (s->query_words.count) return find_by_words(cli, s, lines, scores, k);
     return cli_status(cli, s->index.folder
                                ? index_nearest(lines, scores, cli->ctx, &s->index, &queries, k)
@@ -221,6 +228,25 @@ static int weigh_documents(cli_app *cli, const struct search_options *o, s24_enc
     return code;
 }
 
+/* By late interaction, of vectors that are not kept. */
+static int rank_by_tokens(cli_app *cli, const struct search_options *o, s24_encoder *encoder,
+                          sides *s, const s24_text *query, const encode_prompt *of_documents)
+{
+    spread of_query = {.lines = NULL};
+    embedded *d = &s->documents;
+    int code = spread_texts(cli, encoder, query, 1, &of_query);
+    if (code == CLI_OK) code = encode_use_prompt(cli, encoder, of_documents, d);
+    if (code == CLI_OK) code = cli_status(cli, s24_lines_read(&d->lines, cli->ctx, o->documents));
+    d->count = s24_lines_count(d->lines);
+    s->ranks = calloc((size_t)d->count + 1, sizeof *s->ranks);
+    if (code == CLI_OK && !s->ranks)
+        code = cli_fail(cli, CLI_IO, "out of memory for %lld lines", (long long)d->count);
+    if (code == CLI_OK)
+        code = spread_rank(cli, encoder, &of_query, s24_lines_texts(d->lines), s->ranks, d->count);
+    spread_free(&of_query);
+    return code;
+}
+
 /* Embeds the query first, so that a wrong name of either prompt is said before the long work. */
 static int encode(cli_app *cli, const struct search_options *o, s24_encoder *encoder, sides *s)
 {
@@ -232,7 +258,14 @@ static int encode(cli_app *cli, const struct search_options *o, s24_encoder *enc
     if (weighs && (o->index_dtype || o->images))
         return cli_fail(cli, CLI_UNSUPPORTED, "--%s is of vectors, and %s gives weights of words",
                         o->images ? "images" : "index-dtype", cli->operands[0]);
+    if (s24_encoder_is_late(encoder) && (o->index || o->images))
+        return cli_fail(cli, CLI_UNSUPPORTED,
+                        "--%s keeps or reads one vector for each line, and %s gives one for each "
+                        "token",
+                        o->index ? "index" : "images", cli->operands[0]);
     int code = encode_use_prompt(cli, encoder, &of_query, &s->query);
+    if (code == CLI_OK && s24_encoder_is_late(encoder))
+        return rank_by_tokens(cli, o, encoder, s, &text, &of_documents);
     if (code == CLI_OK)
         code = weighs ? weigh_texts(cli, encoder, &text, 1, 0, &s->query_words)
                       : encode_texts(cli, encoder, &text, 1, &s->query);
@@ -276,6 +309,7 @@ static int run(cli_app *cli, const void *opaque)
     embedded_free(&s.query);
     weighed_free(&s.words);
     weighed_free(&s.query_words);
+    free(s.ranks);
     s24_encoder_close(encoder);
     return code;
 }
@@ -291,7 +325,9 @@ const cli_command cmd_search = {
         "as it is. With --index the vectors are kept in a folder, and a line that is there already "
         "is not embedded again. With --images, of a model that has both, files of images are "
         "found. A model that gives weights of words (SPLADE) scores by the products of those that "
-        "both texts have.",
+        "both texts have, and one of late interaction (ColBERT) by the sum, over the query's "
+        "tokens, of the "
+        "largest product with a token of the line.",
     .examples = examples,
     .options = options,
     .rules = rules,

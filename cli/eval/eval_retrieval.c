@@ -7,6 +7,7 @@
 
 #include "eval/eval.h"
 #include "postings.h"
+#include "spread.h"
 
 enum { TOP = 5 }; /* of top5 */
 
@@ -51,11 +52,12 @@ static int read_gold(cli_app *cli, const char *path, int64_t queries, int64_t do
     return code;
 }
 
-/* Both sides, by vectors or by weights of words. */
+/* Both sides, by vectors, by weights of words or by vectors of tokens. */
 typedef struct sides {
     embedded queries, documents;
     weighed query_words, document_words;
-    int weighs;
+    spread query_tokens, document_tokens;
+    int weighs, late, by_mean;
 } sides;
 
 static int accuracy_of_words(cli_app *cli, const sides *s, const int64_t *gold, double *top1,
@@ -78,6 +80,35 @@ static int accuracy_of_words(cli_app *cli, const sides *s, const int64_t *gold, 
     return code;
 }
 
+/* A document's rank is how many have a greater score, or the same and come before it. */
+static int accuracy_of_tokens(cli_app *cli, const sides *s, const int64_t *gold, double *top1,
+                              double *top5)
+{
+    const s24_late_texts q = spread_view(&s->query_tokens), d = spread_view(&s->document_tokens);
+    float *scores = calloc((size_t)d.texts, sizeof *scores);
+    int64_t hits[2] = {0};
+    int code = scores ? CLI_OK
+                      : cli_fail(cli, CLI_IO, "out of memory for %lld scores", (long long)d.texts);
+    for (int64_t i = 0; code == CLI_OK && i < q.texts; i++) {
+        s24_late_texts one = q;
+        const int64_t offsets[2] = {0, q.offsets[i + 1] - q.offsets[i]};
+        int64_t before = 0;
+        one.vectors.data = s->query_tokens.vectors + q.offsets[i] * s->query_tokens.width;
+        one.vectors.rows = offsets[1];
+        one.offsets = offsets;
+        one.texts = 1;
+        code = cli_status(cli, s24_late_scores(scores, cli->ctx, &one, &d, s->by_mean));
+        for (int64_t t = 0; t < d.texts; t++)
+            before += scores[t] > scores[gold[i]] || (scores[t] == scores[gold[i]] && t < gold[i]);
+        hits[0] += before < 1;
+        hits[1] += before < TOP;
+    }
+    *top1 = (double)hits[0] / (double)q.texts;
+    *top5 = (double)hits[1] / (double)q.texts;
+    free(scores);
+    return code;
+}
+
 static int accuracy_of_vectors(cli_app *cli, const sides *s, const int64_t *gold, double *top1,
                                double *top5)
 {
@@ -93,8 +124,9 @@ static int print_accuracy(cli_app *cli, const sides *s, const int64_t *gold)
     const int64_t queries = s24_lines_count(s->queries.lines);
     const int64_t documents = s24_lines_count(s->documents.lines);
     double top1 = 0, top5 = 0;
-    const int code =
-        (s->weighs ? accuracy_of_words : accuracy_of_vectors)(cli, s, gold, &top1, &top5);
+    const int code = (s->weighs ? accuracy_of_words
+                      : s->late ? accuracy_of_tokens
+                                : accuracy_of_vectors)(cli, s, gold, &top1, &top5);
     if (code != CLI_OK) return code;
     if (cli->json) {
         json_t *object = cli_json();
@@ -112,11 +144,13 @@ static int print_accuracy(cli_app *cli, const sides *s, const int64_t *gold)
     return CLI_OK;
 }
 
-/* Vectors of one side's lines, or weights of words. */
-static int encode_side(cli_app *cli, s24_encoder *encoder, embedded *vectors, weighed *words)
+/* Vectors of one side's lines or of their tokens, or weights of words. */
+static int encode_side(cli_app *cli, s24_encoder *encoder, embedded *vectors, weighed *words,
+                       spread *tokens)
 {
     const s24_text *texts = s24_lines_texts(vectors->lines);
     const int64_t count = s24_lines_count(vectors->lines);
+    if (s24_encoder_is_late(encoder)) return spread_texts(cli, encoder, texts, count, tokens);
     return s24_encoder_weighs(encoder) ? weigh_texts(cli, encoder, texts, count, 0, words)
                                        : encode_texts(cli, encoder, texts, count, vectors);
 }
@@ -128,11 +162,16 @@ static int encode_both(cli_app *cli, const struct eval_options *o, s24_encoder *
     const encode_prompt of_documents = {"documents", encode_document_names, o->document_prompt,
                                         NULL};
     s->weighs = s24_encoder_weighs(encoder);
+    s->late = s24_encoder_is_late(encoder);
+    s->by_mean = s24_encoder_scores_by_mean(encoder);
     int code = encode_use_prompt(cli, encoder, &of_documents, &s->documents);
     if (code == CLI_OK) code = encode_use_prompt(cli, encoder, &of_queries, &s->queries);
-    if (code == CLI_OK) code = encode_side(cli, encoder, &s->queries, &s->query_words);
+    if (code == CLI_OK)
+        code = encode_side(cli, encoder, &s->queries, &s->query_words, &s->query_tokens);
     if (code == CLI_OK) code = encode_use_prompt(cli, encoder, &of_documents, &s->documents);
-    return code == CLI_OK ? encode_side(cli, encoder, &s->documents, &s->document_words) : code;
+    return code == CLI_OK
+               ? encode_side(cli, encoder, &s->documents, &s->document_words, &s->document_tokens)
+               : code;
 }
 
 static int run(cli_app *cli, const struct eval_options *o)
@@ -164,6 +203,8 @@ static int run(cli_app *cli, const struct eval_options *o)
     embedded_free(&s.documents);
     weighed_free(&s.query_words);
     weighed_free(&s.document_words);
+    spread_free(&s.query_tokens);
+    spread_free(&s.document_tokens);
     s24_encoder_close(encoder);
     return code;
 }

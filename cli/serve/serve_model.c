@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "serve/serve_language.h"
+#include "sparse24/late.h"
 
 enum { CPU_TOKENS = 4096, DEVICE_TOKENS = 32768 /* of a batch, by default */ };
 
@@ -24,6 +25,15 @@ static int open_with_head(serve_model *m, s24_encoder_opts *opts)
     cli_app *cli = &m->cli;
     char why[512];
     s24_status status = s24_encoder_open(&m->encoder, cli->ctx, m->path, opts);
+    /* Which scores pairs, and has no vectors of texts. */
+    if (status == S24_OK && s24_encoder_is_late(m->encoder)) {
+        s24_encoder_close(m->encoder);
+        m->encoder = NULL;
+        opts->head = 1;
+        status = s24_encoder_open(&m->encoder, cli->ctx, m->path, opts);
+        m->classifies = status == S24_OK;
+        return cli_status(cli, status);
+    }
     m->weighs = status == S24_OK && s24_encoder_weighs(m->encoder);
     if (status != S24_ERROR_UNSUPPORTED) return cli_status(cli, status);
     snprintf(why, sizeof why, "%s", s24_ctx_error(cli->ctx));

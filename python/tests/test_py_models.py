@@ -141,6 +141,36 @@ class Encoders(Folder):
             with self.assertRaisesRegex(ValueError, sentence):
                 call()
 
+    def test_vectors_of_tokens(self):
+        texts, folder = tiny_bert.sentences(40), tiny_bert.write(self.place.name + "/late")
+        tiny_bert.make_late(folder, 6)
+        encoder = sparse24.MultiVectorEncoder(folder)
+        queries, documents = encoder.encode_query(texts[:5]), encoder.encode_document(texts)
+        self.assertEqual(encoder.width, 6)
+        self.assertEqual([one.shape for one in queries], [(tiny_bert.LATE_QUERY, 6)] * 5)
+        for one, other in zip(encoder.encode(texts), documents):
+            np.testing.assert_allclose(one, other, atol=1e-5)
+            np.testing.assert_allclose(np.linalg.norm(one, axis=1), 1, rtol=1e-5)
+        np.testing.assert_allclose(encoder.encode(texts[3]), documents[3], atol=1e-5)
+        self.assertEqual(encoder.encode([]), [])
+        scores = encoder.similarity(queries, documents)
+        right = [[(q @ d.T).max(1).sum() for d in documents] for q in queries]
+        np.testing.assert_allclose(scores, right, rtol=1e-5)
+        halves = [one.astype(np.float16) for one in documents]
+        means = sparse24.max_sim(queries, halves, by_mean=True)
+        np.testing.assert_allclose(means * tiny_bert.LATE_QUERY, right, rtol=1e-2)
+        self.assertEqual(sparse24.max_sim([], documents).shape, (0, 40))
+        ranked = sparse24.Classifier(folder).rerank(texts[2], texts)
+        np.testing.assert_allclose([score for _, score in ranked],
+                                   [scores[2, i] for i, _ in ranked], rtol=1e-4)
+        for call, sentence in (
+                (lambda: sparse24.Encoder(folder).encode("a"), "a vector for each token"),
+                (lambda: sparse24.MultiVectorEncoder(self.folder), "Encoder opens it"),
+                (lambda: encoder.encode("a", "other"), "there is no prompt"),
+                (lambda: sparse24.max_sim([np.ones((2, 5), np.float32)], documents), "5 numbers")):
+            with self.assertRaisesRegex(ValueError, sentence):
+                call()
+
     def test_encode(self):
         encoder = sparse24.Encoder(self.folder)
         texts = tiny_bert.sentences(40)

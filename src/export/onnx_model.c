@@ -295,7 +295,8 @@ static s24_status read_pooling(s24i_onnx_model *m)
             "of",
             folder);
     const int64_t width = m->shape.width * (1 + m->pooled.further_count);
-    return s24i_modules_read(&m->modules, m->ctx, folder, width, 0, NULL);
+    const s24i_modules_source source = {.folder = folder, .width = width};
+    return s24i_modules_read(&m->modules, m->ctx, &source);
 }
 
 s24_status s24i_onnx_make(s24i_onnx_model *m)

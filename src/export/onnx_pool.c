@@ -84,7 +84,15 @@ static s24i_value dense(s24i_onnx *g, const s24i_module *d, int index, s24i_valu
     const s24i_value bias =
         put_weight(g, name, index, ".bias",
                    (s24i_onnx_weight){.rank = 1, .shape = {d->out}, .floats = d->bias});
-    return activated(g, s24i_module_activation(d), s24i_onnx_linear(g, x, weight, bias));
+    const s24i_value y =
+        activated(g, s24i_module_activation(d), s24i_onnx_linear(g, x, weight, bias));
+    if (!d->adds) return y;
+    const s24i_value residual = put_weight(
+        g, "dense.%d.residual", index, ".weight",
+        (s24i_onnx_weight){
+            .rank = 2, .shape = {d->in, d->out}, .transposed = 1, .floats = d->residual});
+    const s24i_value added = d->residual ? s24i_onnx_two(g, "MatMul", x, residual) : x;
+    return s24i_onnx_two(g, "Add", y, added);
 }
 
 static s24i_value layer_norm(s24i_onnx *g, const s24i_module *n, int index, s24i_value x)

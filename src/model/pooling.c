@@ -160,10 +160,15 @@ s24_status s24i_module_kind_read(s24i_module_kind *kind, const s24i_config *modu
         [S24I_MODULE_POOLING] = "Pooling",         [S24I_MODULE_DENSE] = "Dense",
         [S24I_MODULE_NORMALIZE] = "Normalize",     [S24I_MODULE_LAYER_NORM] = "LayerNorm",
         [S24I_MODULE_DROPOUT] = "Dropout",         [S24I_MODULE_LOGIT_SCORE] = "LogitScore",
-        [S24I_MODULE_SPLADE] = "SpladePooling"};
+        [S24I_MODULE_SPLADE] = "SpladePooling",    [S24I_MODULE_VECTOR_MASK] = "MultiVectorMask"};
+    static const char dense_of_tokens[] = "pylate.models.Dense.Dense";
     const char *type;
     TRY(s24i_config_string(&type, module, "type", S24I_REQUIRED));
     const char *name = strrchr(type, '.');
+    if (!strcmp(type, dense_of_tokens)) {
+        *kind = S24I_MODULE_DENSE;
+        return S24_OK;
+    }
     /* The name that a transformer with its head for words had. */
     if (name && !strcmp(name, ".MLMTransformer")) name = ".Transformer";
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
@@ -175,8 +180,8 @@ s24_status s24i_module_kind_read(s24i_module_kind *kind, const s24i_config *modu
     return s24_ctx_fail(
         module->ctx, S24_ERROR_UNSUPPORTED,
         "%s: module '%s' is not supported; sentence_transformers' Transformer, "
-        "CLIPModel, Pooling, Dense, Normalize, LayerNorm, Dropout, LogitScore, MLMTransformer and "
-        "SpladePooling are",
+        "CLIPModel, Pooling, Dense, Normalize, LayerNorm, Dropout, LogitScore, MLMTransformer, "
+        "SpladePooling and MultiVectorMask are, and pylate's Dense",
         module->file, s24i_show(type).text);
 }
 
@@ -230,12 +235,26 @@ static s24_status read_module(s24i_pooled *pooled, const s24i_config *module, co
     return S24_OK;
 }
 
+/* Do modules make vectors of tokens? Of them pooling knows nothing. */
+static int are_late(const s24i_config *modules)
+{
+    s24i_json_walk walk = s24i_json_begin(modules->json);
+    for (const s24i_json *value; (value = s24i_json_next(&walk, NULL)) != NULL;) {
+        const char *type = s24i_json_string(s24i_json_get(value, "type"));
+        if (type && (!strncmp(type, "pylate.", 7) || s24i_ends_with(type, ".MultiVectorMask")))
+            return 1;
+    }
+    return 0;
+}
+
 static s24_status read_modules(s24i_pooled *pooled, const s24i_config *modules, const char *folder)
 {
     s24i_json_walk walk = s24i_json_begin(modules->json);
     s24i_json *value;
     REQUIRE(modules->ctx, s24i_json_typeof(modules->json) == S24I_JSON_ARRAY, S24_ERROR_FORMAT,
             "%s: an array of modules was expected", modules->file);
+    pooled->late = are_late(modules);
+    if (pooled->late) return S24_OK;
     for (size_t i = 0; (value = s24i_json_next(&walk, NULL)) != NULL; i++) {
         s24i_config module;
         REQUIRE(modules->ctx, s24i_config_item(&module, modules, value), S24_ERROR_FORMAT,

@@ -17,6 +17,7 @@ typedef struct s24i_pooled {
     s24i_pooling further[S24I_POOLING_WAYS - 1]; /* after it */
     int further_count;
     int said;         /* 0: modules.json is there, and has no Pooling */
+    int late;         /* 1: its modules make a vector of each token (run/late_sides.h) */
     int pools_prompt; /* 0: a prompt's tokens are left out */
     int normalise;    /* as the last thing */
     int more_modules; /* between pooling and that, which are an encoder's (run/modules.h) */
@@ -56,7 +57,8 @@ typedef enum s24i_module_kind {
     S24I_MODULE_NORMALIZE,
     S24I_MODULE_LAYER_NORM,
     S24I_MODULE_DROPOUT,
-    S24I_MODULE_LOGIT_SCORE /* of a language model: that of a token is a pair's */
+    S24I_MODULE_VECTOR_MASK, /* which tokens have vectors (run/late_sides.h) */
+    S24I_MODULE_LOGIT_SCORE  /* of a language model: that of a token is a pair's */
 } s24i_module_kind;
 /* The kind of an element of modules.json. FORMAT, UNSUPPORTED. */
 s24_status s24i_module_kind_read(s24i_module_kind *kind, const s24i_config *module);

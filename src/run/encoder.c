@@ -57,8 +57,11 @@ static s24_status set_modules(s24_encoder *e, s24_ctx *ctx, const s24_checkpoint
             folder);
     if (pooled->pooling == S24I_POOL_WORDS)
         return s24i_encoder_open_words(e, ctx, checkpoint, folder, opts);
-    const int64_t width = e->model->shape.width * (1 + pooled->further_count);
-    TRY(s24i_modules_read(&e->modules, ctx, folder, width, opts->dimensions, model));
+    const s24i_modules_source source = {.folder = folder,
+                                        .width = model->shape.width * (1 + pooled->further_count),
+                                        .dimensions = opts->dimensions,
+                                        .model = model};
+    TRY(s24i_modules_read(&e->modules, ctx, &source));
     if (!s24i_modules_any(&e->modules)) return S24_OK;
     e->modules.normalises = pooled->normalise;
     pooled->normalise = 0;
@@ -108,7 +111,10 @@ static s24_status load_model(s24_encoder *encoder, s24_ctx *ctx, const char *fol
                              const char *place, s24_encoder_opts *opts)
 {
     s24_checkpoint *checkpoint;
-    const int head = encoder->head, is_said = head || opts->pooling || strcmp(folder, place) != 0;
+    int late = 0;
+    if (!opts->pooling && !opts->images) TRY(s24i_late_said(&late, ctx, folder, place));
+    const int head = encoder->head && !late;
+    const int is_said = head || late || opts->pooling || strcmp(folder, place) != 0;
     TRY(s24_checkpoint_open(&checkpoint, ctx, place));
     if (opts->images < 0) opts->images = reads_images(checkpoint);
     opts->model.images |= opts->images;
@@ -118,7 +124,10 @@ static s24_status load_model(s24_encoder *encoder, s24_ctx *ctx, const char *fol
         status = head ? load_head(encoder, ctx, checkpoint, folder, place, opts)
                       : s24i_model_load_headless(&encoder->model, ctx, checkpoint, &opts->model);
     if (status == S24_OK && head) status = check_head(encoder, ctx, folder);
-    if (status == S24_OK && !head) status = set_modules(encoder, ctx, checkpoint, folder, opts);
+    if (status == S24_OK && late)
+        status = s24i_encoder_open_late(encoder, ctx, checkpoint, folder, place, opts);
+    if (status == S24_OK && !head && !late)
+        status = set_modules(encoder, ctx, checkpoint, folder, opts);
     s24_checkpoint_close(checkpoint);
     return status;
 }
@@ -200,8 +209,10 @@ static s24_status read_limits(s24_encoder *encoder, s24_ctx *ctx, const char *fo
         encoder->tokenizer->lower |= lower;
     }
     TRY(read_filler(encoder, ctx, folder));
-    encoder->columns = encoder->head ? info.classes : encoder->modules.width;
-    encoder->width = encoder->head ? info.width : encoder->modules.width;
+    const int late = encoder->late != NULL;
+    encoder->columns = !encoder->head ? encoder->modules.width : late ? 1 : info.classes;
+    encoder->width = encoder->head && !late ? info.width : encoder->modules.width;
+    if (late) return S24_OK;
     encoder->max_tokens = encoder->images ? info.positions : asked ? asked : limit;
     return S24_OK;
 }
@@ -230,7 +241,7 @@ static s24_status use_prompt(s24_encoder *e, s24_ctx *ctx, const char *name, con
             "the prompt has %zu bytes, at most %d are expected", prompt.bytes, INT32_MAX);
     REQUIRE(ctx, e->tokenizer || !prompt.bytes, S24_ERROR_ARGUMENT,
             "a prompt was given to an encoder of token ids, which has no tokenizer");
-    if (prompt.bytes && !e->head && !e->model->pooled.pools_prompt) {
+    if (prompt.bytes && !e->head && !e->late && !e->model->pooled.pools_prompt) {
         tokens = s24i_tokenizer_encode(e->tokens, e->max_tokens, e->tokenizer, &prompt, 1);
         if (tokens < 0) return s24i_tokenizer_no_memory(ctx);
         tokens -= e->tokenizer->single.count[S24I_AFTER];
@@ -240,6 +251,7 @@ static s24_status use_prompt(s24_encoder *e, s24_ctx *ctx, const char *name, con
                 (long long)tokens, (long long)e->max_tokens);
     }
     if (e->by_token) TRY(read_layout(e, ctx, text));
+    e->side = s24i_encoder_side(e, name);
     e->prompt_tokens = tokens;
     e->prompt_name = name;
     e->prompt = text;
@@ -257,6 +269,8 @@ s24_status s24_encoder_choose_prompt(s24_encoder *encoder, s24_ctx *ctx, const c
 {
     const char *found, *text;
     TRY(check_encoder(ctx, encoder));
+    if (!name && encoder->late && !encoder->prompts.usual)
+        name = s24i_late_sides[S24I_SIDE_DOCUMENT];
     TRY(s24i_prompts_find(&found, &text, &encoder->prompts, ctx, name));
     return use_prompt(encoder, ctx, found, text);
 }
@@ -306,11 +320,13 @@ static s24_status load_parts(s24_encoder *encoder, s24_ctx *ctx, const char *fol
                              const char *place, s24_encoder_opts *opts)
 {
     TRY(load_model(encoder, ctx, folder, place, opts));
+    const int late = encoder->late != NULL;
     if (opts->head) TRY(s24i_encoder_read_labels(encoder, ctx, place));
-    if (opts->head) TRY(s24i_encoder_read_score(encoder, ctx, folder, place));
+    if (opts->head && !late) TRY(s24i_encoder_read_score(encoder, ctx, folder, place));
     if (!opts->ids && !opts->images) {
         if (!encoder->tokenizer) TRY(s24_tokenizer_load(&encoder->tokenizer, ctx, place));
         TRY(s24i_prompts_read(&encoder->prompts, ctx, folder));
+        if (late) encoder->prompts.sides = s24i_late_sides;
     }
     if (opts->images) TRY(s24_image_form_read(&encoder->form, ctx, place));
     return read_limits(encoder, ctx, place, opts->max_tokens);
@@ -373,6 +389,8 @@ s24_status s24_encoder_share(s24_encoder **out, s24_ctx *ctx, const s24_encoder 
     encoder->filler = from->filler;
     encoder->labels = from->labels;
     encoder->modules = from->modules;
+    encoder->late = from->late;
+    encoder->side = from->side;
     encoder->multi_label = from->multi_label;
     encoder->is_plain = from->is_plain;
     encoder->by_token = from->by_token;
@@ -395,6 +413,7 @@ void s24_encoder_close(s24_encoder *encoder)
         s24i_encoder_free_labels(encoder);
         s24i_modules_free(&encoder->modules, ctx);
         s24i_words_destroy(encoder->words, ctx);
+        s24i_late_destroy(encoder->late, ctx);
         s24_model_destroy(encoder->model);
         s24_tokenizer_destroy(encoder->tokenizer);
         s24i_prompts_free(&encoder->prompts);
@@ -408,6 +427,7 @@ void s24_encoder_close(s24_encoder *encoder)
 int s24_encoder_normalises(const s24_encoder *encoder)
 {
     if (!encoder || encoder->head) return 0;
+    if (encoder->late) return encoder->modules.normalises;
     return s24i_modules_any(&encoder->modules) ? encoder->modules.normalises
                                                : encoder->model->pooled.normalise;
 }

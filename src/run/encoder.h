@@ -5,6 +5,7 @@
 #define S24_RUN_ENCODER_H
 
 #include "io/tokenizer/tokenizer.h"
+#include "run/late_sides.h"
 #include "run/modules.h"
 #include "run/pair_layout.h"
 #include "run/prompts.h"
@@ -20,8 +21,9 @@ typedef struct s24i_encoder_lane {
     int64_t *offsets; /* [window + 1] */
     int32_t *ids;     /* [batch_tokens] */
     int32_t *types;   /* [same] of pairs of a model that tells them apart; else NULL */
-    /* [window, columns], before modules [window, their given], before words' weights those of
-       tokens, [batch_tokens, the model's width]. */
+    uint8_t *mask;    /* [same] of queries that are filled up; else NULL */
+    /* [window, columns], before modules [window, their given], before words' weights and tokens'
+       vectors the states of tokens, [batch_tokens, the model's width]. */
     float *vectors; /* on a device, but of words, in its pinned memory */
     int pinned;
     int64_t *places; /* [window] where the vectors belong, in texts */
@@ -51,7 +53,17 @@ struct s24_encoder {
     char *folder;    /* of an encoder that shares another's */
     s24i_pair_layout layout;
     s24i_modules modules;
-    s24i_words *words;  /* it gives weights of words; else NULL */
+    s24i_words *words; /* it gives weights of words; else NULL */
+    s24i_late *late;   /* it gives vectors of tokens, or scores of these; else NULL */
+    s24i_side side;    /* whose texts come */
+    float *late_room;  /* s24i_late_room_elems for each thread */
+    /* Of a head that scores pairs so: queries [query_room], their vectors [query_room, limit of
+       queries, width] and where these begin [query_room + 1], and the query of each document
+       [window]. */
+    s24_text *query_texts;
+    float *queries;
+    int64_t *query_starts, *query_of;
+    int64_t query_room;
     float *module_room; /* [2, widest], where there are modules */
     int64_t window;     /* texts at a time */
     s24_token *tokens;  /* [window, max_tokens] */
@@ -80,6 +92,14 @@ s24_status s24i_encoder_open_words(s24_encoder *encoder, s24_ctx *ctx,
                                    const s24_checkpoint *checkpoint, const char *folder,
                                    const s24_encoder_opts *opts);
 
+/* Vectors of tokens in place of embeddings (late_run.c): reads what the folder says. */
+s24_status s24i_encoder_open_late(s24_encoder *encoder, s24_ctx *ctx,
+                                  const s24_checkpoint *checkpoint, const char *folder,
+                                  const char *place, const s24_encoder_opts *opts);
+s24_status s24i_encoder_make_late_room(s24_encoder *encoder, s24_ctx *ctx);
+/* The side that a prompt's name says. */
+s24i_side s24i_encoder_side(const s24_encoder *encoder, const char *prompt);
+
 /* Texts on their way through an encoder. */
 typedef struct s24i_encoder_texts {
     s24_encoder *encoder;
@@ -89,7 +109,17 @@ typedef struct s24i_encoder_texts {
     int64_t first, count;        /* of all texts */
     float *results;              /* [all texts, columns], or: */
     const s24_word_weights *weights;
+    const s24_token_vectors *vectors;
+    const int64_t *query_of; /* [all texts] of documents that are scored: which of the queries */
 } s24i_encoder_texts;
+
+/* Of late interaction: a window's offsets, once it has its tokens; the vectors or scores of the
+   lane's `texts`; and s24_encoder_classify. */
+s24_status s24i_encoder_late_offsets(const s24i_encoder_texts *w, s24_ctx *ctx);
+s24_status s24i_encoder_late_collect(const s24i_encoder_texts *w, const s24i_encoder_lane *lane,
+                                     s24_ctx *ctx, int64_t texts);
+s24_status s24i_encoder_late_classify(float *logits, int64_t *tokens, s24_encoder *encoder,
+                                      s24_ctx *ctx, const s24_text_pairs *pairs);
 
 /* ARGUMENT: one is NULL or too long. */
 s24_status s24i_encoder_check_texts(const s24_encoder *encoder, s24_ctx *ctx, const s24_text *texts,

@@ -11,7 +11,8 @@
 static s24_status check_encoder(s24_ctx *ctx, const s24_encoder *encoder)
 {
     REQUIRE(ctx, encoder, S24_ERROR_ARGUMENT, "encoder is NULL");
-    REQUIRE(ctx, !encoder->head && !encoder->words && !encoder->images, S24_ERROR_ARGUMENT,
+    REQUIRE(ctx, !encoder->head && !encoder->words && !encoder->late && !encoder->images,
+            S24_ERROR_ARGUMENT,
             "a batch of ids was begun in an encoder that makes no vectors of ids");
     return S24_OK;
 }

@@ -10,7 +10,7 @@
 
 s24_status s24i_encoder_read_labels(s24_encoder *encoder, s24_ctx *ctx, const char *folder)
 {
-    const int64_t classes = encoder->model->shape.classes;
+    const int64_t classes = encoder->late ? 1 : encoder->model->shape.classes;
     const char *problem = "";
     s24i_config config, names;
     s24_status status;
@@ -134,9 +134,10 @@ static s24_status check_pairs(s24_ctx *ctx, const s24_encoder *encoder, const s2
         encoder->by_token ? encoder->layout.end_count : s24i_template_tokens(&t->pair);
     const int64_t least = around + 2; /* one of each text */
     TRY(check_texts(ctx, "texts", pairs->texts, pairs->same_text ? 1 : pairs->count));
-    REQUIRE(ctx, pairs->pairs || !encoder->by_token, S24_ERROR_ARGUMENT,
+    REQUIRE(ctx, pairs->pairs || (!encoder->by_token && !encoder->late), S24_ERROR_ARGUMENT,
             "the model scores pairs of texts, and single ones were given");
     if (!pairs->pairs) return S24_OK;
+    if (encoder->late) return check_texts(ctx, "pairs", pairs->pairs, pairs->count);
     REQUIRE(ctx, t->pairs || encoder->by_token, S24_ERROR_UNSUPPORTED,
             "two texts need a tokenizer that says what stands around both, as one with [CLS] and "
             "[SEP] does, or one that puts nothing there");
@@ -150,7 +151,9 @@ s24_status s24_encoder_classify(float *logits, int64_t *tokens, s24_encoder *enc
                                 const s24_text_pairs *pairs)
 {
     if (!ctx) return S24_ERROR_ARGUMENT;
-    TRY(check_encoder(ctx, encoder, S24I_CLASSIFIES_TEXTS));
+    if (!encoder || !encoder->late) TRY(check_encoder(ctx, encoder, S24I_CLASSIFIES_TEXTS));
+    REQUIRE(ctx, encoder->head, S24_ERROR_ARGUMENT,
+            "the encoder was opened without the option head");
     REQUIRE(ctx, pairs && pairs->count >= 0 && (!pairs->count || (logits && pairs->texts)),
             S24_ERROR_ARGUMENT, "%s",
             !pairs             ? "pairs is NULL"
@@ -158,6 +161,7 @@ s24_status s24_encoder_classify(float *logits, int64_t *tokens, s24_encoder *enc
             : !logits          ? "logits is NULL"
                                : "pairs.texts is NULL");
     if (pairs->count) TRY(check_pairs(ctx, encoder, pairs));
+    if (encoder->late) return s24i_encoder_late_classify(logits, tokens, encoder, ctx, pairs);
     const s24i_encoder_texts all = {
         .encoder = encoder, .pairs = pairs, .count = pairs->count, .results = logits};
     return s24i_encoder_run(tokens, &all, ctx);

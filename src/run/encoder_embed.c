@@ -41,6 +41,7 @@ static int64_t take_text(s24_token *tokens, const window *w, int64_t i)
     if (w->ids) return take_ids(tokens, w->ids, i, e->max_tokens);
     if (w->pairs) return take_pair(tokens, w, i);
     const s24_text parts[2] = {{e->prompt, strlen(e->prompt)}, w->texts[i]};
+    if (e->late) return s24i_late_encode(tokens, e->late, e->side, e->tokenizer, parts);
     return s24i_tokenizer_encode(tokens, e->max_tokens, e->tokenizer, parts, 2);
 }
 
@@ -66,7 +67,7 @@ static s24_status tokenize_window(const window *w, s24_ctx *ctx)
         REQUIRE(ctx, w->encoder->lengths[i] > 0, S24_ERROR_ARGUMENT, "text %lld has no token",
                 (long long)(w->first + i));
     }
-    return S24_OK;
+    return w->vectors ? s24i_encoder_late_offsets(w, ctx) : S24_OK;
 }
 
 void s24i_encoder_sort(s24_encoder *e, int64_t count)
@@ -101,6 +102,7 @@ s24_status s24i_encoder_collect(const s24i_encoder_texts *w, s24i_encoder_lane *
     if (!texts) return S24_OK;
     TRY(s24i_session_finish(lane->session, ctx));
     if (e->words) return weigh(w, lane, ctx, texts);
+    if (e->late) return s24i_encoder_late_collect(w, lane, ctx, texts);
     for (int64_t i = 0; i < texts && e->module_room; i++)
         s24i_modules_apply(results + lane->places[i] * e->columns, &e->modules, lane->session->vec,
                            lane->vectors + i * e->modules.given, e->module_room);
@@ -115,10 +117,12 @@ static s24_status send_batch(int64_t *done, const window *w, s24_ctx *ctx, int64
 {
     s24_encoder *e = w->encoder;
     s24i_encoder_lane *lane = &e->lanes[e->next];
-    const s24_outputs outputs = {.hidden = e->words ? lane->vectors : NULL,
-                                 .embeddings = e->head || e->words ? NULL : lane->vectors,
-                                 .logits = e->head ? lane->vectors : NULL};
+    const int states = e->words || e->late;
+    const s24_outputs outputs = {.hidden = states ? lane->vectors : NULL,
+                                 .embeddings = e->head || states ? NULL : lane->vectors,
+                                 .logits = e->head && !states ? lane->vectors : NULL};
     s24_batch batch = {.offsets = lane->offsets, .ids = lane->ids, .types = lane->types};
+    if (e->side == S24I_SIDE_QUERY) batch.mask = lane->mask;
     e->next = (e->next + 1) % e->lane_count;
     TRY(s24i_encoder_collect(w, lane, ctx));
     lane->offsets[0] = 0;
@@ -128,6 +132,7 @@ static s24_status send_batch(int64_t *done, const window *w, s24_ctx *ctx, int64
         for (int64_t t = 0; t < e->lengths[text]; t++) {
             lane->ids[start + t] = e->tokens[text * e->max_tokens + t].id;
             if (lane->types) lane->types[start + t] = e->tokens[text * e->max_tokens + t].type;
+            if (lane->mask) lane->mask[start + t] = e->tokens[text * e->max_tokens + t].end >= 0;
         }
         lane->places[batch.texts] = w->first + text;
         lane->offsets[++batch.texts] = start + e->lengths[text];
@@ -212,6 +217,8 @@ static s24_status check_embeds(s24_ctx *ctx, const s24_encoder *encoder)
 {
     REQUIRE(ctx, !encoder->words, S24_ERROR_ARGUMENT,
             "the encoder pools by splade: it gives weights of words, and no embeddings");
+    REQUIRE(ctx, !encoder->late, S24_ERROR_ARGUMENT,
+            "the encoder gives a vector for each token, and none for a text");
     return S24_OK;
 }
 

@@ -17,11 +17,14 @@ static s24_status make_lane(s24i_encoder_lane *lane, const s24_encoder *e, s24_c
     TRY(s24i_alloc_elems(&lane->offsets, ctx, e->window + 1, sizeof *lane->offsets, "offsets"));
     TRY(s24i_alloc_elems(&lane->ids, ctx, e->batch_tokens, sizeof *lane->ids, "ids"));
     TRY(s24i_alloc_elems(&lane->places, ctx, e->window, sizeof *lane->places, "places"));
-    if (e->head && e->model->shape.types > 1)
+    if (e->head && !e->late && e->model->shape.types > 1)
         TRY(s24i_alloc_elems(&lane->types, ctx, e->batch_tokens, sizeof *lane->types, "types"));
+    if (e->late && e->late->floor && !e->late->attends)
+        TRY(s24i_alloc_elems(&lane->mask, ctx, e->batch_tokens, sizeof *lane->mask, "a mask"));
     const int64_t columns = s24i_max(e->columns, e->modules.given);
-    const int64_t elems = e->words ? e->batch_tokens * e->model->shape.width : e->window * columns;
-    if (!e->model->device || e->words)
+    const int states = e->words || e->late;
+    const int64_t elems = states ? e->batch_tokens * e->model->shape.width : e->window * columns;
+    if (!e->model->device || states)
         return s24i_alloc_elems(&lane->vectors, ctx, elems, sizeof *lane->vectors, "vectors");
     void *memory;
     TRY(s24_device_pinned_alloc(&memory, ctx, e->model->device,
@@ -81,7 +84,8 @@ s24_status s24i_encoder_make_lanes(s24_encoder *e, s24_ctx *ctx, int64_t batch_t
     TRY(s24i_alloc_elems(&e->lengths, ctx, e->window, sizeof *e->lengths, "lengths"));
     TRY(s24i_alloc_elems(&e->order, ctx, e->window, sizeof *e->order, "order"));
     TRY(s24i_alloc_elems(&e->starts, ctx, e->max_tokens + 2, sizeof *e->starts, "counts"));
-    if (s24i_modules_any(&e->modules))
+    if (e->late) TRY(s24i_encoder_make_late_room(e, ctx));
+    if (s24i_modules_any(&e->modules) && !e->late)
         TRY(s24i_alloc_elems(&e->module_room, ctx, 2 * e->modules.widest, sizeof *e->module_room,
                              "Dense modules"));
     for (int i = 0; i < e->lane_count; i++)
@@ -98,6 +102,7 @@ void s24i_encoder_free_lanes(s24_encoder *encoder)
         s24_ctx_free(ctx, lane->offsets);
         s24_ctx_free(ctx, lane->ids);
         s24_ctx_free(ctx, lane->types);
+        s24_ctx_free(ctx, lane->mask);
         s24_ctx_free(ctx, lane->places);
         if (lane->pinned)
             s24_device_pinned_free(encoder->model->device, lane->vectors);
@@ -105,6 +110,11 @@ void s24i_encoder_free_lanes(s24_encoder *encoder)
             s24_ctx_free(ctx, lane->vectors);
     }
     s24_ctx_free(ctx, encoder->module_room);
+    s24_ctx_free(ctx, encoder->late_room);
+    s24_ctx_free(ctx, encoder->queries);
+    s24_ctx_free(ctx, encoder->query_starts);
+    s24_ctx_free(ctx, encoder->query_texts);
+    s24_ctx_free(ctx, encoder->query_of);
     s24_ctx_free(ctx, encoder->tokens);
     s24_ctx_free(ctx, encoder->lengths);
     s24_ctx_free(ctx, encoder->order);

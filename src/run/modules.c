@@ -86,6 +86,8 @@ static s24_status read_weights(s24i_module *m, s24_ctx *ctx, const char *place, 
     TRY(s24i_checkpoint_open(&checkpoint, ctx, place, 1));
     s24_status status = read_tensor(&m->weight, ctx, checkpoint,
                                     is_dense ? "linear.weight" : "norm.weight", matrix);
+    if (status == S24_OK && m->adds && m->in != m->out)
+        status = read_tensor(&m->residual, ctx, checkpoint, "residual.weight", matrix);
     if (status == S24_OK && biased)
         status =
             read_tensor(&m->bias, ctx, checkpoint, is_dense ? "linear.bias" : "norm.bias", row);
@@ -93,17 +95,17 @@ static s24_status read_weights(s24i_module *m, s24_ctx *ctx, const char *place, 
     return status;
 }
 
-/* A module may be told to work on something else than the text's vector. */
-static s24_status check_names(const s24i_config *config)
+/* A module may be told to work on something else than the text's vector, or the token's. */
+static s24_status check_names(const s24i_config *config, int of_tokens)
 {
     static const char *const keys[] = {"module_input_name", "module_output_name"};
-    static const char vector[] = "sentence_embedding";
+    const char *vector = of_tokens ? "token_embeddings" : "sentence_embedding";
     for (int i = 0; i < 2; i++) {
         const char *name = vector;
         TRY(s24i_config_string(&name, config, keys[i], S24I_OPTIONAL));
         REQUIRE(config->ctx, strcmp(name, vector) == 0, S24_ERROR_UNSUPPORTED,
-                "%s: %s is '%s'; %s was expected, the text's vector", config->file, keys[i],
-                s24i_show(name).text, vector);
+                "%s: %s is '%s'; %s was expected, the %s's vector", config->file, keys[i],
+                s24i_show(name).text, vector, of_tokens ? "token" : "text");
     }
     return S24_OK;
 }
@@ -113,13 +115,11 @@ enum { MOST_FEATURES = 1 << 16 };
 static s24_status read_dense(s24i_module *d, const s24i_config *config, const char *place,
                              int64_t width)
 {
-    int biased = 1, residual = 0;
+    int biased = 1;
     TRY(s24i_config_int(&d->in, config, "in_features", S24I_REQUIRED, 1, MOST_FEATURES));
     TRY(s24i_config_int(&d->out, config, "out_features", S24I_REQUIRED, 1, MOST_FEATURES));
     TRY(s24i_config_bool(&biased, config, "bias", S24I_OPTIONAL));
-    TRY(s24i_config_bool(&residual, config, "use_residual", S24I_OPTIONAL));
-    REQUIRE(config->ctx, !residual, S24_ERROR_UNSUPPORTED,
-            "%s: use_residual is true, which is not supported", config->file);
+    TRY(s24i_config_bool(&d->adds, config, "use_residual", S24I_OPTIONAL));
     TRY(read_activation(&d->activation, config));
     REQUIRE(config->ctx, d->in == width, S24_ERROR_FORMAT,
             "%s: in_features is %lld; %lld was expected, what is before it gives", config->file,
@@ -137,8 +137,10 @@ static s24_status read_norm(s24i_module *n, const s24i_config *config, const cha
     return read_weights(n, config->ctx, place, 1);
 }
 
-static s24_status read_module(s24i_modules *m, const s24i_config *listed, const char *folder)
+static s24_status read_module(s24i_modules *m, const s24i_config *listed,
+                              const s24i_modules_source *source)
 {
+    const char *folder = source->folder;
     s24i_module_kind kind;
     s24i_config config;
     char *place;
@@ -154,7 +156,7 @@ static s24_status read_module(s24i_modules *m, const s24i_config *listed, const 
     s24_status status =
         s24i_module_load(&config, &place, listed, folder,
                          kind == S24I_MODULE_NORMALIZE ? S24I_OPTIONAL : S24I_REQUIRED);
-    if (status == S24_OK) status = check_names(&config);
+    if (status == S24_OK) status = check_names(&config, source->of_tokens);
     if (status == S24_OK && kind == S24I_MODULE_DENSE)
         status = read_dense(one, &config, place, m->width);
     if (status == S24_OK && kind == S24I_MODULE_LAYER_NORM)
@@ -188,26 +190,41 @@ static s24_status add_projection(s24i_modules *m, s24_ctx *ctx, const s24_model 
     return S24_OK;
 }
 
-s24_status s24i_modules_read(s24i_modules *m, s24_ctx *ctx, const char *folder, int64_t width,
-                             int64_t dimensions, const s24_model *model)
+/* A checkpoint's own layer over its tokens' states, as Stanford's ColBERT has it. */
+static s24_status add_inline(s24i_modules *m, s24_ctx *ctx, const s24_checkpoint *checkpoint)
+{
+    static const char name[] = "linear.weight";
+    const s24_tensor *tensor = checkpoint ? s24_checkpoint_find(checkpoint, name) : NULL;
+    if (!checkpoint) return S24_OK;
+    if (!tensor) return s24i_tensor_missing(ctx, checkpoint, name);
+    s24i_module *d = &m->module[m->count++];
+    const int64_t out = tensor->rank == 2 ? tensor->shape[0] : 1, shape[2] = {out, m->width};
+    *d = (s24i_module){.kind = S24I_MODULE_DENSE, .in = m->width, .out = out, .activation = SAME};
+    m->width = out;
+    m->widest = s24i_max(m->widest, out);
+    return read_tensor(&d->weight, ctx, checkpoint, name, shape);
+}
+
+s24_status s24i_modules_read(s24i_modules *m, s24_ctx *ctx, const s24i_modules_source *source)
 {
     s24i_config modules, module;
     s24i_json *value;
-    m->given = m->width = m->widest = width;
-    TRY(add_projection(m, ctx, model, width));
-    TRY(s24i_config_load(&modules, ctx, folder, "modules.json", S24I_OPTIONAL));
+    m->given = m->width = m->widest = source->width;
+    TRY(add_projection(m, ctx, source->model, source->width));
+    TRY(add_inline(m, ctx, source->inline_dense));
+    TRY(s24i_config_load(&modules, ctx, source->folder, "modules.json", S24I_OPTIONAL));
     s24_status status = S24_OK;
     s24i_json_walk walk = s24i_json_begin(modules.json);
     while (status == S24_OK && (value = s24i_json_next(&walk, NULL)) != NULL)
-        if (s24i_config_item(&module, &modules, value)) status = read_module(m, &module, folder);
+        if (s24i_config_item(&module, &modules, value)) status = read_module(m, &module, source);
     s24i_config_free(&modules);
     TRY(status);
-    while (m->count && m->module[m->count - 1].kind == S24I_MODULE_NORMALIZE)
-        m->count--;
-    REQUIRE(ctx, dimensions >= 0 && dimensions <= m->width, S24_ERROR_ARGUMENT,
-            "dimensions is %lld; 1 to %lld, the model's, is expected", (long long)dimensions,
-            (long long)m->width);
-    if (dimensions) m->width = dimensions;
+    for (; m->count && m->module[m->count - 1].kind == S24I_MODULE_NORMALIZE; m->count--)
+        m->normalises |= source->of_tokens;
+    REQUIRE(ctx, source->dimensions >= 0 && source->dimensions <= m->width, S24_ERROR_ARGUMENT,
+            "dimensions is %lld; 1 to %lld, the model's, is expected",
+            (long long)source->dimensions, (long long)m->width);
+    if (source->dimensions) m->width = source->dimensions;
     return S24_OK;
 }
 
@@ -216,6 +233,7 @@ void s24i_modules_free(s24i_modules *m, s24_ctx *ctx)
     for (int i = 0; i < m->count; i++) {
         s24_ctx_free(ctx, m->module[i].weight);
         s24_ctx_free(ctx, m->module[i].bias);
+        s24_ctx_free(ctx, m->module[i].residual);
     }
 }
 
@@ -239,9 +257,11 @@ static void normalise(float *x, int64_t width, const s24i_vec *vec)
 
 static void run_dense(float *y, const s24i_module *d, const s24i_vec *vec, const float *x)
 {
-    for (int64_t o = 0; o < d->out; o++)
+    for (int64_t o = 0; o < d->out; o++) {
         y[o] = activations[d->activation].run(vec->dot(x, d->weight + o * d->in, d->in) +
                                               (d->bias ? d->bias[o] : 0.0f));
+        if (d->adds) y[o] += d->residual ? vec->dot(x, d->residual + o * d->in, d->in) : x[o];
+    }
 }
 
 static void run_module(float *y, const s24i_module *m, const s24i_vec *vec, const float *x)

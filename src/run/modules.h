@@ -11,6 +11,8 @@ enum { S24I_MOST_MODULES = 8 };
 typedef struct s24i_module {
     s24i_module_kind kind; /* Dense, LayerNorm or Normalize */
     float *weight, *bias;  /* of Dense [out, in], [out] or NULL; of LayerNorm [out] */
+    int adds;              /* 1: of Dense, its input is added, if there is one by way of: */
+    float *residual;       /* [out, in] */
     int64_t in, out;
     int activation; /* of the table in modules.c */
 } s24i_module;
@@ -24,11 +26,19 @@ typedef struct s24i_modules {
     int64_t widest;
 } s24i_modules;
 
-/* Reads a folder's modules after vectors of `width`, the model's own projection first; what
-   modules.json says of pooling was read before, and the Normalize at its end is not among them.
-   dimensions 0: all. FORMAT, UNSUPPORTED, ARGUMENT. */
-s24_status s24i_modules_read(s24i_modules *modules, s24_ctx *ctx, const char *folder, int64_t width,
-                             int64_t dimensions, const s24_model *model);
+/* What the modules after vectors of `width` are read of. */
+typedef struct s24i_modules_source {
+    const char *folder;
+    int64_t width, dimensions; /* 0: all */
+    const s24_model *model;    /* whose own projection goes first; or NULL */
+    /* 1: they work on tokens' vectors, in place of texts'. */
+    int of_tokens;
+    const s24_checkpoint *inline_dense; /* has one as linear.weight, which goes first; or NULL */
+} s24i_modules_source;
+/* Reads a folder's modules; what modules.json says of pooling was read before, and the Normalize at
+   its end is not among them, but of tokens makes `normalises` 1. FORMAT, UNSUPPORTED, ARGUMENT. */
+s24_status s24i_modules_read(s24i_modules *modules, s24_ctx *ctx,
+                             const s24i_modules_source *source);
 /* Is there something to do? */
 int s24i_modules_any(const s24i_modules *modules);
 /* to [width] from a pooled vector, with room for 2 · widest floats. */

@@ -34,6 +34,23 @@ static const char *text_of(const s24i_json *value)
     return text ? text : "";
 }
 
+/* The index-th of the names that are there in any case, without those of the file. */
+static const char *side_at(const s24i_prompts *prompts, int64_t index)
+{
+    for (const char *const *side = prompts->sides; side && *side; side++)
+        if (!s24i_json_get(prompts->by_name, *side) && index-- == 0) return *side;
+    return NULL;
+}
+
+/* The name as it is there, in any case; NULL: it is not. */
+static const char *side_of(const s24i_prompts *prompts, const char *name)
+{
+    const char *side;
+    for (int64_t i = 0; (side = side_at(prompts, i)) != NULL; i++)
+        if (!strcmp(side, name)) return side;
+    return NULL;
+}
+
 const char *s24i_prompts_at(const s24i_prompts *prompts, int64_t index, const char **text)
 {
     const char *name;
@@ -43,13 +60,14 @@ const char *s24i_prompts_at(const s24i_prompts *prompts, int64_t index, const ch
         if (text) *text = text_of(value);
         return name;
     }
-    return NULL;
+    if (text) *text = "";
+    return side_at(prompts, index);
 }
 
 const char *s24i_prompts_text(const s24i_prompts *prompts, const char *name)
 {
     const s24i_json *value = s24i_json_get(prompts->by_name, name);
-    return value ? text_of(value) : NULL;
+    return value ? text_of(value) : side_of(prompts, name) ? "" : NULL;
 }
 
 /* "a", "b", "c", as far as they fit. */
@@ -80,7 +98,8 @@ s24_status s24i_prompts_find(const char **name, const char **text, const s24i_pr
         *text = text_of(value);
         return S24_OK;
     }
-    *name = NULL;
+    *name = side_of(prompts, wanted);
+    if (*name) return S24_OK;
     list_names(list, sizeof list, prompts);
     return s24_ctx_fail(ctx, asked ? S24_ERROR_ARGUMENT : S24_ERROR_FORMAT,
                         "%s: there is no prompt \"%s\"; there %s %s",

@@ -7,9 +7,10 @@
 #include "io/checkpoint/config.h"
 
 typedef struct s24i_prompts {
-    s24i_config file;   /* owns all names and texts; json NULL: the folder has no such file */
-    s24i_json *by_name; /* an object of strings, or NULL */
-    const char *usual;  /* the name of the default; NULL: none */
+    s24i_config file;         /* owns all names and texts; json NULL: the folder has no such file */
+    s24i_json *by_name;       /* an object of strings, or NULL */
+    const char *usual;        /* the name of the default; NULL: none */
+    const char *const *sides; /* names that are there in any case, without a text; ends with NULL */
 } s24i_prompts;
 
 /* FORMAT (a prompt that is no string, by its name), IO, MEMORY. To be freed after an error too. */

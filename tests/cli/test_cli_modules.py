@@ -239,6 +239,24 @@ class Modules(Scratch):
                               {"linear.weight": ([8, WIDTH], weight)})
                 self.close(self.vectors()[0], [function(x) for x in made], 4)
 
+    def test_dense_that_adds_its_input(self):
+        self.modules("cls_token")
+        plain = self.vectors()[0]
+        for out in (8, WIDTH):
+            weights = {name: ([out, WIDTH], [((i * step) % 101 - 50) / 50
+                                             for i in range(out * WIDTH)])
+                       for name, step in (("linear.weight", 37), ("residual.weight", 29))}
+            made, added = ([sum(x * w for x, w in zip(plain, weight[o * WIDTH:]))
+                            for o in range(out)] for _, weight in weights.values())
+            if out == WIDTH:
+                added = plain
+                del weights["residual.weight"]
+            self.modules("cls_token", "Dense", dense={
+                "in_features": WIDTH, "out_features": out, "bias": False, "use_residual": True,
+                "activation_function": "torch.nn.modules.activation.Tanh"})
+            write_tensors(self.folder / "model/2_Dense/model.safetensors", weights)
+            self.close(self.vectors()[0], [math.tanh(x) + y for x, y in zip(made, added)], 4)
+
     def test_transformer_in_a_folder_of_its_own(self):
         """As sentence-transformers wrote before 2.0."""
         self.modules("mean_tokens", "Normalize")
@@ -279,11 +297,8 @@ class Modules(Scratch):
             self.assertNotEqual(done.returncode, 0)
             self.assertRegex(done.stderr, sentence)
         dense = {"in_features": WIDTH, "out_features": 8}
-        for change, sentence in (({"use_residual": True}, "use_residual is true"),
-                                 ({"module_input_name": "token_embeddings"},
-                                  "module_input_name is 'token_embeddings'; sentence_embedding")):
-            self.modules("cls_token", "Dense", dense={**dense, **change})
-            self.fails(5, sentence, *arguments)
+        self.modules("cls_token", "Dense", dense={**dense, "module_input_name": "token_embeddings"})
+        self.fails(5, "module_input_name is 'token_embeddings'; sentence_embedding", *arguments)
         self.modules("cls_token", "LSTM")
         self.fails(5, "models.LSTM' is not supported; sentence_transformers' Transformer, "
                    "CLIPModel, Pooling", *arguments)

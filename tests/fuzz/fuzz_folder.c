@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "sparse24/language.h"
+#include "sparse24/late.h"
 
 static const char *const names[] = {"config.json",
                                     "modules.json",
@@ -28,7 +29,8 @@ static const char *const names[] = {"config.json",
                                     "1_LogitScore/config.json",
                                     "1_SpladePooling/config.json",
                                     "3_LayerNorm/config.json",
-                                    "3_LayerNorm/model.safetensors"};
+                                    "3_LayerNorm/model.safetensors",
+                                    "artifact.metadata"};
 enum { NAMES = sizeof names / sizeof *names, MOST_WIDTH = 1 << 12 };
 
 static const s24_model_opts model_opts = {
@@ -54,6 +56,12 @@ static s24_status ask(s24_encoder *encoder, float *out)
         int64_t counts[TEXTS];
         const s24_word_weights weights = {words, out, counts, ROOM};
         return s24_encoder_weigh(&weights, NULL, encoder, ctx, texts, TEXTS);
+    }
+    if (s24_encoder_is_late(encoder) && !s24_encoder_classes(encoder)) {
+        int64_t starts[TEXTS + 1];
+        const s24_token_vectors vectors = {out, starts, TEXTS * s24_encoder_most_vectors(encoder)};
+        if (s24_encoder_most_vectors(encoder) > ROOM) return S24_OK;
+        return s24_encoder_embed_tokens(&vectors, NULL, encoder, ctx, texts, TEXTS);
     }
     if (s24_encoder_classifies_tokens(encoder)) {
         int64_t count;
@@ -96,7 +104,8 @@ static void embed(s24_encoder *encoder)
     const int64_t classes = s24_encoder_classes(encoder), width = s24_encoder_width(encoder);
     const int64_t room = classes > width ? classes : width;
     if (room > MOST_WIDTH) return;
-    float *out = malloc((TEXTS * ROOM + (ROOM + MOST_WIDTH / ROOM) * (size_t)room) * sizeof *out);
+    float *out =
+        malloc((TEXTS * ROOM + (TEXTS * ROOM + MOST_WIDTH / ROOM) * (size_t)room) * sizeof *out);
     CHECK(out);
     if (ask(encoder, out) != S24_OK) CHECK(*s24_ctx_error(ctx));
     look_at(encoder);

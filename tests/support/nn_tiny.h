@@ -21,6 +21,7 @@ enum {
     TINY_HEADS = 3,
     TINY_LAYERS = 2,
     TINY_OUTER = 20,
+    TINY_LATE = 5, /* numbers of a token's vector */
     TINY_TENSORS = 64
 };
 
@@ -29,7 +30,7 @@ typedef struct tiny {
     const char *prefix; /* "bert." or NULL */
     int types;          /* of token, less 2 */
     int old_norms;      /* gamma and beta */
-    int qa_head, words_head;
+    int qa_head, words_head, late_head;
     s24_dtype dtype;               /* of all weights */
     const char *activation;        /* NULL: the key is not written */
     const char *drop;              /* leave this tensor out (without prefix) */
@@ -65,7 +66,10 @@ static inline void tiny_add(tiny_writer *w, const char *known, int64_t rows, int
     char *name = w->names[w->count];
     const char *norm = t->old_norms ? strstr(known, "LayerNorm.") : NULL;
     snprintf(name, sizeof w->names[0], "%s%.*s%s",
-             t->prefix && strncmp(known, "qa_", 3) && strncmp(known, "cls.", 4) ? t->prefix : "",
+             t->prefix && strncmp(known, "qa_", 3) && strncmp(known, "cls.", 4) &&
+                     strncmp(known, "linear.", 7)
+                 ? t->prefix
+                 : "",
              norm ? (int)(norm - known) + 10 : 95, known,
              !norm                          ? ""
              : strstr(known, "Norm.weight") ? "gamma"
@@ -148,6 +152,7 @@ static inline const char *tiny_write(const tiny *t, const char *name)
         tiny_add_layer(w, b, "output.LayerNorm", TINY_WIDTH, 0);
     }
     tiny_add(w, "pooler.dense.weight", TINY_WIDTH, TINY_WIDTH);
+    if (t->late_head) tiny_add(w, "linear.weight", TINY_LATE, TINY_WIDTH);
     if (t->qa_head) tiny_add(w, "qa_outputs.weight", 2, TINY_WIDTH);
     if (t->qa_head) tiny_add(w, "qa_outputs.bias", 2, 0);
     if (t->words_head) {

@@ -10,6 +10,7 @@ WIDTH, LAYERS, HEADS, INTERMEDIATE, POSITIONS = 32, 2, 2, 64, 160
 WORDS = ("the a of to read write open close file directory memory process signal network time "
          "string number lock thread map sort find copy user group table line").split()
 SPARSE = "sentence_transformers.sparse_encoder.models."
+LATE_QUERY = 12  # tokens of a query of make_late
 
 
 def vocabulary():
@@ -110,6 +111,24 @@ def write(folder, seed=1, qa=False, fill=None, words=False):
         (folder / name).write_text(json.dumps(value))
     (folder / "vocab.txt").write_text("\n".join(vocabulary()) + "\n")
     return folder
+
+
+def make_late(folder, out, seed=3):
+    """Turns such a folder into PyLate's, of vectors of `out` numbers for each token."""
+    chance = random.Random(seed)
+    (folder / "1_Dense").mkdir()
+    (folder / "1_Dense/model.safetensors").write_bytes(safetensors(
+        {"linear.weight": ([out, WIDTH], [chance.gauss(0, 1) for _ in range(out * WIDTH)])}))
+    dense = {"in_features": WIDTH, "out_features": out, "bias": False,
+             "activation_function": "torch.nn.modules.linear.Identity"}
+    modules = [{"idx": 0, "name": "0", "path": "",
+                "type": "sentence_transformers.models.Transformer"},
+               {"idx": 1, "name": "1", "path": "1_Dense", "type": "pylate.models.Dense.Dense"}]
+    theirs = {"model_type": "ColBERT", "query_prefix": "z", "document_prefix": "the ",
+              "query_length": LATE_QUERY, "document_length": 40, "similarity_fn_name": "MaxSim"}
+    for name, value in (("1_Dense/config.json", dense), ("modules.json", modules),
+                        ("config_sentence_transformers.json", theirs)):
+        (folder / name).write_text(json.dumps(value))
 
 
 def sentences(count, seed=2):

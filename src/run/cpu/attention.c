@@ -138,6 +138,7 @@ typedef struct steps {
     s24i_product scores, mix;
     s24i_softmax softmax;
     const float *sink; /* the head's, or NULL */
+    int64_t text;
 } steps;
 
 /* Row r of a tile sees the tokens up to its own, of which the tile's first sees `seen`, and of a
@@ -172,6 +173,29 @@ static void mask_rows(const scratch *s, const s24i_attention *job, const steps *
             if (s->mask[key + i] < 0.0f) t->softmax.s[r * t->softmax.ld + i] = -FLT_MAX;
 }
 
+/* Does a token of the text that no mask hides stand anywhere? */
+static int any_seen(const s24i_attention *job, int64_t text)
+{
+    const int64_t end = job->batch->offsets[text + 1];
+    int64_t t = job->batch->offsets[text];
+    while (t < end && !job->batch->mask[t])
+        t++;
+    return t < end;
+}
+
+/* A token with none in its window that no mask hides takes up nothing, as in PyTorch, unless the
+   whole text is hidden. */
+static void drop_blind(const scratch *s, const s24i_attention *job, const steps *t, int64_t key)
+{
+    for (int64_t r = 0; r < t->softmax.rows; r++) {
+        const float *distance = t->softmax.mask - r * t->softmax.mask_back;
+        int seen = 0;
+        for (int64_t i = 0; i < t->softmax.n && !seen; i++)
+            seen = s->mask[key + i] == 0.0f && distance[i] > -FLT_MAX / 2;
+        if (!seen && any_seen(job, t->text)) t->softmax.inverse[r] = 0.0f;
+    }
+}
+
 /* Sinks are of models whose tokens attend to none that comes later. */
 static void softmax(const s24i_attention *job, const steps *t)
 {
@@ -194,6 +218,7 @@ static void run_f32(const scratch *s, const s24i_attention *job, steps *t, int64
     if (job->cap > 0.0f) s24i_attention_cap(job, &t->softmax);
     if (job->distances) mask_rows(s, job, t, from);
     softmax(job, t);
+    if (job->near && job->batch->mask) drop_blind(s, job, t, from);
     for (int64_t r = 0; job->drop && r < t->mix.m; r++)
         job->vec->dropout(t->softmax.s + r * t->softmax.ld, t->softmax.n, job->drop,
                           offset / job->d + r * job->heads);
@@ -213,6 +238,7 @@ static void run_bf16(const scratch *s, const s24i_attention *job, steps *t, int6
     if (job->cap > 0.0f) s24i_attention_cap(job, &t->softmax);
     if (job->distances) mask_rows(s, job, t, from);
     softmax(job, t);
+    if (job->near && job->batch->mask) drop_blind(s, job, t, from);
     job->vec->pair_product(&t->mix);
     for (int64_t r = 0; r < t->mix.m; r++)
         job->vec->narrow(context + r * job->heads * job->d, s->out + r * s->d_ld, job->d);
@@ -269,7 +295,8 @@ static void run_tile(const scratch *s, const s24i_attention *job, int64_t text, 
                        .m = rows,
                        .n = job->d,
                        .k = seen - from},
-               .sink = job->sinks ? job->sinks + head : NULL};
+               .sink = job->sinks ? job->sinks + head : NULL,
+               .text = text};
     if (job->distances) {
         t.softmax.mask = job->distances + head * job->distances_head + from - tile * TILE;
         t.softmax.mask_back = 1;

@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""embed, rerank, search, eval and serve with a model of late interaction (ColBERT), and what
+refuses it."""
+import json
+import struct
+import unittest
+
+from cli_case import Scratch
+import tiny_bert
+from test_cli_serve import Server
+from cli_data import floats, read
+
+LINES = tiny_bert.sentences(30)
+OUT = 6
+
+
+class Late(Scratch):
+    @staticmethod
+    def make(folder):
+        tiny_bert.write(folder / "model")
+        tiny_bert.make_late(folder / "model", OUT)
+        tiny_bert.write(folder / "vectors")
+        (folder / "texts").write_text("\n".join(LINES) + "\n", encoding="utf-8")
+        (folder / "gold").write_text("".join(f"{i}\n" for i in range(len(LINES))))
+
+    def rows(self, *options):
+        """Each line's vectors, as the file has them."""
+        self.good("embed", "model", "--input", "texts", "-o", "t.safetensors", "-f", "-q", *options)
+        tensors, _ = read(self.folder / "t.safetensors")
+        self.assertEqual([tensors[name][0] for name in ("embeddings", "offsets")], ["F32", "I64"])
+        offsets = struct.unpack(f"<{len(LINES) + 1}q", tensors["offsets"][2])
+        self.assertEqual(tensors["embeddings"][1], [offsets[-1], OUT])
+        values = floats(tensors["embeddings"][2])
+        vectors = [values[i * OUT:(i + 1) * OUT] for i in range(offsets[-1])]
+        return [vectors[a:b] for a, b in zip(offsets, offsets[1:])]
+
+    @staticmethod
+    def score(query, document):
+        return sum(max(sum(a * b for a, b in zip(q, d)) for d in document) for q in query)
+
+    def test_a_file_and_a_stream(self):
+        rows = self.rows()
+        text = self.good("embed", "model", "--input", "texts", "--stream", "-q").stdout
+        lines = [json.loads(line) for line in text.splitlines()]
+        self.assertEqual([line["line"] for line in lines], list(range(len(LINES))))
+        for line, row in zip(lines, rows):
+            self.assertEqual(len(line["embeddings"]), len(row))
+            for one, other in zip(line["embeddings"], row):
+                self.assertAlmostEqual(sum(x * x for x in one), 1, places=5)
+                for x, y in zip(one, other):
+                    self.assertAlmostEqual(x, y, places=5)
+        queries = self.rows("--prompt-name", "query")
+        self.assertEqual({len(row) for row in queries}, {tiny_bert.LATE_QUERY})
+
+    def test_scores(self):
+        documents, queries = self.rows(), self.rows("--prompt-name", "query")
+        scores = [self.score(queries[7], row) for row in documents]
+        best = sorted(range(len(scores)), key=lambda row: -scores[row])[:5]
+        asked = "--documents", "texts", "--query", LINES[7], "-k", 5
+        plain = self.json("search", "vectors", *asked, "--rerank", "model")
+        for found in (self.json("rerank", "model", *asked), self.json("search", "model", *asked),
+                      plain):
+            self.assertEqual(len(found["hits"]), 5)
+            for hit, row in zip(found["hits"], best):
+                self.assertAlmostEqual(hit["score"], scores[row], delta=1e-4 * scores[row])
+                self.assertEqual(hit["text"], LINES[hit["line"]])
+
+    def test_eval(self):
+        documents, queries = self.rows(), self.rows("--prompt-name", "query")
+        right = [0, 0]
+        for i, query in enumerate(queries):
+            scores = [self.score(query, row) for row in documents]
+            before = sum(score > scores[i] for score in scores)
+            right[0] += before < 1
+            right[1] += before < 5
+        found = self.json("eval", "model", "--task", "retrieval", "--queries", "texts",
+                          "--documents", "texts", "--gold", "gold")
+        for name, count in zip(("top1", "top5"), right):
+            self.assertAlmostEqual(found[name], 100 * count / len(LINES), delta=101 / len(LINES))
+
+    def test_served(self):
+        server = Server(self, "model", "vectors")
+        for i in (3, 11):
+            hits = self.json("rerank", "model", "--documents", "texts", "--query", LINES[i])["hits"]
+            expected = {hit["line"]: hit["score"] for hit in hits}
+            found = server.good("/rerank", {"query": LINES[i], "texts": LINES, "model": "model"})
+            self.assertEqual(len(found), len(LINES))
+            for hit in found:
+                self.assertAlmostEqual(hit["score"], expected[hit["index"]], places=4)
+        for path, body, status in (
+                ("/v1/embeddings", {"input": "a", "model": "model"}, 422),
+                ("/rerank", {"query": "a", "texts": ["a"], "model": "vectors"}, 422),
+                ("/rerank", {"query": "a", "texts": ["the " * 99], "model": "model",
+                             "truncate": False}, 422)):
+            self.assertEqual(server.ask(path, body)[0], status, (path, body))
+
+    def test_refusals(self):
+        embed = ["embed", "model", "--input", "texts"]
+        search = ["search", "model", "--documents", "texts", "--query", "x"]
+        self.refusals([
+            ("npy", [*embed, "-o", "v.npy"], 2, "vectors of tokens are written to FILE"),
+            ("shard", [*embed, "-o", "v.safetensors", "--shard", "1/2"], 2,
+             "--shard is of one vector for each text"),
+            ("ids", [*embed, "--ids", "-o", "v.safetensors"], 5, "the option ids is given"),
+            ("top", [*embed, "--top", "3", "-o", "v.safetensors"], 2, "--top is of weights"),
+            ("dimensions", [*search, "--dimensions", "2"], 2, "dimensions is 2, which is of"),
+            ("index", [*search, "--index", "i"], 5, "--index keeps or reads one vector"),
+            ("classify", ["classify", "model", "--input", "texts"], 2, "scores pairs of texts"),
+        ])
+
+
+if __name__ == "__main__":
+    unittest.main()
