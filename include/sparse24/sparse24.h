@@ -190,6 +190,9 @@ S24_API int s24_ctx_threads(const s24_ctx *ctx);
    fewer, these do the work of all, with the same results, which the log says; a forked child makes
    its own. */
 S24_API void s24_ctx_set_threads(s24_ctx *ctx, int threads);
+/* Bytes of memory that the process may still take: the machine's that are free or hold pages of
+   files, no more than its control groups leave it. Where the system does not say: INT64_MAX. */
+S24_API int64_t s24_memory_free(void);
 
 /*
  * Runs fn over [0, count) split into at most s24_ctx_threads() contiguous ranges, one call a

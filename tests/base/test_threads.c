@@ -1,21 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * The threads of a context: loops that end whatever becomes of the threads (few of them, late ones,
- * a fork), threads that sleep, and how many there are by default.
+ * a fork), threads that sleep.
  */
 #include "support.h"
 
-#include <errno.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 
-#include "base/cores.h"
 #include "sparse24/sparse24.h"
 
 static s24_ctx *context(int threads)
@@ -289,85 +286,13 @@ static void signals_are_the_callers(void **state)
     s24_ctx_destroy(ctx);
 }
 
-/* ---- how many cores -------------------------------------------------------------------------- */
-
-static void put(const char *root, const char *path, const char *text)
-{
-    char whole[512];
-    snprintf(whole, sizeof whole, "%s/%s", root, path);
-    for (char *slash = strchr(whole + strlen(root) + 1, '/'); slash;
-         slash = strchr(slash + 1, '/')) {
-        *slash = '\0';
-        assert_true(mkdir(whole, 0777) == 0 || errno == EEXIST);
-        *slash = '/';
-    }
-    FILE *file = fopen(whole, "w");
-    assert_non_null(file);
-    fputs(text, file);
-    fclose(file);
-}
-
-typedef struct group_case {
-    const char *groups;   /* /proc/self/cgroup */
-    const char *files[6]; /* paths below /sys/fs/cgroup and their texts */
-    int cores;
-} group_case;
-
-static void quotas(void **state)
-{
-    (void)state;
-    static const group_case cases[] = {
-        {"0::/\n", {NULL}, 0},
-        {"0::/\n", {"cpu.max", "max 100000\n"}, 0},
-        {"0::/\n", {"cpu.max", "200000 100000\n"}, 2},
-        {"0::/\n", {"cpu.max", "150000 100000\n"}, 2},
-        {"0::/\n", {"cpu.max", "5000 100000\n"}, 1},
-        {"0::/a/b\n", {"a/b/cpu.max", "max 100000\n", "a/cpu.max", "300000 100000\n"}, 3},
-        {"0::/a/b\n", {"a/b/cpu.max", "400000 100000\n", "a/cpu.max", "300000 100000\n"}, 3},
-        {"0::/not/here\n", {"cpu.max", "100000 50000\n"}, 2},
-        {"12:cpu,cpuacct:/x\n1:name=systemd:/x\n",
-         {"cpu,cpuacct/x/cpu.cfs_quota_us", "250000\n", "cpu,cpuacct/x/cpu.cfs_period_us",
-          "100000\n"},
-         3},
-        {"4:cpu:/\n", {"cpu/cpu.cfs_quota_us", "-1\n", "cpu/cpu.cfs_period_us", "100000\n"}, 0},
-        {"7:memory:/\n3:cpuset:/\n", {"cpu.max", "100000 100000\n"}, 0},
-        {"3:cpuset,cpuacct:/\n",
-         {"cpu/cpu.cfs_quota_us", "100000\n", "cpu/cpu.cfs_period_us", "100000\n"},
-         0},
-        {"3:memory,cpu:/\n",
-         {"cpu/cpu.cfs_quota_us", "100000\n", "cpu/cpu.cfs_period_us", "100000\n"},
-         1},
-        {"0::/\n", {"cpu.max", "nonsense\n"}, 0},
-        {"0::/\n", {"cpu.max", "100000 0\n"}, 0},
-        {"0::/\n", {"cpu.max", "99999999999999 1\n"}, 1024},
-        {"nonsense", {"cpu.max", "100000 100000\n"}, 0},
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        char root[] = "/tmp/s24-cgroup-XXXXXX", command[64];
-        assert_non_null(mkdtemp(root));
-        put(root, "proc/self/cgroup", cases[i].groups);
-        for (int f = 0; f + 1 < 6 && cases[i].files[f]; f += 2) {
-            char path[256];
-            snprintf(path, sizeof path, "sys/fs/cgroup/%s", cases[i].files[f]);
-            put(root, path, cases[i].files[f + 1]);
-        }
-        const int cores = s24i_quota_cores(root);
-        snprintf(command, sizeof command, "rm -rf %s", root);
-        assert_int_equal(system(command), 0);
-        if (cores != cases[i].cores)
-            fail_msg("case %zu: %d cores, not %d", i, cores, cases[i].cores);
-    }
-    assert_int_equal(s24i_quota_cores("/tmp/s24-no-such-folder"), 0);
-    assert_in_range(s24i_cores(), 1, 1024);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_range_once),        cmocka_unit_test(short_lives),
         cmocka_unit_test(loops_in_a_child),        cmocka_unit_test(too_few_threads),
         cmocka_unit_test(threads_sleep),           cmocka_unit_test(late_threads_are_left_out),
-        cmocka_unit_test(signals_are_the_callers), cmocka_unit_test(quotas),
+        cmocka_unit_test(signals_are_the_callers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
