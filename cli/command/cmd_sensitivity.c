@@ -37,10 +37,14 @@ static const cli_option options[] = {
      "with which the model runs X times as fast here, as passes of it say, or the fewest bytes "
      "that cost at most X of --task's score.",
      NULL},
-    {"price", 0, CLI_CHOICE, offsetof(struct sensitivity_options, price), NULL, "model",
+    {"price", 0, CLI_CHOICE, offsetof(struct sensitivity_options, price), NULL, NULL,
      "What a layer loses: of what the model gives, where that layer alone is pruned, or of its own "
-     "outputs.",
+     "outputs. Default: model, or layer where --memory does not hold the model.",
      sensitivity_price},
+    {"memory", 0, CLI_REAL, offsetof(struct sensitivity_options, memory), "GB", NULL,
+     "Memory that the weights of the model's blocks may take, in f32, for --price model. Default: "
+     "nine tenths of what is free.",
+     NULL},
     {"tokens", 0, CLI_COUNT, offsetof(struct sensitivity_options, tokens), "N", "128",
      "Of a speed: tokens of a pass, one text.", NULL},
     {"task", 0, CLI_CHOICE, offsetof(struct sensitivity_options, task), NULL, NULL,
@@ -140,6 +144,20 @@ static void on_layer(void *user, const s24_layer_report *report)
         }
 }
 
+/* With no price given the layers' own errors stand in for the model's where the memory for these is
+   not there, which is found before any of them is measured. */
+static int measure_layers(sensitivity_job *j, s24_model_prune_opts *opts, const char *const *forms)
+{
+    s24_ctx *ctx = j->cli->ctx;
+    s24_status status = s24_model_sensitivity(ctx, j->in, opts, forms, j->form_count);
+    if (status == S24_ERROR_MEMORY && !j->options->price && !j->count) {
+        cli_note(j->cli, "%s: --price layer is taken", s24_ctx_error(ctx));
+        opts->price = "layer";
+        status = s24_model_sensitivity(ctx, j->in, opts, forms, j->form_count);
+    }
+    return cli_status(j->cli, status);
+}
+
 static int measure(sensitivity_job *j)
 {
     const struct sensitivity_options *o = j->options;
@@ -150,7 +168,7 @@ static int measure(sensitivity_job *j)
         forms[i] = j->forms[i].text;
     j->layers = calloc((size_t)s24_checkpoint_count(j->in) + 1, sizeof *j->layers);
     if (code == CLI_OK && !j->layers) code = cli_fail(j->cli, CLI_IO, "out of memory for layers");
-    const s24_model_prune_opts opts = {
+    s24_model_prune_opts opts = {
         .size = sizeof opts,
         .prune = {.size = sizeof opts.prune, .criterion = o->method, .refine = o->refine},
         .texts = given.texts,
@@ -161,14 +179,14 @@ static int measure(sensitivity_job *j)
         .report = on_layer,
         .user = j,
         .ids = given.ids ? &given.batch : NULL,
-        .price = o->price,
+        .price = o->price ? o->price : "model",
+        .memory = o->memory < 9e9 ? (int64_t)(1e9 * o->memory) : INT64_MAX,
         .images = given.pixels ? &given.images : NULL};
     if (code == CLI_OK && (o->output || o->from)) j->hash = sensitivity_hash(j, &given);
     if (code == CLI_OK && o->from)
         code = sensitivity_load(j);
     else if (code == CLI_OK && (!j->names || *j->names))
-        code = cli_status(j->cli,
-                          s24_model_sensitivity(j->cli->ctx, j->in, &opts, forms, j->form_count));
+        code = measure_layers(j, &opts, forms);
     passages_free(&given);
     return code == CLI_OK && o->output ? sensitivity_save(j) : code;
 }

@@ -23,6 +23,7 @@ struct sensitivity_options {
     const char *task, *data, *queries, *documents, *gold; /* of a score */
     const char *shard, *output, *from;                    /* of a measurement, or a part of one */
     int64_t tokens;
+    double memory; /* GB */
     passages_options passages;
 };
 

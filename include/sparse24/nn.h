@@ -482,8 +482,8 @@ typedef struct s24_layer_report {
     /* Layers with the same number read the same input, and run as one product where they are of one
        kind: query, key and value of a block, or its gate and intermediate layer. −1: not known. */
     int64_t input;
-    /* Of s24_model_sensitivity by the model's price: the squared distance, relative, of what the
-       model gives with this layer alone in the form from what it gives dense. −1: not measured. */
+    /* Of s24_model_sensitivity by the model's price: how far what the model gives moves with this
+       layer alone in the form. −1: not measured. */
     double model_error;
 } s24_layer_report;
 
@@ -560,13 +560,18 @@ typedef struct s24_model_prune_opts {
        train. The last eighth of the passages is held back, and says how far each layer goes.
        output_error is next to the outputs aimed at. Needs two passages. NULL: "weights". */
     const char *aim;
-    /* Of s24_model_sensitivity alone. "model": reports have a model_error, of texts' vectors where
-       modules.json says how they are made, else of the states that the model ends with. It is
-       measured of the first passages, up to 2,048 tokens or one passage, for the first form that
-       changes a layer, and of the layer's other forms follows by their output_error; a mixture of
-       experts has none. Takes a pass from the layer's block on for each layer, and all of the model
-       in memory in f32. NULL or "layer": output_error alone. */
+    /* Of s24_model_sensitivity alone. "model": reports have a model_error. Where modules.json
+       says how texts' vectors are made, it is the mean squared change of the cosines of each text
+       to the five that are nearest to it, of the first passages up to 4,096 tokens; else, and of
+       one passage, the squared distance, relative, of the vector or of the states that the model
+       ends with, of up to 2,048 tokens or one passage. It is measured for the first form that
+       changes a layer, and of its other forms follows by their output_error; a mixture of experts
+       has none. Takes a pass from the layer's block on for each layer, and the weights of all
+       blocks in memory in f32. NULL or "layer": output_error alone. */
     const char *price;
+    /* Of price "model": bytes that these weights may take; if they take more, nothing is measured:
+       MEMORY. 0: nine tenths of s24_memory_free. */
+    int64_t memory;
 } s24_model_prune_opts;
 
 /*
@@ -625,7 +630,7 @@ S24_API s24_status s24_model_permute(s24_ctx *ctx, const s24_checkpoint *in, con
  * ("2:4+int8", of 2:4 and of 6:8 and its kin), whose integers are those of opts->quantize. Nothing
  * is written. A form whose groups do not divide a layer's columns is left out there. Of opts, what
  * is said of the output is not read. Errors: ARGUMENT (no forms, one that is none, no such price,
- * no calibration texts), those of s24_prune and of loading the model.
+ * no calibration texts), MEMORY (opts->memory), those of s24_prune and of loading the model.
  */
 S24_API s24_status s24_model_sensitivity(s24_ctx *ctx, const s24_checkpoint *in,
                                          const s24_model_prune_opts *opts,

@@ -195,8 +195,8 @@ class Layer(typing.NamedTuple):
     #: layers that `sensitivity` gives the same number read the same input, and run as one product
     #: where they are alike; −1: not known
     input: int
-    #: of `sensitivity` with price="model": the squared distance, relative, of what the model gives
-    #: with this layer alone so from what it gives dense; −1: not measured
+    #: of `sensitivity` with price="model": how far what the model gives moves with this layer alone
+    #: so, of texts' vectors their cosines to the nearest ones, else its states; −1: not measured
     model_error: float = -1.0
 
 
@@ -308,17 +308,19 @@ def sensitivity(model: Path, texts: Passages = (), patterns: typing.Sequence[str
                 criterion: Criterion = "sparsegpt", *, images: Array | None = None,
                 refine: str | None = None, include: str | None = None, exclude: str | None = None,
                 max_tokens: int = 0, dampening: float = 0.0, block: int = 0, seed: int = 0,
-                price: str = "layer", report: Report | None = None,
+                price: str = "layer", memory: int = 0, report: Report | None = None,
                 progress: Progress | None = None) -> list[Layer]:
     """What each pattern would cost each linear layer of a model's blocks by itself, on the inputs
     that the dense model gives for texts or images, as `prune_model` has them: a Layer for each of
     both, with its output_error. Integers stand for patterns, too: "int8" rounds all weights,
     "2:4+int8" what stays. Nothing is written. A pattern that does not fit a layer is left out
     there. price="model" measures the model_error, too, which takes a pass from the layer's block
-    on for each layer, and all of the model in memory.
-    Raises ValueError (neither, an unknown pattern or price), OSError, Error, KeyboardInterrupt."""
+    on for each layer, and the weights of all blocks in f32, at most `memory` bytes, by default nine
+    tenths of what is free.
+    Raises ValueError (neither, an unknown pattern or price), MemoryError (they take more), OSError,
+    Error, KeyboardInterrupt."""
     layers, on_layer = _collecting(report)
     _core.model_sensitivity(_core.checkpoint_open(model), _passages(model, texts, images), on_layer,
                             progress, _how(criterion, dampening, block, refine, None, seed),
-                            tuple(patterns), include, exclude, max_tokens, price)
+                            tuple(patterns), include, exclude, max_tokens, price, memory)
     return layers

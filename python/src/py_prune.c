@@ -335,11 +335,11 @@ PyObject *pyf_model_sensitivity(PyObject *module, PyObject *args)
     s24_checkpoint *in;
     PyObject *texts, *report, *progress, *how, *names;
     const char *patterns[MOST];
-    long long max_tokens;
+    long long max_tokens, memory;
     s24_model_prune_opts o = {.size = sizeof o, .report = on_layer};
-    if (!PyArg_ParseTuple(args, "O&O!OOO!O!zzLz", py_checkpoint, &in, &PyTuple_Type, &texts,
+    if (!PyArg_ParseTuple(args, "O&O!OOO!O!zzLzL", py_checkpoint, &in, &PyTuple_Type, &texts,
                           &report, &progress, &PyTuple_Type, &how, &PyTuple_Type, &names,
-                          &o.include, &o.exclude, &max_tokens, &o.price) ||
+                          &o.include, &o.exclude, &max_tokens, &o.price, &memory) ||
         !take_how(&o.prune, how) || !take_passages(&o, &seen, texts))
         return NULL;
     Py_ssize_t count = PyTuple_Size(names);
@@ -347,6 +347,7 @@ PyObject *pyf_model_sensitivity(PyObject *module, PyObject *args)
     for (Py_ssize_t i = 0; i < count; i++)
         if (!(patterns[i] = PyUnicode_AsUTF8AndSize(PyTuple_GetItem(names, i), NULL))) return NULL;
     o.max_tokens = max_tokens;
+    o.memory = memory;
     o.user = report;
     if (!py_begin(&c)) return NULL;
     py_call_progress(&c, py_callable(progress));

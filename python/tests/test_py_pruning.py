@@ -257,6 +257,8 @@ class Models(unittest.TestCase):
                                       price="model")
         for half, other in zip(layers[::2], layers[1::2]):
             self.assertTrue(0 < other.model_error < half.model_error < 1)
+        with self.assertRaisesRegex(MemoryError, "blocks take .* the price layer holds one block"):
+            sparse24.sensitivity(self.model, self.texts, price="model", memory=1000)
         with self.assertRaisesRegex(ValueError, "expected layer or model"):
             sparse24.sensitivity(self.model, self.texts, price="task")
         with self.assertRaisesRegex(ValueError, "spiral"):

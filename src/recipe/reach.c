@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Runs the model from the block of a layer that is pruned to its end. */
+/*
+ * Runs the model from the block of a layer that is pruned to its end. Texts' vectors are for being
+ * compared: what all of them have in common may move without a loss, and what stands far apart
+ * stays there, so that each text's nearest ones say what a layer costs.
+ */
 #include "recipe/reach.h"
 
 #include <math.h>
@@ -8,13 +12,14 @@
 #include "io/checkpoint/checkpoint.h"
 #include "run/session.h"
 
-enum { FOLLOWED_TOKENS = 2048 };
+enum { FOLLOWED_TOKENS = 2048, COMPARED_TOKENS = 4096, NEAR = 5 };
 
 struct s24i_reach {
     int64_t texts;
     int64_t states, given_count; /* floats of the blocks' states, and of what is compared */
     int vectors;                 /* that is the texts' vectors */
     float *given, *now, *state;  /* [given_count]: the dense model's, and at hand; [states] */
+    int64_t *near, nearest;      /* [texts][nearest]: the texts nearest to each; of vectors */
 };
 
 /* All that follows a block on its input, the calibration's; *given is where what is compared lies:
@@ -58,6 +63,28 @@ static s24_status load_blocks(s24i_calibration *c)
     return S24_OK;
 }
 
+/* The blocks' weights in f32 stay within what may be taken: nothing was read of them yet. */
+static s24_status check_memory(const s24i_calibration *c)
+{
+    const int64_t most =
+        c->pruner->opts.memory > 0 ? c->pruner->opts.memory : s24_memory_free() / 10 * 9;
+    int64_t bytes = 0;
+    for (int64_t i = 0; i < c->model->shape.layers * c->numbers; i++) {
+        if (!c->tensors[i]) continue;
+        const s24_dense w = s24i_pruner_matrix(NULL, c->tensors[i]);
+        bytes += w.rows * w.cols * (int64_t)sizeof(float);
+    }
+    s24_ctx_log(c->ctx, S24_LOG_INFO,
+                "to measure what the model loses takes %.3g GB of memory, the weights of its "
+                "blocks in f32",
+                1e-9 * (double)bytes);
+    REQUIRE(c->ctx, bytes <= most, S24_ERROR_MEMORY,
+            "the model's blocks take %.3g GB of memory in f32, of %.3g GB that they may; the price "
+            "layer holds one block at a time",
+            1e-9 * (double)bytes, 1e-9 * (double)most);
+    return S24_OK;
+}
+
 /* Blocks that will be run. */
 static int64_t passes(const s24i_calibration *c)
 {
@@ -69,15 +96,57 @@ static int64_t passes(const s24i_calibration *c)
     return count;
 }
 
+static double cosine(const float *a, const float *b, int64_t width)
+{
+    double product = 0.0, of_a = 0.0, of_b = 0.0;
+    for (int64_t i = 0; i < width; i++) {
+        product += (double)a[i] * (double)b[i];
+        of_a += (double)a[i] * (double)a[i];
+        of_b += (double)b[i] * (double)b[i];
+    }
+    return product / fmax(sqrt(of_a * of_b), 1e-300);
+}
+
+/* The texts nearest to text t in the dense model, of others, the nearest first. */
+static void find_near(int64_t *near, const s24i_reach *r, int64_t t, int64_t width)
+{
+    double cosines[NEAR];
+    for (int64_t i = 0; i < r->nearest; i++)
+        cosines[i] = -HUGE_VAL;
+    for (int64_t other = 0; other < r->texts; other++) {
+        const double now = cosine(r->given + t * width, r->given + other * width, width);
+        int64_t at = r->nearest;
+        for (; other != t && at > 0 && now > cosines[at - 1]; at--)
+            if (at < r->nearest) {
+                cosines[at] = cosines[at - 1];
+                near[at] = near[at - 1];
+            }
+        if (at == r->nearest) continue;
+        cosines[at] = now;
+        near[at] = other;
+    }
+}
+
+static s24_status compare_texts(s24i_reach *r, const s24i_calibration *c)
+{
+    r->nearest = s24i_min(NEAR, r->texts - 1);
+    TRY(s24i_zeroed(&r->near, c->ctx, (size_t)(r->texts * r->nearest) * sizeof *r->near));
+    for (int64_t t = 0; t < r->texts; t++)
+        find_near(r->near + t * r->nearest, r, t, c->model->shape.width);
+    return S24_OK;
+}
+
 static s24_status prepare(s24i_reach *r, s24i_calibration *c)
 {
     const s24_model *model = c->model;
     const float *given;
     int said = 0;
-    while (r->texts < c->texts && (!r->texts || c->ends[r->texts + 1] <= FOLLOWED_TOKENS))
-        r->texts++;
+    TRY(check_memory(c));
     TRY(s24i_pooling_said(&said, c->ctx, s24_checkpoint_folder(c->pruner->in)));
     r->vectors = said && s24i_pooling_is_common(&model->pooled);
+    const int64_t most = r->vectors ? COMPARED_TOKENS : FOLLOWED_TOKENS;
+    while (r->texts < c->texts && (!r->texts || c->ends[r->texts + 1] <= most))
+        r->texts++;
     r->states = c->ends[r->texts] * model->shape.width;
     r->given_count = r->vectors ? r->texts * model->shape.width : r->states;
     TRY(s24i_alloc_elems(&r->state, c->ctx, r->states + 2 * r->given_count, sizeof *r->state,
@@ -88,7 +157,7 @@ static s24_status prepare(s24i_reach *r, s24i_calibration *c)
     TRY(load_blocks(c));
     TRY(run(&given, c, 0, r->now));
     memcpy(r->given, given, (size_t)r->given_count * sizeof *given);
-    return S24_OK;
+    return r->vectors && r->texts > 1 ? compare_texts(r, c) : S24_OK;
 }
 
 s24_status s24i_reach_create(s24i_reach **out, s24i_calibration *c)
@@ -99,8 +168,36 @@ s24_status s24i_reach_create(s24i_reach **out, s24i_calibration *c)
 
 void s24i_reach_destroy(s24i_reach *reach, s24_ctx *ctx)
 {
-    if (reach) s24_ctx_free(ctx, reach->state);
+    if (reach) {
+        s24_ctx_free(ctx, reach->state);
+        s24_ctx_free(ctx, reach->near);
+    }
     s24_ctx_free(ctx, reach);
+}
+
+/* The mean squared change of the cosines of texts to those nearest to them. */
+static double moved_cosines(const s24i_reach *r, const float *given, int64_t width)
+{
+    double lost = 0.0;
+    for (int64_t i = 0; i < r->texts * r->nearest; i++) {
+        const int64_t a = i / r->nearest * width, b = r->near[i] * width;
+        const double change =
+            cosine(given + a, given + b, width) - cosine(r->given + a, r->given + b, width);
+        lost += change * change;
+    }
+    return lost / (double)(r->texts * r->nearest);
+}
+
+/* The squared distance, relative. */
+static double moved_values(const s24i_reach *r, const float *given)
+{
+    double lost = 0.0, whole = 0.0;
+    for (int64_t i = 0; i < r->given_count; i++) {
+        const double before = (double)r->given[i], change = (double)given[i] - before;
+        lost += change * change;
+        whole += before * before;
+    }
+    return lost > 0.0 ? lost / fmax(whole, 1e-300) : 0.0;
 }
 
 s24_status s24i_reach_measure(double *error, s24i_calibration *c, int64_t block, s24i_slot slot,
@@ -109,17 +206,11 @@ s24_status s24i_reach_measure(double *error, s24i_calibration *c, int64_t block,
     const s24i_reach *r = c->reach;
     float *own = c->weights[slot].data;
     const float *given = r->given;
-    double lost = 0.0, whole = 0.0;
     c->weights[slot].data = w;
     s24_status status = put(c, block);
     if (status == S24_OK) status = run(&given, c, block, r->now);
     c->weights[slot].data = own;
     if (status == S24_OK) status = put(c, block);
-    for (int64_t i = 0; i < r->given_count && status == S24_OK; i++) {
-        const double before = (double)r->given[i], change = (double)given[i] - before;
-        lost += change * change;
-        whole += before * before;
-    }
-    *error = lost > 0.0 ? lost / fmax(whole, 1e-300) : 0.0;
+    *error = r->near ? moved_cosines(r, given, c->model->shape.width) : moved_values(r, given);
     return status;
 }

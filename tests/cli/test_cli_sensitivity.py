@@ -20,8 +20,8 @@ class Sensitivity(Scratch):
         tiny_bert.write(folder / "model")
         (folder / "texts").write_text("\n".join(tiny_bert.sentences(24)) + "\n")
 
-    def measured(self, *more):
-        return self.json("sensitivity", "model", "--calibration", "texts", *more)
+    def measured(self, *more, exit=0):
+        return self.json("sensitivity", "model", "--calibration", "texts", *more, exit=exit)
 
     def holds(self, model, proposal):
         tensors = self.json("info", model)["tensors"]
@@ -63,6 +63,19 @@ class Sensitivity(Scratch):
                           "2:4,5:24", "--include", "*.layer.0.*").stdout
         self.assertRegex(shown, r"(?m)^ +0\.\d{4} +- +0\.\d{5}  encoder\.layer\.0\.")
         self.assertRegex(shown, r"(?m)^ +0\.\d{4} +- +-  mean$")
+
+    def test_a_model_that_memory_does_not_hold_is_measured_layer_by_layer(self):
+        small = ("--patterns", "2:4", "--memory", "0.00001")
+        run = self.good("sensitivity", "model", "--calibration", "texts", "--json", *small)
+        self.assertRegex(run.stderr, r"takes [\d.e-]+ GB of memory, the weights of its blocks")
+        self.assertRegex(run.stderr, "of 1e-05 GB that they may.*: --price layer is taken")
+        self.assertEqual({layer["patterns"][0]["model_error"]
+                          for layer in json.loads(run.stdout)["layers"]}, {None})
+        refused = self.measured("--price", "model", *small, exit=3)
+        self.assertIn("of 1e-05 GB that they may; the price layer holds one block",
+                      refused["error"])
+        found = self.measured("--patterns", "2:4", "--memory", "1")
+        self.assertTrue(all(layer["patterns"][0]["model_error"] > 0 for layer in found["layers"]))
 
     def test_a_budget_of_bytes_takes_the_layers_that_lose_least_for_each_byte(self):
         plan = self.measured("--patterns", "2:4", "--budget", "bytes=0.8")

@@ -36,6 +36,33 @@ static int64_t give(s24_ctx *ctx, float *given, const char *folder, int vectors)
     return (vectors ? TEXTS : offsets[TEXTS]) * TINY_WIDTH;
 }
 
+static double cosine(const float *given, int a, int b)
+{
+    double product = 0.0, of_a = 0.0, of_b = 0.0;
+    for (int i = 0; i < TINY_WIDTH; i++) {
+        const double x = (double)given[a * TINY_WIDTH + i], y = (double)given[b * TINY_WIDTH + i];
+        product += x * y;
+        of_a += x * x;
+        of_b += y * y;
+    }
+    return product / sqrt(of_a * of_b);
+}
+
+/* The mean squared change of each text's five largest cosines. */
+static double moved_cosines(const float *dense, const float *given)
+{
+    double lost = 0.0;
+    for (int t = 0; t < TEXTS; t++)
+        for (int other = 0; other < TEXTS; other++) {
+            int nearer = 0;
+            for (int third = 0; third < TEXTS; third++)
+                nearer += third != t && cosine(dense, t, third) > cosine(dense, t, other);
+            if (other == t || nearer >= 5) continue;
+            lost += pow(cosine(given, t, other) - cosine(dense, t, other), 2);
+        }
+    return lost / (TEXTS * 5);
+}
+
 static void assert_costs(s24_ctx *ctx, const char *in, const reports *r, int vectors)
 {
     static float dense[MOST_GIVEN], given[MOST_GIVEN];
@@ -51,10 +78,10 @@ static void assert_costs(s24_ctx *ctx, const char *in, const reports *r, int vec
             lost += pow((double)given[k] - (double)dense[k], 2);
             whole += pow((double)dense[k], 2);
         }
-        assert_true(lost > 0.0);
-        if (!(fabs(r->layers[i].model_error - lost / whole) <= 1e-3 * lost / whole))
-            fail_msg("%s: %g, by the pruned model %g", r->names[i], r->layers[i].model_error,
-                     lost / whole);
+        const double loss = vectors ? moved_cosines(dense, given) : lost / whole;
+        assert_true(loss > 0.0);
+        if (!(fabs(r->layers[i].model_error - loss) <= 1e-3 * loss))
+            fail_msg("%s: %g, by the pruned model %g", r->names[i], r->layers[i].model_error, loss);
     }
 }
 
@@ -112,6 +139,11 @@ static void other_forms_go_by_their_own_error(void **state)
         assert_true(fabs(more->model_error / half->model_error -
                          more->output_error / half->output_error) < 1e-9);
     }
+    opts.memory = 1;
+    r.count = 0;
+    assert_int_equal(s24_model_sensitivity(ctx, checkpoint, &opts, forms, 2), S24_ERROR_MEMORY);
+    assert_non_null(strstr(s24_ctx_error(ctx), "of 1e-09 GB that they may"));
+    assert_int_equal(r.count, 0);
     opts.price = "task";
     assert_int_equal(s24_model_sensitivity(ctx, checkpoint, &opts, forms, 2), S24_ERROR_ARGUMENT);
     assert_non_null(strstr(s24_ctx_error(ctx), "price of sensitivity is \"task\"; expected layer"));
