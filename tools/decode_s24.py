@@ -28,6 +28,9 @@ BLOCKS = [[1, 4], [4, 1]] + [[side, side] for side in (8, 16, 32, 64, 128)]
 # Layout: dtype, values in an item
 LAYOUTS = {"rows16-f32": ("F32", 1), "rows16-f16": ("F16", 1), "rows16-bf16": ("BF16", 1),
            "rows16-bf16-pairs": ("BF16", 2)}
+# And of integers: bits, columns that share a scale (0: all of a row), rows of a block
+SCALED = {f"rows{rows}-i{bits}{f'-g{group}' * (group > 0)}": (bits, group, rows)
+          for rows in (16, 64) for bits in (8, 4) for group in (0, 64, 128)}
 
 
 class Refused(Exception):
@@ -73,32 +76,32 @@ def described(metadata):
     if VERSION not in metadata:
         return {}, set(), {}
     version = metadata[VERSION]
-    require(version in "123456789" and len(version) == 1,
-            f"{VERSION} is {version!r}; expected 1 to 9")
-    sizes = (2,) if version == "1" else (2, 4)
+    require(version in map(str, range(1, 11)), f"{VERSION} is {version!r}; expected 1 to 10")
+    version = int(version)
+    sizes = (2,) if version == 1 else (2, 4)
     packed = json.loads(metadata[PACKED], object_pairs_hook=once)
     require(isinstance(packed, dict), f"{PACKED} is not an object")
     turned = {name for name, shape in packed.items()
-              if version > "3" and isinstance(shape, list) and shape[-1:] == [TRANSPOSED]}
+              if version > 3 and isinstance(shape, list) and shape[-1:] == [TRANSPOSED]}
     for name in turned:
         packed[name].pop()
     require(all(isinstance(shape, list) for shape in packed.values()), f"{PACKED} has no lists")
-    factors = take_factors(packed) if version > "7" else {}
+    factors = take_factors(packed) if version > 7 else {}
     for name, described in packed.items():
         shape = described
         if shape is None:
             continue
-        if version > ("7" if is_scaled(shape) else "5") and is_sparse(shape):
+        if version > (7 if is_scaled(shape) else 5) and is_sparse(shape):
             check_sparse(name, shape)
             continue
-        if version > ("8" if lift_of(shape) < 0 else "6") and lift_of(shape):
+        if version > (8 if lift_of(shape) < 0 else 6) and lift_of(shape):
             check_lifted(name, shape)
             continue
-        if version > "2" and len(shape) == 3 and isinstance(shape[2], str):
-            require(shape[2] in LAYOUTS,
+        if version > 2 and len(shape) == 3 and isinstance(shape[2], str):
+            require(shape[2] in LAYOUTS or version > 9 and shape[2] in SCALED,
                     f"{PACKED} says an unknown layout {shape[2]!r} of {name!r}")
             shape = shape[:2]
-        if version > "4" and len(shape) == 5 and shape[4] == DENSE:
+        if version > 4 and len(shape) == 5 and shape[4] == DENSE:
             shape = shape[:4]
         fits = (len(shape) in sizes
                 and all(type(size) is int for size in shape)
@@ -354,8 +357,70 @@ def widened(name, n, k, bits, group, _, values, scales):
     return "F32", [n, k], bytes(dense)
 
 
+def laid_out_integers(name, n, k, layout, stream):
+    """The dense f32 bytes of one matrix of integers in a layout, by way of its canonical form."""
+    bits, group, rows = SCALED[layout]
+    whole = group in (0, k) or group > k
+    group, quarters, blocks = k if whole else group, rows // 16, -(-k // 32)
+    run, block, data = 2 if group == 64 < k else 4, 64 + 32 * bits, stream[2]
+    segments = 0 if whole else -(-blocks // run)
+    bytes_of_block = quarters * (64 * whole + 64 * segments + blocks * block)
+    require(stream[:2] == ("U8", [-(-n // rows) * bytes_of_block])
+            and len(data) == stream[1][0], f"{name}{STREAM} is {stream[0]} {stream[1]}")
+    groups, stride = -(-k // group), -(-k // 8)
+    values, codes = [0] * (n * (k // 2)), bytearray(n * stride)
+    scales = [b""] * (n * groups)
+    for row in range(-(-n // rows) * rows):
+        quarter, lane = row // 16 % quarters, row % 16
+        start = row // rows * bytes_of_block
+        for q in range(blocks):
+            first, here = q // run * run, min(run, blocks - q // run * run)
+            head = 0 if whole else 64
+            at = (start + 64 * quarters * whole + quarters * (first // run * head + first * block)
+                  + quarter * (head + here * block))
+            factor = start + 64 * quarter if whole else at
+            scale = data[factor + 4 * lane:factor + 4 * lane + 4]
+            at += head + (q - first) * block
+            word, kept = data[at + 4 * lane:at + 4 * lane + 4], data[at + 64:at + block]
+            require(row < n or not any(scale), f"{name}{STREAM}: row {row} past the matrix")
+            if row < n:
+                scales[row * groups + 32 * q // group] = scale
+            for g in range(8):
+                if quarters == 1:
+                    code = word[g // 2] >> 4 * (g % 2) & 15
+                else:
+                    code = sum((word[g % 2 * 2 + i] >> g // 2 * 2 & 3) << 2 * i for i in (0, 1))
+                pair = [integer_at(kept, lane, 2 * g + i, bits, quarters) for i in (0, 1)]
+                if row < n and 32 * q + 4 * g < k:
+                    codes[row * stride + 4 * q + g // 2] |= code << 4 * (g % 2)
+                    place = row * (k // 2) + 16 * q + 2 * g
+                    values[place:place + 2] = pair
+                else:
+                    require(code == 4 and pair == [0, 0],
+                            f"{name}{STREAM}: row {row}, column {32 * q + 4 * g} is past the matrix")
+    stored = ("I8", [n, k // 2], bytes(value & 255 for value in values))
+    if bits == 4:
+        stored = ("U8", [n, k // 4], bytes(values[i] & 15 | (values[i + 1] & 15) << 4
+                                           for i in range(0, len(values), 2)))
+    return multiplied(name, n, k, bits, group, stored, ("U8", [n, stride], bytes(codes)),
+                      ("F32", [n, groups], b"".join(scales)))
+
+
+def integer_at(kept, lane, i, bits, quarters):
+    """Integer i of a row among the bytes of 16 rows of a k block."""
+    if bits == 8:
+        value = kept[i // 4 * 64 + 4 * lane + i % 4 if quarters > 1 else 16 * i + lane]
+    elif quarters > 1:
+        value = kept[i // 8 * 64 + 4 * lane + i % 4] >> 4 * (i % 8 < 4) & 15
+    else:
+        value = kept[i // 2 * 16 + lane] >> 4 * (i % 2) & 15
+    return value - 2**bits if value >= 2**(bits - 1) else value
+
+
 def laid_out(name, n, k, layout, stream):
     """The dense bytes of one matrix in a layout, by way of its canonical form."""
+    if layout in SCALED:
+        return laid_out_integers(name, n, k, layout, stream)
     dtype, together = LAYOUTS[layout]
     size = BYTES[dtype]
     blocks, block = -(-k // 32), 64 + 16 * 16 * size
@@ -431,10 +496,10 @@ def unpack(tensors, metadata):
         if name in turned:
             dense[name] = transpose(*dense[name])
     for name, tensor in tensors.items():
-        version = metadata.get(VERSION, "1")
-        for suffix in ((VALUES, INDICES) + (SCALES,) * (version > "1") + (STREAM,) * (version > "2")
-                       + (STARTS, INDEX, ROWS) * (version > "5")
-                       + (LEFT, RIGHT) * (version > "7")):
+        version = int(metadata.get(VERSION, "1"))
+        for suffix in ((VALUES, INDICES) + (SCALES,) * (version > 1) + (STREAM,) * (version > 2)
+                       + (STARTS, INDEX, ROWS) * (version > 5)
+                       + (LEFT, RIGHT) * (version > 7)):
             if name.endswith(suffix):
                 logical = name[:-len(suffix)]
                 known = logical in packed and suffix in (

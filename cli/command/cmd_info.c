@@ -78,9 +78,9 @@ static const char *form_of(char text[FORM_BYTES], const s24_tensor *tensor)
     char sparse[FORM_BYTES / 2] = "", ranked[FORM_BYTES / 2];
     sparse_form(sparse, tensor);
     if (scheme && tensor->sparse) snprintf(sparse + strlen(sparse), 16, " %s", scheme);
-    const char *form = scheme && !tensor->sparse ? scheme
-                       : tensor->layout          ? tensor->layout
-                                                 : sparse;
+    const char *form = tensor->layout              ? tensor->layout
+                       : scheme && !tensor->sparse ? scheme
+                                                   : sparse;
     if (tensor->factors.rank)
         snprintf(ranked, sizeof ranked, "%s%srank %lld", form, *form ? " + " : "",
                  (long long)tensor->factors.rank);

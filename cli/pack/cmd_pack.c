@@ -54,7 +54,6 @@ static const cli_rule pack_rules[] = {
     {CLI_NOT_WITH, "calibration", "dense quantize-head",
      "rounds to nearest; pack once more for it"},
     {CLI_NOT_WITH, "format", "layout=cpu", "is of floats as they are"},
-    {CLI_NOT_WITH, "quantize", "layout=cpu", "is of floats; integers are stored canonically"},
     {CLI_ONE_OF, NULL, NULL, NULL}};
 
 static const cli_option unpack_table[] = {
@@ -79,6 +78,8 @@ static const cli_example pack_examples[] = {
      "What 'prune --pattern 6:8' left, at four fifths of its size."},
     {"sparse24 pack model-packed model-here --layout cpu",
      "A copy that loads faster on this kind of CPU, and whose weights processes share."},
+    {"sparse24 pack llama-24 llama-here --quantize int4-g64 --quantize-head int4-g64 --layout cpu",
+     "A language model that starts and runs in the file's own pages."},
     {NULL, NULL}};
 
 static const cli_example unpack_examples[] = {
@@ -91,11 +92,6 @@ static s24_status copy_tensor(pack_job *j, const s24_tensor *tensor, pack_fate t
     if (to == STAYS) {
         j->bytes_in += (int64_t)bytes;
         j->bytes_out += (int64_t)bytes;
-        if (pack_wants_layout(j) && tensor->bits && pack_is_selected(j, tensor))
-            cli_warn(j->cli,
-                     "tensor %s holds %s integers and stays as it is: --layout cpu is of "
-                     "floats",
-                     tensor->name, cli_scheme(tensor));
         return s24_writer_copy(j->writer, tensor);
     }
     s24_status status = pack_write(j, tensor, to, &bytes);
@@ -252,7 +248,9 @@ const cli_command cmd_pack = {
         "the command with exit code 4 and its first bad group; nothing is written then. A weight "
         "that the model stores [in, out], as GPT-2 does, is packed along its rows, and unpack "
         "turns it back.\n"
-        "With --layout cpu they are stored in the order in which this CPU's kernels read them: "
+        "With --layout cpu they, integers too, are stored in the order in which this CPU's kernels "
+        "read "
+        "them: "
         "loading a model then copies and packs nothing, and processes share one copy of the "
         "weights.\n"
         "With --calibration the model is run on texts, and the largest magnitude of each layer's "

@@ -54,6 +54,10 @@ int pack_rounded(pack_job *j)
     cli_app *cli = j->cli;
     const struct pack_options *o = j->options;
     passages given = {.count = 0};
+    if (pack_wants_layout(j))
+        return cli_fail(cli, CLI_USAGE,
+                        "--calibration with --quantize writes the canonical form; pack what it "
+                        "gives once more for --layout cpu");
     int code = passages_check(cli, j->checkpoint, &o->passages);
     if (code == CLI_OK) code = check_tensors(j);
     if (code == CLI_OK) code = cli_may_make(cli, cli->operands[1]);

@@ -22,11 +22,18 @@ static int lift_of(const pack_job *j, const s24_tensor *tensor)
     return tensor->packed ? tensor->lift : j->lift;
 }
 
-/* Names the layout that a tensor of floats is packed into; NULL: the canonical one. */
+/* Names the layout that a tensor is packed into, by its integers or those that it is to have; NULL:
+   the canonical one. */
 static const char *layout_of(const pack_job *j, const s24_tensor *tensor)
 {
-    if (!pack_wants_layout(j) || tensor->bits || tensor->lift || tensor->factors.rank) return NULL;
-    return s24_layout_of(j->cli->ctx, tensor->dtype);
+    const int bits = tensor->bits ? tensor->bits : j->scheme.bits;
+    const int64_t group = tensor->bits ? tensor->group : j->scheme.group;
+    if (!pack_wants_layout(j) || lift_of(j, tensor) || tensor->factors.rank ||
+        tensor->packed == S24_PACKED_DENSE)
+        return NULL;
+    return bits ? s24_layout_of_integers(j->cli->ctx, bits,
+                                         group == pack_shape(tensor).cols ? 0 : group)
+                : s24_layout_of(j->cli->ctx, tensor->dtype);
 }
 
 static int has_other_layout(const pack_job *j, const s24_tensor *tensor)
@@ -77,6 +84,7 @@ void pack_declare(void *user, s24_tensor *tensor)
     if (to == STAYS) return;
     const s24_dense matrix = pack_shape(tensor), stored = cli_tensor_view(tensor);
     const int lift = to == PACKED ? lift_of(j, tensor) : 0;
+    const char *layout = to == PACKED ? layout_of(j, tensor) : NULL;
     tensor->shape[0] = j->packing ? matrix.rows : stored.rows;
     tensor->shape[1] = j->packing ? matrix.cols : stored.cols;
     tensor->packed = to == INTEGERS ? S24_PACKED_DENSE
@@ -86,12 +94,11 @@ void pack_declare(void *user, s24_tensor *tensor)
     tensor->lift = lift;
     tensor->factors = (s24_factors){0};
     if (to == SPARSE) tensor->sparse = &j->sparse[index];
-    tensor->dtype = stored.dtype;
+    tensor->layout = layout;
+    if (to == PACKED && tensor->bits) return; /* integers stay what they are */
+    tensor->dtype = by.bits ? S24_I8 : stored.dtype;
     tensor->bits = by.bits;
-    tensor->layout = to == PACKED && !by.bits ? layout_of(j, tensor) : NULL;
-    if (!by.bits) return;
-    tensor->dtype = S24_I8;
-    tensor->group = by.group ? by.group : cli_stored_cols(tensor);
+    if (by.bits) tensor->group = by.group ? by.group : cli_stored_cols(tensor);
 }
 
 /* Asks whether these are integers of another kind than the options ask for. */
@@ -197,7 +204,7 @@ static s24_status write_quantized(pack_job *j, const s24_tensor *tensor, const s
 {
     s24_ctx *ctx = j->cli->ctx;
     const size_t cells = (size_t)(s24_matrix_rows(matrix) * s24_matrix_cols(matrix));
-    const size_t values = cells / (16 / (size_t)j->scheme.bits);
+    const size_t values = cells / (16 / (size_t)s24_matrix_bits(matrix));
     void *memory = malloc(values);
     if (!memory) return s24_ctx_fail(ctx, S24_ERROR_MEMORY, "no memory for %zu values", values);
     *bytes = s24_matrix_bytes(matrix) - cells / 2 + values;
@@ -291,18 +298,19 @@ static s24_status pack_tensor(pack_job *j, const s24_tensor *tensor, size_t *byt
     s24_ctx *ctx = j->cli->ctx;
     s24_matrix *matrix = NULL, *integers = NULL;
     s24_status status = matrix_of(&matrix, j, tensor);
-    if (status == S24_OK && j->scheme.name)
+    if (status == S24_OK && j->scheme.name && !tensor->bits)
         status = s24_matrix_quantize(&integers, ctx, matrix, j->scheme.name);
     status = pack_of_tensor(j, tensor, status);
-    if (status == S24_OK && j->scheme.name) {
-        status = write_quantized(j, tensor, integers, bytes);
+    if (status == S24_OK && (integers || tensor->bits)) {
+        status = write_quantized(j, tensor, integers ? integers : matrix, bytes);
     } else if (status == S24_OK) {
-        const char *layout = layout_of(j, tensor);
-        *bytes = layout ? s24_layout_bytes(layout, s24_matrix_rows(matrix), s24_matrix_cols(matrix))
-                        : s24_matrix_bytes(matrix);
+        *bytes = s24_matrix_bytes(matrix);
         status = s24_writer_write_packed(j->writer, tensor->name, s24_matrix_values(matrix),
                                          s24_matrix_indices(matrix));
     }
+    const char *layout = layout_of(j, tensor);
+    if (layout && status == S24_OK)
+        *bytes = s24_layout_bytes(layout, s24_matrix_rows(matrix), s24_matrix_cols(matrix));
     s24_matrix_destroy(integers);
     s24_matrix_destroy(matrix);
     return status;

@@ -112,7 +112,7 @@ PyObject *pyf_layout_of(PyObject *module, PyObject *args)
 static s24_status run_in_place(py_call *call, const s24_laid_out *w, s24_linear_args *args)
 {
     s24_plan *plan = NULL;
-    s24_status status = s24_plan_create_in_place(&plan, call->ctx, w);
+    s24_status status = s24_plan_create_in_place(&plan, call->ctx, w, NULL);
     if (status == S24_OK) status = run_plan(call, plan, args);
     s24_plan_destroy(plan);
     return status;

@@ -115,24 +115,52 @@ enum { S24I_ROWS16 = 16, S24I_ROWS16_COLUMNS = 32, S24I_ROWS16_CODES = 64 };
 typedef struct s24i_layout {
     const char *name;
     s24_dtype dtype;
-    int items, item; /* of a group: how many, and bytes of one */
+    int items, item; /* of a group of floats: how many, and bytes of one */
+    /* Of integers, whose order is scaled.h's; else bits is 0. */
+    int bits, quarters; /* a block has 16 rows times quarters */
+    int64_t group;      /* columns that share a scale; 0: all of a row */
 } s24i_layout;
 #define LAYOUT(symbol, name, dtype, items, item) extern const s24i_layout s24i_layout_##symbol;
+#define INTEGERS(symbol, name, bits, quarters)                                                     \
+    extern const s24i_layout s24i_layout_##symbol, s24i_layout_##symbol##_g64,                     \
+        s24i_layout_##symbol##_g128;
 #include "format/layouts.def"
 #undef LAYOUT
+#undef INTEGERS
 extern const s24i_layout *const s24i_layouts[]; /* ended by NULL */
 
-/* Bytes of a row block, and of [n, k]. */
+/* Are two layouts the same, but for which columns share a scale? */
+int s24i_layout_is_like(const s24i_layout *a, const s24i_layout *b);
+/* The layout that is like it of integers with a scale for `group` of k columns; floats' is it. */
+const s24i_layout *s24i_layout_of_group(const s24i_layout *like, int64_t group, int64_t k);
+
+/* Rows of a row block; bytes of one, and of [n, k]. */
+static inline int64_t s24i_layout_rows(const s24i_layout *layout)
+{
+    return layout->bits ? S24I_ROWS16 * layout->quarters : S24I_ROWS16;
+}
 int64_t s24i_layout_block_bytes(const s24i_layout *layout, int64_t k);
 size_t s24i_layout_bytes(const s24i_layout *layout, int64_t n, int64_t k);
-/* A row block from its first canonical row on, of which `rows` are there (16 at most), and back. */
-void s24i_layout_pack_block(const s24i_layout *layout, void *block, const void *values,
-                            const uint8_t *indices, int64_t rows, int64_t k);
-void s24i_layout_unpack_block(const s24i_layout *layout, void *values, uint8_t *indices,
-                              const void *block, int64_t rows, int64_t k);
-/* 1 if all codes of a row block are legal and what is past rows and k is as it must be; else 0 and
-   the place in it, which may be past them. */
-int s24i_layout_block_is_legal(const s24i_layout *layout, const void *block, int64_t rows,
-                               int64_t k, s24i_find *find);
+
+/* Rows of a matrix in the canonical form, an integer of 4 bits in a byte. */
+typedef struct s24i_rows {
+    int64_t rows, k;
+    void *values;
+    uint8_t *indices;
+    float *scales; /* of integers; NULL to a layout: they are ones */
+} s24i_rows;
+/* A row block from the first rows of `of`, as many as there are and it takes, and back. */
+void s24i_layout_pack_block(const s24i_layout *layout, void *block, const s24i_rows *of);
+void s24i_layout_unpack_block(const s24i_layout *layout, const s24i_rows *to, const void *block);
+/* What is wrong with a row block, and where in it, which may be past rows and k: an illegal code, a
+   scale that is negative or not finite, or what is past them is not as it must be. */
+typedef enum s24i_layout_fault {
+    S24I_FAULT_NONE,
+    S24I_FAULT_CODE,
+    S24I_FAULT_SCALE,
+    S24I_FAULT_PAST
+} s24i_layout_fault;
+s24i_layout_fault s24i_layout_find_fault(s24i_find *find, const s24i_layout *layout,
+                                         const void *block, int64_t rows, int64_t k);
 
 #endif

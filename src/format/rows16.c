@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The orders of layouts.def, in blocks of 16 rows: see format.h, and docs/format.md, section 4. */
+/* The orders of layouts.def: those of floats, in blocks of 16 rows; integers are scaled.c's. See
+   format.h, and docs/format.md, section 4. */
 #include <string.h>
 
-#include "format/format.h"
+#include "format/scaled.h"
 
 enum {
     ROWS = S24I_ROWS16,
@@ -13,14 +14,40 @@ enum {
 };
 
 #define LAYOUT(symbol, name, dtype, items, item)                                                   \
-    const s24i_layout s24i_layout_##symbol = {name, dtype, items, item};
+    const s24i_layout s24i_layout_##symbol = {name, dtype, items, item, 0, 1, 0};
+#define INTEGERS(symbol, name, bits, quarters)                                                     \
+    const s24i_layout s24i_layout_##symbol = {name, S24_I8, 0, 0, bits, quarters, 0};              \
+    const s24i_layout s24i_layout_##symbol##_g64 = {                                               \
+        name "-g64", S24_I8, 0, 0, bits, quarters, 64};                                            \
+    const s24i_layout s24i_layout_##symbol##_g128 = {name "-g128", S24_I8,   0,  0,                \
+                                                     bits,         quarters, 128};
 #include "format/layouts.def"
 #undef LAYOUT
+#undef INTEGERS
 #define LAYOUT(symbol, name, dtype, items, item) &s24i_layout_##symbol,
+#define INTEGERS(symbol, name, bits, quarters)                                                     \
+    &s24i_layout_##symbol, &s24i_layout_##symbol##_g64, &s24i_layout_##symbol##_g128,
 const s24i_layout *const s24i_layouts[] = {
 #include "format/layouts.def"
     NULL};
 #undef LAYOUT
+#undef INTEGERS
+
+int s24i_layout_is_like(const s24i_layout *a, const s24i_layout *b)
+{
+    return a->dtype == b->dtype && a->items == b->items && a->bits == b->bits &&
+           a->quarters == b->quarters;
+}
+
+const s24i_layout *s24i_layout_of_group(const s24i_layout *like, int64_t group, int64_t k)
+{
+    if (!like->bits) return like;
+    for (int i = 0; s24i_layouts[i]; i++)
+        if (s24i_layout_is_like(s24i_layouts[i], like) &&
+            s24i_layouts[i]->group == (group == k ? 0 : group))
+            return s24i_layouts[i];
+    return NULL;
+}
 
 static inline int64_t k_blocks_of(int64_t k)
 {
@@ -41,12 +68,15 @@ static inline int64_t groups_of(int64_t k, int64_t q)
 
 int64_t s24i_layout_block_bytes(const s24i_layout *layout, int64_t k)
 {
+    const int64_t group = layout->group ? layout->group : k;
+    if (layout->bits) return s24i_scaled_of(layout->quarters, layout->bits, k, group).bytes;
     return k_blocks_of(k) * k_block_bytes(layout->items, layout->item);
 }
 
 size_t s24i_layout_bytes(const s24i_layout *layout, int64_t n, int64_t k)
 {
-    return (size_t)((n + ROWS - 1) / ROWS * s24i_layout_block_bytes(layout, k));
+    const int64_t rows = s24i_layout_rows(layout);
+    return (size_t)((n + rows - 1) / rows * s24i_layout_block_bytes(layout, k));
 }
 
 /* ---- to the layout --------------------------------------------------------------------------- */
@@ -78,16 +108,17 @@ static inline void pack_block(uint8_t *first, const uint8_t *values, const uint8
     }
 }
 
-void s24i_layout_pack_block(const s24i_layout *layout, void *block, const void *values,
-                            const uint8_t *indices, int64_t rows, int64_t k)
+void s24i_layout_pack_block(const s24i_layout *layout, void *block, const s24i_rows *of)
 {
-    if (rows > ROWS) rows = ROWS;
-    if (layout->items == 1)
-        pack_block(block, values, indices, rows, k, 1, 4);
+    const int64_t rows = of->rows < ROWS ? of->rows : ROWS;
+    if (layout->bits)
+        s24i_scaled_pack(layout, block, of);
+    else if (layout->items == 1)
+        pack_block(block, of->values, of->indices, rows, of->k, 1, 4);
     else if (layout->item == 4)
-        pack_block(block, values, indices, rows, k, 2, 4);
+        pack_block(block, of->values, of->indices, rows, of->k, 2, 4);
     else
-        pack_block(block, values, indices, rows, k, 2, 2);
+        pack_block(block, of->values, of->indices, rows, of->k, 2, 2);
 }
 
 /* ---- and back -------------------------------------------------------------------------------- */
@@ -110,16 +141,17 @@ static inline void unpack_block(uint8_t *values, uint8_t *indices, const uint8_t
     }
 }
 
-void s24i_layout_unpack_block(const s24i_layout *layout, void *values, uint8_t *indices,
-                              const void *block, int64_t rows, int64_t k)
+void s24i_layout_unpack_block(const s24i_layout *layout, const s24i_rows *to, const void *block)
 {
-    if (rows > ROWS) rows = ROWS;
-    if (layout->items == 1)
-        unpack_block(values, indices, block, rows, k, 1, 4);
+    const int64_t rows = to->rows < ROWS ? to->rows : ROWS;
+    if (layout->bits)
+        s24i_scaled_unpack(layout, to, block);
+    else if (layout->items == 1)
+        unpack_block(to->values, to->indices, block, rows, to->k, 1, 4);
     else if (layout->item == 4)
-        unpack_block(values, indices, block, rows, k, 2, 4);
+        unpack_block(to->values, to->indices, block, rows, to->k, 2, 4);
     else
-        unpack_block(values, indices, block, rows, k, 2, 2);
+        unpack_block(to->values, to->indices, block, rows, to->k, 2, 2);
 }
 
 /* ---- checks ---------------------------------------------------------------------------------- */
@@ -146,8 +178,8 @@ static int is_nothing(const s24i_layout *l, const uint8_t *block, int64_t lane, 
 }
 
 /* Of a k block with something wrong or something past the matrix: lane by lane. */
-static int find_illegal(const s24i_layout *l, const uint8_t *block, int64_t rows, int64_t groups,
-                        s24i_find *find)
+static s24i_layout_fault find_fault(s24i_find *find, const s24i_layout *l, const uint8_t *block,
+                                    int64_t rows, int64_t groups)
 {
     for (int64_t lane = 0; lane < ROWS; lane++)
         for (int64_t g = 0; g < GROUPS; g++) {
@@ -156,22 +188,24 @@ static int find_illegal(const s24i_layout *l, const uint8_t *block, int64_t rows
                          : is_nothing(l, block, lane, g))
                 continue;
             *find = (s24i_find){.row = lane, .col = 4 * g};
-            return 1;
+            return is_there ? S24I_FAULT_CODE : S24I_FAULT_PAST;
         }
-    return 0;
+    return S24I_FAULT_NONE;
 }
 
-int s24i_layout_block_is_legal(const s24i_layout *layout, const void *block, int64_t rows,
-                               int64_t k, s24i_find *find)
+s24i_layout_fault s24i_layout_find_fault(s24i_find *find, const s24i_layout *layout,
+                                         const void *block, int64_t rows, int64_t k)
 {
+    if (layout->bits) return s24i_scaled_find_fault(find, layout, block, rows, k);
     const int64_t bytes = k_block_bytes(layout->items, layout->item);
     const uint8_t *at = block;
     for (int64_t q = 0; q < k_blocks_of(k); q++, at += bytes) {
         const int64_t groups = groups_of(k, q);
         if (rows >= ROWS && groups == GROUPS && codes_are_legal(at)) continue;
-        if (!find_illegal(layout, at, rows, groups, find)) continue;
+        const s24i_layout_fault fault = find_fault(find, layout, at, rows, groups);
+        if (!fault) continue;
         find->col += q * COLUMNS;
-        return 0;
+        return fault;
     }
-    return 1;
+    return S24I_FAULT_NONE;
 }

@@ -206,49 +206,70 @@ s24_status s24_plan_create(s24_plan **out, s24_ctx *ctx, const s24_matrix *w,
 
 /* ---- in place -------------------------------------------------------------------------------- */
 
-/* The row that plans of floats take, if it computes on them as they are. */
-static const s24i_linear_kernel *floats_kernel(const s24_ctx *ctx, s24_dtype dtype)
+/* The row that plans of such values take, if it computes on them as they are. */
+static const s24i_linear_kernel *own_kernel(const s24_ctx *ctx, s24_dtype dtype, int bits)
 {
-    const s24i_storage floats = {.dtype = dtype};
-    const s24i_linear_kernel *kernel = best_kernel(&floats, ctx->cpu);
+    const s24i_storage values = {.dtype = dtype, .bits = bits};
+    const s24i_linear_kernel *kernel = best_kernel(&values, ctx->cpu);
     return kernel && kernel->dtype == dtype ? kernel : NULL;
 }
 
 const char *s24_layout_of(const s24_ctx *ctx, s24_dtype dtype)
 {
-    const s24i_linear_kernel *kernel = ctx ? floats_kernel(ctx, dtype) : NULL;
+    const s24i_linear_kernel *kernel = ctx ? own_kernel(ctx, dtype, 0) : NULL;
     return kernel && kernel->layout ? kernel->layout->name : NULL;
 }
 
-s24_status s24_plan_create_in_place(s24_plan **out, s24_ctx *ctx, const s24_laid_out *w)
+const char *s24_layout_of_integers(const s24_ctx *ctx, int bits, int64_t group)
 {
-    if (!out || !ctx) return S24_ERROR_ARGUMENT;
-    *out = NULL;
-    REQUIRE(ctx, w && w->data, S24_ERROR_ARGUMENT, "%s is NULL", w ? "s24_laid_out.data" : "w");
-    const s24i_layout *layout = s24i_layout_find(w->layout);
-    REQUIRE(ctx, layout, S24_ERROR_ARGUMENT,
-            "there is no layout named \"%s\"; s24_layout_name lists them",
-            w->layout ? w->layout : "");
-    const size_t bytes = s24_layout_bytes(w->layout, w->rows, w->cols);
-    REQUIRE(ctx, bytes, S24_ERROR_SHAPE,
+    const s24i_linear_kernel *kernel = ctx && bits ? own_kernel(ctx, S24_I8, bits) : NULL;
+    const s24i_layout *layout =
+        kernel && kernel->layout ? s24i_layout_of_group(kernel->layout, group, 0) : NULL;
+    return layout ? layout->name : NULL;
+}
+
+static s24_status check_in_place(const s24i_linear_kernel **kernel, s24_ctx *ctx,
+                                 const s24i_layout *layout, const s24_laid_out *w)
+{
+    REQUIRE(ctx, s24_layout_bytes(w->layout, w->rows, w->cols), S24_ERROR_SHAPE,
             "a matrix of [%" PRId64 ", %" PRId64
             "]; expected at least one row and a multiple of 4 columns",
             w->rows, w->cols);
     REQUIRE(ctx, (uintptr_t)w->data % 64 == 0, S24_ERROR_ARGUMENT,
             "s24_laid_out.data is not aligned to 64 bytes");
-    const s24i_linear_kernel *kernel = floats_kernel(ctx, layout->dtype);
-    REQUIRE(ctx, kernel && kernel->layout == layout, S24_ERROR_UNSUPPORTED,
-            "plans of %s have another layout than %s with this context",
-            s24_dtype_name(layout->dtype), layout->name);
+    *kernel = own_kernel(ctx, layout->dtype, layout->bits);
+    REQUIRE(ctx, *kernel && (*kernel)->layout && s24i_layout_is_like((*kernel)->layout, layout),
+            S24_ERROR_UNSUPPORTED, "plans of %s have another layout than %s with this context",
+            values_name(layout->dtype, layout->bits), layout->name);
+    return S24_OK;
+}
+
+s24_status s24_plan_create_in_place(s24_plan **out, s24_ctx *ctx, const s24_laid_out *w,
+                                    const s24_plan_opts *opts)
+{
+    s24_plan_opts known;
+    const s24i_linear_kernel *kernel = NULL;
+    if (!out || !ctx) return S24_ERROR_ARGUMENT;
+    *out = NULL;
+    TRY(s24i_opts_read(ctx, &known, sizeof known, opts, "s24_plan_opts"));
+    REQUIRE(ctx, w && w->data, S24_ERROR_ARGUMENT, "%s is NULL", w ? "s24_laid_out.data" : "w");
+    REQUIRE(ctx, !known.kernel && !known.activations && !known.lift, S24_ERROR_ARGUMENT,
+            "a plan in place takes `rounds` of s24_plan_opts alone");
+    const s24i_layout *layout = s24i_layout_find(w->layout);
+    REQUIRE(ctx, layout, S24_ERROR_ARGUMENT,
+            "there is no layout named \"%s\"; s24_layout_name lists them",
+            w->layout ? w->layout : "");
+    TRY(check_in_place(&kernel, ctx, layout, w));
     s24_plan *plan = s24i_alloc(&ctx->allocator, sizeof *plan);
     REQUIRE(ctx, plan, S24_ERROR_MEMORY, "out of memory for a plan");
     *plan = (s24_plan){.allocator = ctx->allocator,
                        .kernel = kernel,
                        .n = w->rows,
                        .k = w->cols,
-                       .group = w->cols,
-                       .bytes = bytes,
-                       .w = w->data};
+                       .group = layout->group ? layout->group : w->cols,
+                       .bytes = s24_layout_bytes(w->layout, w->rows, w->cols),
+                       .w = w->data,
+                       .rounds = known.rounds};
     *out = plan;
     return S24_OK;
 }

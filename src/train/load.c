@@ -323,7 +323,7 @@ static s24_status take(void *user, const s24i_wanted *w, const s24_tensor *tenso
         return S24_OK;
     }
     if (!k->filling) {
-        REQUIRE(k->ctx, !tensor || !tensor->scales || !t->opts.train, S24_ERROR_UNSUPPORTED,
+        REQUIRE(k->ctx, !tensor || !tensor->bits || !t->opts.train, S24_ERROR_UNSUPPORTED,
                 "%s: tensor '%s' is quantised; floats are trained and quantised afterwards",
                 tensor->file, tensor->name);
         REQUIRE(k->ctx,

@@ -66,9 +66,12 @@ class Generate(Scratch):
         if done.returncode:
             self.skipTest("this CPU has no layout of its own")
         words = ("--input", "prompts", "--max-new", "8", "--sparse", "--dtype", "f32")
-        texts = [[p["text"] for p in self.json("generate", name, *words)["prompts"]]
-                 for name in ("llama-24", "llama-cpu")]
-        self.assertEqual(texts[0], texts[1])
+        self.good("pack", "llama-24", "llama-i4", "--quantize", "int4-g64")
+        self.good("pack", "llama-24", "llama-i4-cpu", "--quantize", "int4-g64", "--layout", "cpu")
+        for names in (("llama-24", "llama-cpu"), ("llama-i4", "llama-i4-cpu")):
+            texts = [[p["text"] for p in self.json("generate", name, *words)["prompts"]]
+                     for name in names]
+            self.assertEqual(texts[0], texts[1])
 
     def test_keys_and_values_in_bytes(self):
         def rows(*words):

@@ -102,13 +102,49 @@ class Files(Scratch):
         self.good("pack", "f32.safetensors", "b.safetensors", "--quantize", "int8")
         self.assertEqual(read(self.folder / "a.safetensors"), read(self.folder / "b.safetensors"))
 
-    def test_integers_have_no_layout(self):
-        self.good("pack", "f32.safetensors", "a.safetensors", "--quantize", "int8")
-        done = self.good("pack", "a.safetensors", "b.safetensors", "--layout", "cpu", "--quiet")
-        self.assertRegex(done.stderr,
-                         r"^warning: tensor \S*fc\.weight holds int8 integers and stays "
-                                      r"as it is: --layout cpu is of floats\n")
-        self.assertEqual(read(self.folder / "a.safetensors"), read(self.folder / "b.safetensors"))
+    def test_every_scheme(self):
+        """Integers, made with the layout or put into it later, and what takes them."""
+        write(self.folder / "wide.safetensors", {
+            WEIGHT: tensor("f32", (70, 300), matrix("f32", 70, 300))})
+        for source, scheme in ((name, scheme) for name in ("f32", "wide")
+                               for scheme in ("int8", "int8-g64", "int8-g128",
+                                              "int4", "int4-g64", "int4-g128")):
+            with self.subTest(source=source, scheme=scheme):
+                self.good("pack", f"{source}.safetensors", "canonical.safetensors", "--force",
+                          "--quantize", scheme)
+                found = self.json("pack", f"{source}.safetensors", "cpu.safetensors", "--force",
+                                  "--quantize", scheme, "--layout", "cpu")
+                tensors, metadata = read(self.folder / "cpu.safetensors")
+                self.assertEqual(metadata["sparse24.version"], "10")
+                layout = json.loads(metadata["sparse24.packed"])[WEIGHT][2]
+                self.assertRegex(layout, rf"^rows(16|64)-{scheme.replace('nt', '')}$")
+                stream = tensors[WEIGHT + ".s24_stream"]
+                self.assertEqual(found["layers"][0]["bytes_out"], len(stream[2]))
+                told = {t["name"]: t for t in self.json("info", "cpu.safetensors")["tensors"]}
+                self.assertEqual((told[WEIGHT]["quantized"], told[WEIGHT]["layout"]),
+                                 (scheme, layout))
+                self.assertIs(self.json("check", "cpu.safetensors")["ok"], True)
+                self.good("check", "cpu.safetensors", "--verify")
+                self.there_and_back()
+
+    def test_bad_integers(self):
+        self.good("pack", "f32.safetensors", "cpu.safetensors", "--layout", "cpu",
+                  "--quantize", "int8")
+        data = (self.folder / "cpu.safetensors").read_bytes()
+        (length,) = struct.unpack("<Q", data[:8])
+        negative = bytearray(data)
+        negative[8 + length + 3] |= 0x80
+        older = data.replace(b'"sparse24.version":"10"', b'"sparse24.version":"9" ')
+        for folder in (self.folder, self.fixtures):
+            (folder / "scale.safetensors").write_bytes(negative)
+            (folder / "older.safetensors").write_bytes(older)
+        self.refusals([
+            ("a scale", ["info", "scale.safetensors"], 4,
+             rf"scale.safetensors: packed tensor \"{WEIGHT}\": the scale of row 0, column 0 is "
+             "negative or not finite"),
+            ("a version", ["info", "older.safetensors"], 5,
+             r"in the layout \"rows\d\d-i8\", which this build does not know"),
+        ])
 
     def test_prune_of_a_layout_writes_the_canonical_form(self):
         self.good("pack", "f32.safetensors", "cpu.safetensors", "--layout", "cpu")
@@ -128,9 +164,6 @@ class Files(Scratch):
         self.refusals([
             ("no such layout", ["pack", "f32.safetensors", "new", "--layout", "gpu"], 2,
              "--layout.*gpu"),
-            ("integers",
-             ["pack", "f32.safetensors", "new", "--layout", "cpu", "--quantize", "int8"],
-             2, "--layout cpu is of floats"),
             ("a bad code", ["unpack", "code.safetensors", "new"], 4,
              rf"code.safetensors: packed tensor \"{WEIGHT}\": the code of row 1, column 8"),
         ])
@@ -148,7 +181,7 @@ class Models(Scratch):
 
     def vectors(self, model, *options):
         self.good("embed", model, "--input", "texts", "--output", "out.safetensors", "--force",
-                  "--sparse", *options)
+                  *options)
         return (self.folder / "out.safetensors").read_bytes()
 
     def test_vectors(self):
@@ -164,9 +197,31 @@ class Models(Scratch):
                                                         cwd=self.folder).returncode:
                     continue
                 with self.subTest(dtype=dtype, options=options):
-                    expected = self.vectors("packed", *options)
-                    self.assertEqual(self.vectors("cpu", *options), expected)
-                    self.assertEqual(self.vectors("moved", *options), expected)
+                    expected = self.vectors("packed", "--sparse", *options)
+                    self.assertEqual(self.vectors("cpu", "--sparse", *options), expected)
+                    self.assertEqual(self.vectors("moved", "--sparse", *options), expected)
+
+
+    def test_vectors_of_integers(self):
+        """Of every scheme in the layout and not, with tokens in floats, bf16 and 8 bits, here and
+        where kernels have another layout or none."""
+        if not has_layouts(self.folder):
+            self.skipTest("this CPU has no layout of its own")
+        self.good("prune", "model", "packed", "--packed", "--force")
+        for scheme in ("int8", "int8-g128", "int4-g64"):
+            self.good("pack", "packed", "integers", "--quantize", scheme, "--force")
+            self.good("pack", "packed", "cpu", "--quantize", scheme, "--layout", "cpu", "--force")
+            move_query(self.folder / "cpu", self.folder / "moved")
+            for options in ([], ["--dtype", "bf16"], ["--dtype", "i8"], ["--isa", "baseline"],
+                            ["--isa", "avx2"], ["--dense"]):
+                if options == ["--isa", "avx2"] and run("info", "packed", *options,
+                                                        cwd=self.folder).returncode:
+                    continue
+                with self.subTest(scheme=scheme, options=options):
+                    sparse = ["--sparse"] if options != ["--dense"] else []
+                    expected = self.vectors("integers", *sparse, *options)
+                    self.assertEqual(self.vectors("cpu", *sparse, *options), expected)
+                    self.assertEqual(self.vectors("moved", *sparse, *options), expected)
 
 
 def move_query(source, out):

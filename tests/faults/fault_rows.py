@@ -196,6 +196,7 @@ ROWS = [
     Row("convert-onnx", "convert in out --to onnx --external", ["out"]),
     Row("pack", "pack sparse.safetensors out.safetensors --json", ["out.safetensors"]),
     Row("pack-layout", "pack in out --layout cpu", ["out"]),
+    Row("pack-layout-integers", "pack in out --layout cpu --quantize int4-g64", ["out"]),
     Row("unpack", "unpack in out", ["out"]),
     Row("embed", "embed in --input texts --output out.safetensors --sparse --quiet --threads 2",
         ["out.safetensors"]),

@@ -40,7 +40,7 @@ static void check_stream(s24_ctx *ctx, const s24_tensor *tensor)
     s24_matrix *matrix;
     const int64_t rows = tensor->shape[0], cols = tensor->shape[1];
     CHECK(tensor->rank == 2 && !tensor->data && !tensor->values && !tensor->indices);
-    CHECK((uintptr_t)tensor->stream % 64 == 0 && !tensor->bits);
+    CHECK((uintptr_t)tensor->stream % 64 == 0 && !tensor->scales);
     CHECK(s24_layout_bytes(tensor->layout, rows, cols) == tensor->bytes);
     CHECK(s24_tensor_matrix(&matrix, ctx, tensor) == S24_OK);
     void *again = malloc(tensor->bytes);

@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-enum { HEAD = 8, LAYOUTS = 4 };
+enum { HEAD = 8, LAYOUTS = 16 };
 static const s24_dtype dtypes[] = {S24_F32, S24_F16, S24_BF16, S24_I8, S24_E4M3, S24_E5M2};
 
 typedef struct source {

@@ -348,10 +348,23 @@ s24_status s24_checkpoint_open_config(s24_checkpoint **out, s24_ctx *ctx, const 
     GIVE(out, checkpoint, s24_checkpoint_close, open_config(checkpoint, folder));
 }
 
+/* Who holds a map reads weights in layouts. */
+static void forget_rest(const s24_checkpoint *checkpoint)
+{
+    for (size_t i = 0; i < checkpoint->count; i++)
+        if (!checkpoint->tensors[i].layout)
+            s24_checkpoint_forget(checkpoint, &checkpoint->tensors[i]);
+}
+
 void s24_checkpoint_close(s24_checkpoint *checkpoint)
 {
     if (!checkpoint) return;
     s24_ctx *ctx = checkpoint->ctx;
+    checkpoint->is_closed = 1;
+    if (checkpoint->holders) {
+        forget_rest(checkpoint);
+        return;
+    }
     for (size_t i = 0; i < checkpoint->shard_count; i++) {
         s24i_shard *shard = &checkpoint->shards[i];
         s24i_header_free(&shard->header, ctx);
@@ -369,6 +382,17 @@ void s24_checkpoint_close(s24_checkpoint *checkpoint)
     s24_ctx_free(ctx, checkpoint->text_type);
     s24_ctx_free(ctx, checkpoint->quant_method);
     s24_ctx_free(ctx, checkpoint);
+}
+
+void s24i_checkpoint_hold(const s24_checkpoint *checkpoint)
+{
+    ((s24_checkpoint *)(uintptr_t)checkpoint)->holders++;
+}
+
+void s24i_checkpoint_let_go(const s24_checkpoint *checkpoint)
+{
+    s24_checkpoint *held = (s24_checkpoint *)(uintptr_t)checkpoint;
+    if (!--held->holders && held->is_closed) s24_checkpoint_close(held);
 }
 
 /* The file in whose map the bytes lie, or NULL. */

@@ -41,6 +41,8 @@ struct s24_checkpoint {
     s24_tensor *tensors; /* sorted by name */
     size_t count;
     char *split_names; /* of tensors that were parts of another's (model/stacked.h), or NULL */
+    int holders;       /* of its maps, the last of whom closes it if it was closed before */
+    int is_closed;
 };
 
 /* A matrix's rows (0) or columns (1) as the model stores it: a packed one that is transposed stands
@@ -82,6 +84,10 @@ s24_status s24i_checkpoint_open(s24_checkpoint **out, s24_ctx *ctx, const char *
 s24_status s24i_checkpoint_map(s24i_map *map, const void **data, s24_ctx *ctx,
                                const s24_checkpoint *checkpoint, const void *from, size_t bytes,
                                int at_once);
+/* Its maps stay after s24_checkpoint_close until they are let go; of their pages those of weights in
+   layouts alone. */
+void s24i_checkpoint_hold(const s24_checkpoint *checkpoint);
+void s24i_checkpoint_let_go(const s24_checkpoint *checkpoint);
 /* A quantised tensor as a matrix, 2:4 or dense. */
 s24_quantized s24i_tensor_quantized(const s24_tensor *tensor);
 /* The model_type of a folder's config.json. ARGUMENT: a single file was opened; FORMAT. */

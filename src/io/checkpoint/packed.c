@@ -14,14 +14,14 @@
    there may be quantised ones, from version 3 on ones in a layout, from version 4 on transposed
    ones, from version 5 on dense ones of integers, from version 6 on ones in sparse formats, from
    version 7 on lifted ones, from version 8 on factors and integers in sparse formats, from version
-   9 on lifted ones whose first columns are dense. */
+   9 on lifted ones whose first columns are dense, from version 10 on integers in a layout. */
 static s24_status read_description(s24i_json **out, int *number, const s24i_header *header,
                                    s24_ctx *ctx, const char *path)
 {
     static const char *const versions[] = {
-        S24I_PACKED_VERSION,     S24I_QUANTIZED_VERSION, S24I_LAYOUT_VERSION,
-        S24I_TRANSPOSED_VERSION, S24I_DENSE_VERSION,     S24I_SPARSE_VERSION,
-        S24I_LIFTED_VERSION,     S24I_FACTORS_VERSION,   S24I_BESIDE_VERSION};
+        S24I_PACKED_VERSION, S24I_QUANTIZED_VERSION, S24I_LAYOUT_VERSION, S24I_TRANSPOSED_VERSION,
+        S24I_DENSE_VERSION,  S24I_SPARSE_VERSION,    S24I_LIFTED_VERSION, S24I_FACTORS_VERSION,
+        S24I_BESIDE_VERSION, S24I_STREAMED_VERSION};
     enum { VERSIONS = sizeof versions / sizeof *versions };
     const char *version = s24i_json_string(s24i_json_get(header->metadata, S24I_VERSION_KEY));
     const char *packed = s24i_json_string(s24i_json_get(header->metadata, S24I_PACKED_KEY));
@@ -77,10 +77,14 @@ s24_dtype s24i_layout_dtype(const char **name)
     return S24_DTYPE_NONE;
 }
 
-static s24_status check_layout(const s24i_described *matrix, s24_ctx *ctx, const char *path)
+/* Its bits and group are the layout's. */
+static s24_status read_layout(s24i_described *matrix, int version, s24_ctx *ctx, const char *path)
 {
     const char *layout = matrix->layout;
-    REQUIRE(ctx, s24i_layout_dtype(&layout), S24_ERROR_UNSUPPORTED,
+    matrix->bits = s24_layout_bits(layout, &matrix->group);
+    if (matrix->bits && !matrix->group) matrix->group = matrix->cols;
+    REQUIRE(ctx, s24i_layout_dtype(&layout) && (version > 9 || !matrix->bits),
+            S24_ERROR_UNSUPPORTED,
             "%s: tensor \"%s\" is stored in the layout \"%s\", which this build does not know",
             path, s24i_show(matrix->name).text, s24i_show(layout).text);
     return S24_OK;
@@ -148,6 +152,7 @@ static s24_status read_members(size_t *count, s24i_described *matrix, const s24i
         "alone, "
         "or a layout's or a format's name, bsr with two integers, with or without \"" S24I_LOW_RANK
         "\" or \"" S24I_FACTORS "\" and a rank, and \"" S24I_TRANSPOSED "\", after them"};
+    enum { OTHERS = sizeof others / sizeof *others };
     const size_t numbers = read_words(matrix, shape, version);
     const size_t sparse = matrix->format_at + (matrix->format == S24_FORMAT_BSR ? 3 : 1);
     int fits = numbers == 2 || (version > 1 && numbers == 4);
@@ -157,7 +162,8 @@ static s24_status read_members(size_t *count, s24i_described *matrix, const s24i
                s24i_json_typeof(s24i_json_at(shape, i)) == S24I_JSON_INTEGER;
     REQUIRE(ctx, fits, S24_ERROR_FORMAT,
             "%s: \"%s\" does not give tensor \"%s\" a shape of two integers%s", path,
-            S24I_PACKED_KEY, s24i_show(matrix->name).text, others[version - 1]);
+            S24I_PACKED_KEY, s24i_show(matrix->name).text,
+            others[version < OTHERS ? version - 1 : OTHERS - 1]);
     *count = numbers;
     return S24_OK;
 }
@@ -209,7 +215,7 @@ static s24_status read_logical_shape(s24i_described *matrix, const s24i_json *sh
             "%s: packed tensor \"%s\" is %s, which its %lld columns do not hold", path,
             s24i_show(matrix->name).text, s24_lift_pattern(pattern, matrix->lift),
             (long long)matrix->cols);
-    if (matrix->layout) return check_layout(matrix, ctx, path);
+    if (matrix->layout) return read_layout(matrix, version, ctx, path);
     return numbers == 4 ? read_scheme(matrix, shape, ctx, path) : S24_OK;
 }
 
@@ -252,11 +258,24 @@ s24_status s24i_check_codes(s24_ctx *ctx, const char *path, const char *name,
     return S24_OK;
 }
 
+enum { TOUCHED = 1 << 21 }; /* bytes at a time */
+
+static void touch_range(void *arg, int64_t begin, int64_t end, int thread)
+{
+    const s24_laid_out *weight = arg;
+    const size_t bytes = s24_layout_bytes(weight->layout, weight->rows, weight->cols);
+    const size_t first = (size_t)begin * TOUCHED, last = (size_t)end * TOUCHED;
+    (void)thread;
+    s24i_map_touch((const char *)weight->data + first, (last < bytes ? last : bytes) - first);
+}
+
 s24_status s24i_check_stream(s24_ctx *ctx, const char *path, const char *name,
                              const s24_laid_out *weight)
 {
     char sentence[256];
-    s24i_map_touch(weight->data, s24_layout_bytes(weight->layout, weight->rows, weight->cols));
+    s24_laid_out all = *weight;
+    const size_t bytes = s24_layout_bytes(weight->layout, weight->rows, weight->cols);
+    s24_ctx_parallel_for(ctx, (int64_t)((bytes + TOUCHED - 1) / TOUCHED), touch_range, &all);
     const s24_status status = s24_layout_check(ctx, weight);
     if (status == S24_OK) return S24_OK;
     snprintf(sentence, sizeof sentence, "%s", s24_ctx_error(ctx));
@@ -282,6 +301,8 @@ static s24_status join_stream(s24i_header *header, s24_ctx *ctx, const char *pat
     TRY(s24i_check_not_plain(header, ctx, path, matrix->name));
     stream->layout = matrix->layout;
     stream->dtype = s24i_layout_dtype(&stream->layout);
+    stream->bits = matrix->bits;
+    stream->group = matrix->group;
     stream->packed = 1;
     stream->transposed = matrix->transposed;
     stream->stream = stream->data;

@@ -43,10 +43,11 @@ enum { S24I_MAX_MEMBERS = 1 << 20 };
 #define S24I_LIFTED_VERSION "7" /* of one that has a lifted matrix */
 /* Of one of integers in a sparse format, or with factors, or of factors alone, and how it says so
    of those. */
-#define S24I_FACTORS_VERSION "8"
-#define S24I_LOW_RANK        "low-rank"
-#define S24I_FACTORS         "factors"
-#define S24I_BESIDE_VERSION  "9" /* of one that has a matrix whose first columns are dense */
+#define S24I_FACTORS_VERSION  "8"
+#define S24I_LOW_RANK         "low-rank"
+#define S24I_FACTORS          "factors"
+#define S24I_BESIDE_VERSION   "9"  /* of one that has a matrix whose first columns are dense */
+#define S24I_STREAMED_VERSION "10" /* of one that has a matrix of integers in a layout */
 
 /* What a header says. Everything in it has been checked against the file's size. */
 typedef struct s24i_header {

@@ -278,19 +278,22 @@ static s24_status write_stream(s24_writer *writer, const char *name, const s24_l
     return write_part(writer, name, S24I_STREAM_SUFFIX, weight->data);
 }
 
-/* The same from its canonical form. */
+/* The same from its canonical form; of integers with scales. */
 static s24_status lay_out_stream(s24_writer *writer, const s24i_part *part, const char *name,
-                                 const void *values, const uint8_t *indices)
+                                 const s24_quantized *from)
 {
+    s24_ctx *ctx = writer->ctx;
     const char *layout = part->layout;
     const int64_t n = part->rows, k = part->cols;
     const s24_dtype dtype = s24i_layout_dtype(&layout);
     s24_matrix *matrix = NULL;
     void *stream;
-    TRY(s24i_check_codes(writer->ctx, writer->path, name, indices, n, k));
-    TRY(s24i_alloc_elems(&stream, writer->ctx, (int64_t)part->bytes, 1, "a weight in its layout"));
-    s24_status status = s24_matrix_from_packed(&matrix, writer->ctx, values, indices, dtype, n, k);
-    if (status == S24_OK) status = s24_matrix_to_layout(stream, writer->ctx, matrix, layout);
+    TRY(s24i_check_codes(ctx, writer->path, name, from->indices, n, k));
+    TRY(s24i_alloc_elems(&stream, ctx, (int64_t)part->bytes, 1, "a weight in its layout"));
+    s24_status status =
+        part->bits ? s24_matrix_from_quantized(&matrix, ctx, from)
+                   : s24_matrix_from_packed(&matrix, ctx, from->values, from->indices, dtype, n, k);
+    if (status == S24_OK) status = s24_matrix_to_layout(stream, ctx, matrix, layout);
     const s24_laid_out weight = {layout, n, k, stream};
     if (status == S24_OK) status = write_stream(writer, name, &weight);
     s24_matrix_destroy(matrix);
@@ -303,8 +306,9 @@ s24_status s24_writer_write_packed(s24_writer *writer, const char *name, const v
 {
     TRY(check_usable(writer, name, values && indices));
     const s24i_part *stream = s24i_writer_find_part(writer, name, S24I_STREAM_SUFFIX);
-    if (stream) return lay_out_stream(writer, stream, name, values, indices);
-    REQUIRE(writer->ctx, !s24i_writer_find_part(writer, name, S24I_SCALES_SUFFIX),
+    const s24_quantized floats = {.values = values, .indices = indices};
+    if (stream && !stream->bits) return lay_out_stream(writer, stream, name, &floats);
+    REQUIRE(writer->ctx, !stream && !s24i_writer_find_part(writer, name, S24I_SCALES_SUFFIX),
             S24_ERROR_ARGUMENT,
             "tensor \"%s\" was declared as a quantised one, but is written without scales",
             s24i_show(name).text);
@@ -321,10 +325,19 @@ static s24_status check_scales(const s24_writer *writer, const s24i_part *part, 
     return s24i_check_scales(writer->ctx, writer->path, name, scales, &of);
 }
 
+/* The form of a declared quantised tensor that is given so. */
+static s24_quantized given_of(const s24i_part *part, const void *values, const uint8_t *indices,
+                              const float *scales)
+{
+    return (s24_quantized){part->rows, part->cols, part->bits, part->group,
+                           values,     indices,    scales};
+}
+
 s24_status s24_writer_write_quantized(s24_writer *writer, const char *name, const void *values,
                                       const uint8_t *indices, const float *scales)
 {
     const s24i_part *part = writer ? s24i_writer_find_part(writer, name, S24I_VALUES_SUFFIX) : NULL;
+    if (writer && !part) part = s24i_writer_find_part(writer, name, S24I_STREAM_SUFFIX);
     const int dense = part && part->dense;
     TRY(check_usable(writer, name, values && (indices || dense) && scales));
     REQUIRE(writer->ctx, part && part->bits && !part->format, S24_ERROR_ARGUMENT,
@@ -333,6 +346,10 @@ s24_status s24_writer_write_quantized(s24_writer *writer, const char *name, cons
             "tensor \"%s\" was declared as a dense one, but is written with indices",
             s24i_show(name).text);
     TRY(check_scales(writer, part, name, scales));
+    if (part->layout) {
+        const s24_quantized given = given_of(part, values, indices, scales);
+        return lay_out_stream(writer, part, name, &given);
+    }
     if (dense) {
         TRY(s24i_writer_lay_out(writer));
         TRY(write_part(writer, name, S24I_VALUES_SUFFIX, values));

@@ -56,7 +56,8 @@ typedef struct s24i_out_file {
     size_t packed;             /* how many packed tensors it has */
     int version;               /* 1; 2: some are quantised; 3: have a layout; 4: are transposed;
                                   5: are dense; 6: are in a sparse format; 7: are lifted;
-                                  8: have factors or are integers in a sparse format */
+                                  8: have factors or are integers in a sparse format;
+                                  9: have dense columns; 10: are integers in a layout */
     int has_streams;           /* some have a layout */
     int fd;                    /* −1: not open */
     int is_used;               /* has a tensor, or is the only file */

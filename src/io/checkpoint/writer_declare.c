@@ -12,10 +12,18 @@ static s24_status check_layout(s24_ctx *ctx, const s24_tensor *tensor)
     const s24_dtype dtype = s24i_layout_dtype(&layout);
     REQUIRE(ctx, dtype, S24_ERROR_ARGUMENT, "packed tensor \"%s\": there is no layout \"%s\"",
             s24i_show(tensor->name).text, s24i_show(layout).text);
-    REQUIRE(ctx, dtype == tensor->dtype && !tensor->bits, S24_ERROR_DTYPE,
-            "packed tensor \"%s\" is %s%s; the layout %s is of %s", s24i_show(tensor->name).text,
+    int64_t group;
+    const int bits = s24_layout_bits(layout, &group);
+    REQUIRE(ctx, dtype == tensor->dtype && !bits == !tensor->bits, S24_ERROR_DTYPE,
+            "packed tensor \"%s\" is %s%s; the layout %s is of %s%s", s24i_show(tensor->name).text,
             tensor->bits ? "quantised " : "", s24_dtype_name(tensor->dtype), layout,
-            s24_dtype_name(dtype));
+            bits ? "quantised " : "", s24_dtype_name(dtype));
+    if (bits && !group) group = tensor->shape[1];
+    REQUIRE(ctx, !bits || (bits == tensor->bits && group == tensor->group), S24_ERROR_DTYPE,
+            "packed tensor \"%s\" has %d bits and a scale for %lld columns; the layout %s has %d "
+            "and one for %lld",
+            s24i_show(tensor->name).text, tensor->bits, (long long)tensor->group, layout, bits,
+            (long long)group);
     REQUIRE(ctx, s24_layout_bytes(layout, tensor->shape[0], tensor->shape[1]), S24_ERROR_SHAPE,
             "packed tensor \"%s\" has more bytes than memory", s24i_show(tensor->name).text);
     return S24_OK;
@@ -196,7 +204,8 @@ static void describe_packed(s24_writer *writer, const s24_tensor *tensor, int64_
     const int dense = tensor->packed == S24_PACKED_DENSE;
     const int sparse = tensor->packed == S24_PACKED_SPARSE;
     const int factors = has_factors(tensor);
-    const int version = tensor->lift < 0                      ? 9
+    const int version = tensor->layout && tensor->bits        ? 10
+                        : tensor->lift < 0                    ? 9
                         : factors || (sparse && tensor->bits) ? 8
                         : tensor->lift                        ? 7
                         : sparse                              ? 6

@@ -62,7 +62,7 @@ static void write_packed(s24i_json_text *text, const void *user)
         s24i_json_put_integer(text, part->cols);
         if (part->bits || part->layout) s24i_json_put(text, ",");
         if (part->layout) s24i_json_put_string(text, part->layout, strlen(part->layout));
-        if (part->bits) {
+        if (part->bits && !part->layout) {
             s24i_json_put_integer(text, part->bits);
             s24i_json_put(text, ",");
             s24i_json_put_integer(text, part->group);
@@ -182,7 +182,7 @@ static void write_metadata(s24i_json_text *text, const header *h)
     static const char *const versions[] = {
         S24I_PACKED_VERSION,     S24I_PACKED_VERSION, S24I_QUANTIZED_VERSION, S24I_LAYOUT_VERSION,
         S24I_TRANSPOSED_VERSION, S24I_DENSE_VERSION,  S24I_SPARSE_VERSION,    S24I_LIFTED_VERSION,
-        S24I_FACTORS_VERSION,    S24I_BESIDE_VERSION};
+        S24I_FACTORS_VERSION,    S24I_BESIDE_VERSION, S24I_STREAMED_VERSION};
     int count = 0;
     const char *key;
     write_member(text, &count, S24I_HASH_KEY, h->hashes);

@@ -18,8 +18,8 @@
  *                     pack_block() and finish_square() then are told
  *   PAIRS             1: finish_pair() may do the squares of two row blocks at once
  *   WIDEN             1: widen() copies a pass's weights into the form that the tile reads
- *   OWN_LAYOUT        1: there is no LAYOUT, weight_bytes() and weight_pack() are the row's, and
- *                     widen() is told the place: widen(block, &tile, job, row block, k block)
+ *   OWN_LAYOUT        1: LAYOUT is of integers, and widen() is told the place:
+ *                     widen(block, &tile, job, row block, k block)
  *   HAS_LANES         1: few tokens go another way: LANES_M, IS_FEW(m) (all groups' tokens unless
  *                     it is defined), IS_FEW_NEAR(m) (the same where weights are near, or more),
  *                     few_rows(), which says how many row blocks it did at once, few_t,
@@ -339,30 +339,7 @@ static void run_own_rows(void *arg, int64_t begin, int64_t end, int thread)
 
 /* ---- the row's entries ----------------------------------------------------------------------- */
 
-#if !OWN_LAYOUT
-static size_t weight_bytes(const s24i_weight *from)
-{
-    return s24i_layout_bytes(&LAYOUT, from->n, from->k);
-}
-
-static void pack_blocks(void *arg, int64_t begin, int64_t end, int thread)
-{
-    const packing *p = arg;
-    const s24i_weight *w = p->from;
-    const int64_t row_bytes = w->k / 2 * (int64_t)s24_dtype_bytes(w->dtype);
-    (void)thread;
-    for (int64_t b = begin; b < end; b++)
-        s24i_layout_pack_block(
-            &LAYOUT, (uint8_t *)p->w + b * s24i_layout_block_bytes(&LAYOUT, w->k),
-            (const uint8_t *)w->values + b * ROWS * row_bytes,
-            w->indices + b * ROWS * s24i_index_stride(w->k), w->n - b * ROWS, w->k);
-}
-
-static void weight_pack(void *w, const s24i_weight *from)
-{
-    rows16_share(w, from, rows16_blocks(from->n), pack_blocks);
-}
-#endif
+#include "kernel/cpu/rows16_pack.h"
 
 static size_t work_bytes(int64_t m, int64_t n, int64_t k, int threads)
 {

@@ -31,6 +31,7 @@ typedef struct s24i_loader {
     int joined;           /* a block's query, key and value are one source, the query's */
     void **buffers;       /* by a layer's number, as many as there are */
     s24i_source *sources; /* likewise */
+    int64_t of_others;    /* weights in layouts of other CPUs, which are copied */
 } s24i_loader;
 
 /* The tensor of a pattern's name for a block; NULL, and in name what it would be called. */

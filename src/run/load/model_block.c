@@ -58,6 +58,7 @@ static s24_status make_chosen(s24i_linear *linear, s24_model *model, s24_ctx *ct
 static int is_kept_small(const s24_model *model, const s24i_source *source)
 {
     const s24_matrix *matrix = source->matrix;
+    if (s24_layout_bits(source->laid_out.layout, NULL)) return 1;
     return source->scheme || source->sparse || source->lift || source->factors.rank ||
            (matrix && s24_matrix_bits(matrix) && model->dtype != S24_I8);
 }

@@ -463,6 +463,12 @@ static s24_status fill(s24i_loader *l)
     if (l->score) TRY(s24i_token_score_fill(model, l->ctx, l->checkpoint, l->score));
     if (model->chooser) TRY(s24i_choose_end(model, l->ctx));
     say_engine(l);
+    if (l->of_others)
+        s24_ctx_log(
+            l->ctx, S24_LOG_INFO,
+            "%lld weights lie in the order of another kind of CPU, and are copied into that of "
+            "this one; 'sparse24 pack IN OUT --layout cpu' writes it",
+            (long long)l->of_others);
     TRY(s24i_inputs_read(model, l->ctx, l->checkpoint));
     return model->device ? s24i_gpu_upload(model, l->ctx) : S24_OK;
 }

@@ -32,13 +32,27 @@ static int runs_as_stored(const s24i_loader *l, const s24_tensor *tensor)
     return l->dtype != S24_I8 || (tensor->bits == 8 && tensor->group == tensor->shape[1]);
 }
 
-/* The same of a weight in a layout: where it lies, if plans of this CPU have that layout. */
+/* The layout that plans of this CPU have of such a tensor's values; NULL: none of files. */
+static const char *layout_here(const s24i_loader *l, const s24_tensor *tensor)
+{
+    const int64_t group = tensor->group == tensor->shape[1] ? 0 : tensor->group;
+    return tensor->bits ? s24_layout_of_integers(l->ctx, tensor->bits, group)
+                        : s24_layout_of(l->ctx, tensor->dtype);
+}
+
+/* May a weight in a layout run where it lies, if that is the layout of plans of this CPU? */
+static int may_run_in_place(const s24i_loader *l, const s24_tensor *tensor)
+{
+    const int as_is =
+        tensor->bits ? l->dtype != S24_I8 : tensor->dtype == l->dtype && !l->opts.quantize;
+    return tensor->layout && as_is && !l->ranks.comm && !l->opts.device && !l->opts.dense;
+}
+
 static int runs_in_place(const s24i_loader *l, const s24_tensor *tensor)
 {
-    const char *layout = s24_layout_of(l->ctx, tensor->dtype);
-    return tensor->layout && !l->ranks.comm && !l->opts.device && !l->opts.dense &&
-           !l->opts.quantize && tensor->dtype == l->dtype && layout &&
-           !strcmp(layout, tensor->layout) && s24i_checkpoint_has(l->checkpoint, tensor->stream);
+    const char *layout = may_run_in_place(l, tensor) ? layout_here(l, tensor) : NULL;
+    return layout && !strcmp(layout, tensor->layout) &&
+           s24i_checkpoint_has(l->checkpoint, tensor->stream);
 }
 
 static s24i_source in_place(const s24i_loader *l, const s24_tensor *tensor)
@@ -128,6 +142,7 @@ static s24_status source_packed(s24i_loader *l, int slot, const s24_tensor *tens
         *source = in_place(l, tensor);
         return S24_OK;
     }
+    l->of_others += may_run_in_place(l, tensor);
     if (has_factors && !stays_dense) return source_low_rank(l, slot, tensor);
     const int as_stored = runs_as_stored(l, tensor);
     if (stays_dense || (tensor->bits && !as_stored))
@@ -339,7 +354,8 @@ void s24i_join_in_place(s24i_loader *l, s24i_block *block, int64_t b)
     for (int slot = S24I_QUERY; slot <= S24I_VALUE; slot++) {
         const s24_tensor *t = s24i_loader_find(name, l, l->arch->slots[slot], b, ".weight");
         if (!t || !runs_in_place(l, t) || t->shape[0] % rows_of(t->layout)) return;
-        if (slot && (t->dtype != tensors[0]->dtype || t->bytes != tensors[0]->bytes)) return;
+        if (slot && (strcmp(t->layout, tensors[0]->layout) || t->bytes != tensors[0]->bytes))
+            return;
         tensors[slot] = t;
         if (!first || (uintptr_t)t->stream < (uintptr_t)first->stream) first = t;
     }

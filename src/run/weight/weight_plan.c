@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "run/weight/weight_plan.h"
 
+#include "io/checkpoint/checkpoint.h"
+
 static const s24_plan *plan_of(const s24i_weight *weight)
 {
     return ((const s24i_planned_weight *)weight)->plan;
@@ -12,6 +14,7 @@ void s24i_planned_clear(s24i_weight *weight, s24_ctx *ctx)
     (void)ctx;
     s24_plan_destroy(w->plan);
     s24i_map_close(&w->map);
+    if (w->held) s24i_checkpoint_let_go(w->held);
 }
 
 int64_t s24i_planned_bytes(const s24i_weight *weight)

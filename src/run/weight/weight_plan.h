@@ -8,7 +8,8 @@
 typedef struct s24i_planned_weight {
     s24i_weight base;
     s24_plan *plan;
-    s24i_map map; /* where the weight lies in the checkpoint's file; else empty */
+    s24i_map map;               /* where the weight lies in the checkpoint's file; else empty */
+    const s24_checkpoint *held; /* in whose map it is, or NULL */
     int in_f32;   /* of a model in 8 bits, which it is left out of: it reads and gives f32 */
     int is_eight; /* its plan is one of integers throughout */
 } s24i_planned_weight;

@@ -4,7 +4,7 @@
  * has it, 16 rows per block; a pass's k blocks are widened to scale·integer in L1 for the tile of
  * linear_neon.h, whatever the number of tokens.
  *
- * The including file defines VALUES, put_value() and slot_values().
+ * The including file defines LAYOUT, VALUES and slot_values().
  */
 #ifndef S24_KERNEL_CPU_ARM_LINEAR_QUANT_NEON_H
 #define S24_KERNEL_CPU_ARM_LINEAR_QUANT_NEON_H
@@ -17,11 +17,6 @@
 #include "kernel/cpu/rows16.h"
 
 enum { QUARTERS = 1 };
-
-static inline uint32_t stored_codes(uint32_t rows16)
-{
-    return rows16;
-}
 
 #include "kernel/cpu/rows16_scaled.h"
 
@@ -39,12 +34,12 @@ NEON_INLINE void widen_eight(float *to, int8x8_t integers, const float *scales)
 
 static void widen(uint8_t *block, tile *t, const s24i_linear_job *job, int64_t b, int64_t q)
 {
-    const layout l = layout_of(job->k, job->group);
+    const s24i_scaled l = places_of(job);
     const uint8_t *w = (const uint8_t *)job->w + b * l.bytes;
     uint8_t *to = block;
     for (int64_t i = 0; i < t->blocks; i++, q++, to += CODES + SLOTS * ROWS * 4) {
-        const uint8_t *from = w + block_at(&l, 0, q);
-        const float *scales = (const float *)(const void *)(w + scales_at(&l, 0, q));
+        const uint8_t *from = w + s24i_scaled_block(&l, 0, q);
+        const float *scales = (const float *)(const void *)(w + s24i_scaled_scales(&l, 0, q));
         float *wide = (float *)(void *)(to + CODES);
         memcpy(to, from, CODES);
         for (int s = 0; s < SLOTS; s++)

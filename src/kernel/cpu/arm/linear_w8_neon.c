@@ -9,14 +9,10 @@
 
 #include "kernel/cpu/rows16.h"
 
+#define LAYOUT s24i_layout_rows16_i8
 enum { VALUES = SLOTS * ROWS };
 
 #include "kernel/cpu/arm/linear_quant_neon.h"
-
-static inline void put_value(uint8_t *values, int64_t lane, int64_t group, int64_t slot, int8_t q)
-{
-    values[(2 * group + slot) * ROWS + lane] = (uint8_t)q;
-}
 
 NEON_INLINE int8x8_t slot_values(const uint8_t *values, int slot, int half)
 {
@@ -32,6 +28,7 @@ const s24i_linear_kernel s24i_linear_w8_neon = {
     .x_dtypes = 1u << S24_F32 | 1u << S24_BF16,
     .weight_bytes = weight_bytes,
     .weight_pack = weight_pack,
+    .layout = &LAYOUT,
     .work_bytes = work_bytes,
     .run = run_job,
 };

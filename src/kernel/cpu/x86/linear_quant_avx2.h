@@ -5,7 +5,7 @@
  * are multiplied with its scales. More: a pass's k blocks are widened to scale·integer in L1 for
  * the tile of linear_avx2.h.
  *
- * The including file defines VALUES, put_value() and values_of() of linear_few_avx2.h.
+ * The including file defines LAYOUT, VALUES and values_of() of linear_few_avx2.h.
  */
 #ifndef S24_KERNEL_CPU_X86_LINEAR_QUANT_AVX2_H
 #define S24_KERNEL_CPU_X86_LINEAR_QUANT_AVX2_H
@@ -19,17 +19,12 @@
 
 enum { QUARTERS = 1, GROUP_BYTES = VALUES / GROUPS, HALF_BYTES = 8, FEW_BLOCK = CODES + VALUES };
 
-static inline uint32_t stored_codes(uint32_t rows16)
-{
-    return rows16;
-}
-
 #include "kernel/cpu/rows16_scaled.h"
 #include "kernel/cpu/x86/linear_few_avx2.h"
 
 static stream stream_of(const s24i_linear_job *job, int64_t b)
 {
-    const layout l = layout_of(job->k, job->group);
+    const s24i_scaled l = places_of(job);
     const uint8_t *w = (const uint8_t *)job->w + b * l.bytes;
     if (!l.head) return (stream){w, NULL, l.per_segment * COLUMNS};
     return (stream){w + l.head, (const float *)(const void *)w, job->k};
@@ -39,12 +34,12 @@ static stream stream_of(const s24i_linear_job *job, int64_t b)
 
 AVX2 static void widen(uint8_t *block, tile *t, const s24i_linear_job *job, int64_t b, int64_t q)
 {
-    const layout l = layout_of(job->k, job->group);
+    const s24i_scaled l = places_of(job);
     const uint8_t *w = (const uint8_t *)job->w + b * l.bytes;
     uint8_t *to = block;
     for (int64_t i = 0; i < t->blocks; i++, q++, to += CODES + SLOTS * ROWS * 4) {
-        const uint8_t *from = w + block_at(&l, 0, q);
-        const float *scales = (const float *)(const void *)(w + scales_at(&l, 0, q));
+        const uint8_t *from = w + s24i_scaled_block(&l, 0, q);
+        const float *scales = (const float *)(const void *)(w + s24i_scaled_scales(&l, 0, q));
         float *wide = (float *)(void *)(to + CODES);
         memcpy(to, from, CODES);
         UNROLL for (int s = 0; s < SLOTS; s++)

@@ -23,8 +23,8 @@
  * Tokens with a NaN or an Inf, and all that come with them: a pass's k blocks are widened to
  * scale·integer in L1 for the tile of linear_avx512.h.
  *
- * The including file defines VALUES, VALUE_BITS (a byte holds the integer times two to that),
- * put_value(), pair_values() and widen_values().
+ * The including file defines LAYOUT, VALUES, VALUE_BITS (a byte holds the integer times two to
+ * that), pair_values() and widen_values().
  */
 #ifndef S24_KERNEL_CPU_X86_LINEAR_QUANT_AVX512VNNI_H
 #define S24_KERNEL_CPU_X86_LINEAR_QUANT_AVX512VNNI_H
@@ -59,16 +59,7 @@ AVX512_INLINE __m512i pair_values(const uint8_t *values, int pair);
 
 /* ---- codes ----------------------------------------------------------------------------------- */
 
-/* Sixteen 2-bit places, a square of four by four transposed: from group 2p + h, slot s at
-   4(2p + h) + 2s to 8(2h + s) + 2p and back. */
-static inline uint32_t stored_codes(uint32_t v)
-{
-    uint32_t t = (v ^ v >> 6) & 0x00cc00ccu;
-    v ^= t ^ t << 6;
-    t = (v ^ v >> 12) & 0x0000f0f0u;
-    return v ^ t ^ t << 12;
-}
-
+/* Of 16 rows, as layouts of one quarter have them (format/scaled.c, turn_codes). */
 AVX512_INLINE __m512i rows16_codes(__m512i v)
 {
     __m512i t = _mm512_and_si512(_mm512_xor_si512(v, _mm512_srli_epi32(v, 6)),
@@ -88,13 +79,13 @@ AVX512_INLINE void widen_values(float *to, const uint8_t *from, __m512 scale);
 
 AVX512 static void widen(uint8_t *block, tile *t, const s24i_linear_job *job, int64_t b, int64_t q)
 {
-    const layout l = layout_of(job->k, job->group);
+    const s24i_scaled l = places_of(job);
     const uint8_t *w = (const uint8_t *)job->w + b / QUARTERS * l.bytes;
     uint8_t *to = block;
     for (int64_t i = 0; i < t->blocks; i++, q++, to += CODES + SLOTS * ROWS * 4) {
-        const uint8_t *from = w + block_at(&l, b % QUARTERS, q);
-        const __m512 scale =
-            _mm512_load_ps((const float *)(const void *)(w + scales_at(&l, b % QUARTERS, q)));
+        const uint8_t *from = w + s24i_scaled_block(&l, b % QUARTERS, q);
+        const __m512 scale = _mm512_load_ps(
+            (const float *)(const void *)(w + s24i_scaled_scales(&l, b % QUARTERS, q)));
         _mm512_store_si512(to, rows16_codes(_mm512_load_si512(from)));
         widen_values((float *)(void *)(to + CODES), from + CODES, scale);
     }
@@ -131,7 +122,7 @@ TARGET_VNNI static __m512i column_order(void)
 
 typedef struct batch {
     s24i_linear_job job; /* of up to TOKENS tokens */
-    layout l;
+    s24i_scaled l;
     int digits; /* bytes of an integer x */
     _Atomic int not_finite;
 } batch;
@@ -310,14 +301,14 @@ static some_tokens *const some_of[2][FEW_TOGETHER] = {
 TARGET_VNNI static void few(const batch *tokens, const uint8_t *w, float *sums)
 {
     const s24i_linear_job *job = &tokens->job;
-    const layout *l = &tokens->l;
+    const s24i_scaled *l = &tokens->l;
     const int64_t token = token_bytes(l->per_segment, tokens->digits);
     const uint8_t *next = w + l->head, *x = job->work;
     for (int64_t q = 0; q < l->k_blocks; q += l->per_segment, x += job->m * token) {
         const int64_t rest = l->k_blocks - q, here = rest < l->per_segment ? rest : l->per_segment;
         for (int64_t quarter = 0; quarter < QUARTERS; quarter++) {
             const __m512 scale = _mm512_load_ps(
-                (const float *)(const void *)(l->head ? w + quarter * SCALES : next));
+                (const float *)(const void *)(l->head ? w + quarter * S24I_SCALES : next));
             next += l->segment_head;
             for (int64_t m = 0; m < job->m; m += FEW_TOGETHER) {
                 const int64_t t = job->m - m < FEW_TOGETHER ? job->m - m : FEW_TOGETHER;
@@ -364,7 +355,7 @@ static void run_quant(const s24i_linear_job *job)
 {
     for (int64_t m = 0; m < job->m; m += TOKENS) {
         batch b = {.job = *job,
-                   .l = layout_of(job->k, job->group),
+                   .l = places_of(job),
                    .digits = job->rounds && job->m > EXACT ? DIGITS - 1 : DIGITS};
         b.job.m = job->m - m < TOKENS ? job->m - m : TOKENS;
         b.job.x = element_of(job->x, job->x_dtype, m * job->x_stride_m);

@@ -11,15 +11,10 @@
 #include "kernel/cpu/rows16.h"
 #include "kernel/kernel.h"
 
+#define LAYOUT s24i_layout_rows16_i4
 enum { VALUES = GROUPS * ROWS };
 
 #include "kernel/cpu/x86/linear_quant_avx2.h"
-
-static inline void put_value(uint8_t *values, int64_t lane, int64_t group, int64_t slot, int8_t q)
-{
-    uint8_t *byte = values + group * ROWS + lane;
-    *byte = (uint8_t)(*byte | (q & 15) << 4 * slot);
-}
 
 /* The first by logic and a subtraction, 2^23 + 8 + q less 2^23 + 8, because shifts and
    conversions have the same two ports, which one token fills. */

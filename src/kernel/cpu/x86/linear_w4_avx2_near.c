@@ -17,6 +17,7 @@ const s24i_linear_kernel s24i_linear_w4_avx2_near = {
     .x_dtypes = 1u << S24_F32,
     .weight_bytes = weight_bytes,
     .weight_pack = weight_pack,
+    .layout = &LAYOUT,
     .work_bytes = work_bytes,
     .run = run_job,
 };

@@ -14,6 +14,7 @@ const s24i_linear_kernel s24i_linear_w4_avx512vnni = {
     .x_dtypes = 1u << S24_F32 | 1u << S24_BF16,
     .weight_bytes = weight_bytes,
     .weight_pack = weight_pack,
+    .layout = &LAYOUT,
     .work_bytes = quant_work_bytes,
     .run = run_quant,
 };

@@ -13,15 +13,10 @@
 #include "kernel/cpu/rows16.h"
 #include "kernel/cpu/x86/avx512.h"
 
+#define LAYOUT s24i_layout_rows64_i4
 enum { VALUES = 2 * ROWS * 4, VALUE_BITS = 4 };
 
 #include "kernel/cpu/x86/linear_quant_avx512vnni.h"
-
-static inline void put_value(uint8_t *values, int64_t lane, int64_t group, int64_t slot, int8_t q)
-{
-    uint8_t *byte = values + group / 4 * 64 + lane * 4 + 2 * (group & 1) + slot;
-    *byte = (uint8_t)(*byte | (q & 15) << (group & 2 ? 0 : 4));
-}
 
 AVX512_INLINE __m512i pair_values(const uint8_t *values, int pair)
 {

@@ -10,14 +10,10 @@
 #include "kernel/cpu/rows16.h"
 #include "kernel/kernel.h"
 
+#define LAYOUT s24i_layout_rows16_i8
 enum { VALUES = SLOTS * ROWS };
 
 #include "kernel/cpu/x86/linear_quant_avx2.h"
-
-static inline void put_value(uint8_t *values, int64_t lane, int64_t group, int64_t slot, int8_t q)
-{
-    values[(2 * group + slot) * ROWS + lane] = (uint8_t)q;
-}
 
 AVX2_INLINE __m256 values_of(const uint8_t *group, int slot)
 {

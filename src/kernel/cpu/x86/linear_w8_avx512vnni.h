@@ -12,14 +12,10 @@
 #include "kernel/cpu/rows16.h"
 #include "kernel/cpu/x86/avx512.h"
 
+#define LAYOUT s24i_layout_rows64_i8
 enum { VALUES = SLOTS * ROWS, VALUE_BITS = 0 };
 
 #include "kernel/cpu/x86/linear_quant_avx512vnni.h"
-
-static inline void put_value(uint8_t *values, int64_t lane, int64_t group, int64_t slot, int8_t q)
-{
-    values[group / 2 * 64 + lane * 4 + 2 * (group & 1) + slot] = (uint8_t)q;
-}
 
 AVX512_INLINE __m512i pair_values(const uint8_t *values, int pair)
 {
