@@ -397,7 +397,7 @@ def laid_out_integers(name, n, k, layout, stream):
                     values[place:place + 2] = pair
                 else:
                     require(code == 4 and pair == [0, 0],
-                            f"{name}{STREAM}: row {row}, column {32 * q + 4 * g} is past the matrix")
+                            f"{name}{STREAM}: row {row}, group {8 * q + g} is past the matrix")
     stored = ("I8", [n, k // 2], bytes(value & 255 for value in values))
     if bits == 4:
         stored = ("U8", [n, k // 4], bytes(values[i] & 15 | (values[i + 1] & 15) << 4

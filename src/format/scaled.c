@@ -25,15 +25,19 @@ static inline uint32_t turn_codes(uint32_t v)
     return v ^ t ^ t << 12;
 }
 
+/* How integers lie in a k block; a constant of the loops that go through many. */
+typedef struct form {
+    int bits, pairs; /* pairs: there are four quarters */
+} form;
+
 /* The byte that a value of a k block is in, after the codes, and the bits of it. */
-static inline int64_t value_at(int *shift, int bits, int pairs, int64_t lane, int64_t value)
+static inline int64_t value_at(int *shift, form f, int64_t lane, int64_t value)
 {
-    const int64_t group = value / 2;
     *shift = 0;
-    if (bits == 8 && !pairs) return value * ROWS + lane;
-    if (bits == 8) return value / 4 * 64 + lane * 4 + value % 4;
-    *shift = (int)(pairs ? 4 - value % 8 / 4 * 4 : value % 2 * 4);
-    return pairs ? value / 8 * 64 + lane * 4 + value % 4 : group * ROWS + lane;
+    if (f.bits == 8 && !f.pairs) return value * ROWS + lane;
+    if (f.bits == 8) return value / 4 * 64 + lane * 4 + value % 4;
+    *shift = (int)(f.pairs ? 4 - value % 8 / 4 * 4 : value % 2 * 4);
+    return f.pairs ? value / 8 * 64 + lane * 4 + value % 4 : value / 2 * ROWS + lane;
 }
 
 static int64_t groups_of(int64_t k, int64_t q)
@@ -56,22 +60,21 @@ static s24i_scaled places_of(const s24i_layout *layout, int64_t k)
 
 /* One row of a k block whose values are zero; of `groups` 0 all is past the matrix. */
 static inline void pack_row(uint8_t *block, int64_t lane, const int8_t *values,
-                            const uint8_t *codes, int64_t groups, int bits, int pairs)
+                            const uint8_t *codes, int64_t groups, form f)
 {
     uint32_t word = FIRST_TWO;
     memcpy(&word, codes, (size_t)((groups + 1) / 2));
     if (groups & 1) word = (word & ~(0xfu << 4 * groups)) | 4u << 4 * groups;
-    if (pairs) word = turn_codes(word);
+    if (f.pairs) word = turn_codes(word);
     memcpy(block + 4 * lane, &word, sizeof word);
     for (int64_t i = 0; i < 2 * groups; i++) {
         int shift;
-        uint8_t *byte = block + CODES + value_at(&shift, bits, pairs, lane, i);
-        *byte = bits == 8 ? (uint8_t)values[i] : (uint8_t)(*byte | (values[i] & 15) << shift);
+        uint8_t *byte = block + CODES + value_at(&shift, f, lane, i);
+        *byte = f.bits == 8 ? (uint8_t)values[i] : (uint8_t)(*byte | (values[i] & 15) << shift);
     }
 }
 
-static inline void pack(const s24i_layout *layout, uint8_t *block, const s24i_rows *of, int bits,
-                        int pairs)
+static inline void pack(const s24i_layout *layout, uint8_t *block, const s24i_rows *of, form f)
 {
     const int64_t k = of->k, group = group_of(layout, k), stride = (k + group - 1) / group;
     const s24i_scaled l = places_of(layout, k);
@@ -86,7 +89,7 @@ static inline void pack(const s24i_layout *layout, uint8_t *block, const s24i_ro
             pack_row(block + s24i_scaled_block(&l, quarter, q), lane,
                      (const int8_t *)of->values + from * (k / 2) + q * (COLUMNS / 2),
                      of->indices + from * s24i_index_stride(k) + q * (COLUMNS / 8),
-                     there ? groups_of(k, q) : 0, bits, pairs);
+                     there ? groups_of(k, q) : 0, f);
         }
     }
 }
@@ -94,34 +97,34 @@ static inline void pack(const s24i_layout *layout, uint8_t *block, const s24i_ro
 void s24i_scaled_pack(const s24i_layout *layout, uint8_t *block, const s24i_rows *of)
 {
     if (layout->bits == 8 && layout->quarters == 1)
-        pack(layout, block, of, 8, 0);
+        pack(layout, block, of, (form){8, 0});
     else if (layout->bits == 8)
-        pack(layout, block, of, 8, 1);
+        pack(layout, block, of, (form){8, 1});
     else if (layout->quarters == 1)
-        pack(layout, block, of, 4, 0);
+        pack(layout, block, of, (form){4, 0});
     else
-        pack(layout, block, of, 4, 1);
+        pack(layout, block, of, (form){4, 1});
 }
 
 /* ---- and back -------------------------------------------------------------------------------- */
 
 static inline void unpack_row(int8_t *values, uint8_t *codes, const uint8_t *block, int64_t lane,
-                              int64_t groups, int bits, int pairs)
+                              int64_t groups, form f)
 {
     uint32_t word;
     memcpy(&word, block + 4 * lane, sizeof word);
-    if (pairs) word = turn_codes(word);
+    if (f.pairs) word = turn_codes(word);
     if (groups & 1) word &= ~(0xfu << 4 * groups);
     memcpy(codes, &word, (size_t)((groups + 1) / 2));
     for (int64_t i = 0; i < 2 * groups; i++) {
         int shift;
-        const uint8_t byte = block[CODES + value_at(&shift, bits, pairs, lane, i)];
-        values[i] = bits == 8 ? (int8_t)byte : (int8_t)(((byte >> shift & 15) ^ 8) - 8);
+        const uint8_t byte = block[CODES + value_at(&shift, f, lane, i)];
+        values[i] = f.bits == 8 ? (int8_t)byte : (int8_t)(((byte >> shift & 15) ^ 8) - 8);
     }
 }
 
 static inline void unpack(const s24i_layout *layout, const s24i_rows *to, const uint8_t *block,
-                          int bits, int pairs)
+                          form f)
 {
     const int64_t k = to->k, group = group_of(layout, k), stride = (k + group - 1) / group;
     const s24i_scaled l = places_of(layout, k);
@@ -132,8 +135,7 @@ static inline void unpack(const s24i_layout *layout, const s24i_rows *to, const 
                    block + s24i_scaled_scales(&l, quarter, q) + lane * 4, sizeof(float));
             unpack_row((int8_t *)to->values + row * (k / 2) + q * (COLUMNS / 2),
                        to->indices + row * s24i_index_stride(k) + q * (COLUMNS / 8),
-                       block + s24i_scaled_block(&l, quarter, q), lane, groups_of(k, q), bits,
-                       pairs);
+                       block + s24i_scaled_block(&l, quarter, q), lane, groups_of(k, q), f);
         }
     }
 }
@@ -141,13 +143,13 @@ static inline void unpack(const s24i_layout *layout, const s24i_rows *to, const 
 void s24i_scaled_unpack(const s24i_layout *layout, const s24i_rows *to, const uint8_t *block)
 {
     if (layout->bits == 8 && layout->quarters == 1)
-        unpack(layout, to, block, 8, 0);
+        unpack(layout, to, block, (form){8, 0});
     else if (layout->bits == 8)
-        unpack(layout, to, block, 8, 1);
+        unpack(layout, to, block, (form){8, 1});
     else if (layout->quarters == 1)
-        unpack(layout, to, block, 4, 0);
+        unpack(layout, to, block, (form){4, 0});
     else
-        unpack(layout, to, block, 4, 1);
+        unpack(layout, to, block, (form){4, 1});
 }
 
 /* ---- checks ---------------------------------------------------------------------------------- */
@@ -187,13 +189,12 @@ static int scales_are_good(const uint8_t *scales)
 }
 
 /* Is a group what stands past the matrix: its code that of positions 0 and 1, its values 0? */
-static int is_nothing(const uint8_t *block, int64_t lane, int64_t group, unsigned code, int bits,
-                      int pairs)
+static int is_nothing(const uint8_t *block, int64_t lane, int64_t group, unsigned code, form f)
 {
     for (int64_t i = 2 * group; i < 2 * group + 2; i++) {
         int shift;
-        const uint8_t byte = block[CODES + value_at(&shift, bits, pairs, lane, i)];
-        if (byte >> shift & (bits == 8 ? 255 : 15)) return 0;
+        const uint8_t byte = block[CODES + value_at(&shift, f, lane, i)];
+        if (byte >> shift & (f.bits == 8 ? 255 : 15)) return 0;
     }
     return code == (FIRST_TWO & 15);
 }
@@ -202,14 +203,14 @@ static int is_nothing(const uint8_t *block, int64_t lane, int64_t group, unsigne
 static s24i_layout_fault row_fault(s24i_find *find, const s24i_layout *layout, const uint8_t *block,
                                    int64_t lane, int64_t groups)
 {
+    const form f = {layout->bits, layout->quarters > 1};
     uint32_t word;
     memcpy(&word, block + 4 * lane, sizeof word);
-    if (layout->quarters > 1) word = turn_codes(word);
+    if (f.pairs) word = turn_codes(word);
     for (int64_t g = 0; g < GROUPS; g++) {
         const unsigned code = word >> 4 * g & 15;
-        const int good = g < groups
-                             ? s24i_code_is_legal(code)
-                             : is_nothing(block, lane, g, code, layout->bits, layout->quarters > 1);
+        const int good =
+            g < groups ? s24i_code_is_legal(code) : is_nothing(block, lane, g, code, f);
         if (good) continue;
         find->col = 4 * g;
         return g < groups ? S24I_FAULT_CODE : S24I_FAULT_PAST;

@@ -87,6 +87,10 @@ static const struct {
     {SAYS("{\\\"w\\\":[16,32,8,64,\\\"rows16-f32\\\"]}"), S24_ERROR_FORMAT, "or a layout's name"},
     {SAYS("{\\\"w\\\":[16,32,\\\"rows17\\\"]}"), S24_ERROR_UNSUPPORTED,
      "tensor \"w\" is stored in the layout \"rows17\", which this build does not know"},
+    {SAYS("{\\\"w\\\":[16,32,\\\"rows16-i8\\\"]}"), S24_ERROR_UNSUPPORTED,
+     "in the layout \"rows16-i8\", which this build does not know"},
+    {"{" META("10", "{\\\"w\\\":[16,32,\\\"rows16-i8\\\"]}") STREAM("U8", "[1088]") "}",
+     S24_ERROR_FORMAT, "\"w.s24_stream\" has 1088 bytes, expected 384"},
     {SAYS("{\\\"w\\\":[16,30,\\\"rows16-f32\\\"]}"), S24_ERROR_FORMAT, "\"w\" has shape [16, 30]"},
     {SAYS("{\\\"w\\\":[4294967296,1073741824,\\\"rows16-f32\\\"]}"), S24_ERROR_FORMAT,
      "\"w\" has more bytes than memory"},
@@ -196,6 +200,65 @@ static void writes_and_copies_streams(void **state)
     io_end(&env);
 }
 
+enum { K = 128 };
+static const s24_tensor integers = {.name = "w",
+                                    .dtype = S24_I8,
+                                    .rank = 2,
+                                    .shape = {ROWS, K},
+                                    .packed = 1,
+                                    .bits = 4,
+                                    .group = 64,
+                                    .layout = "rows64-i4-g64"};
+
+static void writes_and_copies_integers(void **state)
+{
+    io_env env;
+    s24_checkpoint *checkpoint;
+    s24_matrix *matrix;
+    s24_writer *writer;
+    uint8_t values[ROWS * K / 4], indices[ROWS * K / 8], again[ROWS * K / 4];
+    float scales[ROWS * K / 64];
+    (void)state;
+    io_begin(&env);
+    memset(indices, 0xe9, sizeof indices);
+    for (size_t i = 0; i < sizeof values; i++)
+        values[i] = (uint8_t)(7 * i);
+    for (int i = 0; i < ROWS * K / 64; i++)
+        scales[i] = (float)i / 8;
+    assert_ok(&env, s24_writer_create(&writer, env.ctx, io_path("i.safetensors"), NULL));
+    assert_ok(&env, s24_writer_declare(writer, &integers));
+    assert_int_equal(s24_writer_write_packed(writer, "w", values, indices), S24_ERROR_ARGUMENT);
+    assert_sentence(env.ctx, "written without scales");
+    scales[5] = -1;
+    assert_int_equal(s24_writer_write_quantized(writer, "w", values, indices, scales),
+                     S24_ERROR_FORMAT);
+    scales[5] = 0.5f;
+    assert_ok(&env, s24_writer_write_quantized(writer, "w", values, indices, scales));
+    assert_ok(&env, s24_writer_commit(writer));
+    s24_writer_destroy(writer);
+    assert_ok(&env, s24_checkpoint_open(&checkpoint, env.ctx, io_path("i.safetensors")));
+    assert_string_equal(s24_checkpoint_metadata(checkpoint, "sparse24.version"), "10");
+    assert_string_equal(s24_checkpoint_metadata(checkpoint, "sparse24.packed"),
+                        "{\"w\":[16,128,\"rows64-i4-g64\"]}");
+    const s24_tensor *w = s24_checkpoint_find(checkpoint, "w");
+    assert_int_equal(w->bits, 4);
+    assert_int_equal(w->group, 64);
+    assert_null(w->scales);
+    assert_ok(&env, s24_tensor_matrix(&matrix, env.ctx, w));
+    assert_ok(&env, s24_matrix_to_quantized(again, env.ctx, matrix));
+    assert_memory_equal(again, values, sizeof values);
+    assert_memory_equal(s24_matrix_indices(matrix), indices, sizeof indices);
+    assert_memory_equal(s24_matrix_scales(matrix), scales, sizeof scales);
+    s24_matrix_destroy(matrix);
+    assert_ok(&env, s24_writer_create(&writer, env.ctx, io_path("j.safetensors"), NULL));
+    assert_ok(&env, s24_writer_declare(writer, w));
+    assert_ok(&env, s24_writer_copy(writer, w));
+    assert_ok(&env, s24_writer_commit(writer));
+    s24_writer_destroy(writer);
+    s24_checkpoint_close(checkpoint);
+    io_end(&env);
+}
+
 static void a_writer_refuses(void **state)
 {
     io_env env;
@@ -216,6 +279,10 @@ static void a_writer_refuses(void **state)
     t.bits = 8;
     t.group = COLS;
     assert_int_equal(s24_writer_declare(writer, &t), S24_ERROR_DTYPE);
+    t = integers;
+    t.group = 128;
+    assert_int_equal(s24_writer_declare(writer, &t), S24_ERROR_DTYPE);
+    assert_sentence(env.ctx, "has 4 bits and a scale for 128 columns; the layout rows64-i4-g64");
     t = declared;
     t.name = "w.s24_stream";
     assert_int_equal(s24_writer_declare(writer, &t), S24_ERROR_ARGUMENT);
@@ -272,6 +339,7 @@ int main(void)
         cmocka_unit_test(refuses_what_the_format_forbids),
         cmocka_unit_test(the_suffix_is_free_before),
         cmocka_unit_test(writes_and_copies_streams),
+        cmocka_unit_test(writes_and_copies_integers),
         cmocka_unit_test(a_writer_refuses),
         cmocka_unit_test(every_allocation_may_fail),
     };

@@ -89,8 +89,8 @@ static const struct {
     {"{\"__metadata__\":{\"sparse24.packed\":\"{}\"}," VALUES("I8", "[2,6]", "[0,12]")
          INDICES("U8", "[2,2]", "[12,16]") "}",
      "have \"sparse24.packed\" without \"sparse24.version\""},
-    {"{" META("10", "{}") VALUES("I8", "[2,6]", "[0,12]") INDICES("U8", "[2,2]", "[12,16]") "}",
-     "\"sparse24.version\" is \"10\", this build reads \"1\" to \"9\""},
+    {"{" META("11", "{}") VALUES("I8", "[2,6]", "[0,12]") INDICES("U8", "[2,2]", "[12,16]") "}",
+     "\"sparse24.version\" is \"11\", this build reads \"1\" to \"10\""},
     {"{" META("", "{}") VALUES("I8", "[2,6]", "[0,12]") INDICES("U8", "[2,2]", "[12,16]") "}",
      "is \"\", this build reads \"1\""},
 /* 2: the description */

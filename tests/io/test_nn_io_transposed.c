@@ -152,7 +152,7 @@ static const struct {
     {SAYS("2", "[2,12,8,12,\\\"transposed\\\"]"), S24_ERROR_FORMAT, "or these, bits and group"},
     {SAYS("3", "[2,12,\\\"transposed\\\"]"), S24_ERROR_UNSUPPORTED, "the layout \"transposed\""},
     {SAYS("3", "[2,12,8,12,\\\"transposed\\\"]"), S24_ERROR_FORMAT, "or a layout's name"},
-    {SAYS("10", "[2,12]"), S24_ERROR_FORMAT, "is \"10\", this build reads \"1\" to \"9\""},
+    {SAYS("11", "[2,12]"), S24_ERROR_FORMAT, "is \"11\", this build reads \"1\" to \"10\""},
     /* all the suffixes are the format's own */
     {META("4", "{}") "\"w.s24_stream\":{\"dtype\":\"U8\",\"shape\":[16],\"data_offsets\":[0,16]}}",
      S24_ERROR_FORMAT, "\"w.s24_stream\" is part of a packed tensor that"},

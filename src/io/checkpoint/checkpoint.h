@@ -84,8 +84,8 @@ s24_status s24i_checkpoint_open(s24_checkpoint **out, s24_ctx *ctx, const char *
 s24_status s24i_checkpoint_map(s24i_map *map, const void **data, s24_ctx *ctx,
                                const s24_checkpoint *checkpoint, const void *from, size_t bytes,
                                int at_once);
-/* Its maps stay after s24_checkpoint_close until they are let go; of their pages those of weights in
-   layouts alone. */
+/* Its maps stay after s24_checkpoint_close until they are let go; of their pages those of weights
+   in layouts alone. */
 void s24i_checkpoint_hold(const s24_checkpoint *checkpoint);
 void s24i_checkpoint_let_go(const s24_checkpoint *checkpoint);
 /* A quantised tensor as a matrix, 2:4 or dense. */

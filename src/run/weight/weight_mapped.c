@@ -9,8 +9,8 @@ static int takes(const s24_model *model, const s24i_source *source)
     return !model->device && source->laid_out.data;
 }
 
-/* The checkpoint is closed when the model is made: of one of the model's context the map stays, whose
-   pages are there since they were checked, else it becomes a map of its own. */
+/* The checkpoint is closed when the model is made: of one of the model's context the map stays,
+   whose pages are there since they were checked, else the weight gets a map of its own. */
 static s24_status hold(s24i_planned_weight *w, s24_laid_out *at, s24_ctx *ctx,
                        const s24_checkpoint *checkpoint)
 {
