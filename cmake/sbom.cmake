@@ -118,3 +118,6 @@ file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/sparse24.cdx.json @ONLY CONTENT [[{
   ]
 }
 ]])
+# The licence goes with every copy, and this list; of a .deb Debian has the licence's text.
+install(FILES LICENSE ${PROJECT_BINARY_DIR}/sparse24.cdx.json DESTINATION ${CMAKE_INSTALL_DOCDIR}
+  COMPONENT legal)

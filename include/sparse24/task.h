@@ -266,8 +266,8 @@ typedef struct s24_rgb {
    UNSUPPORTED, IO, MEMORY. */
 S24_API s24_status s24_image_size(int64_t size[2], s24_ctx *ctx, const s24_rgb *image);
 /* These images as one class, each made so; pixels and paths are read once. A thread that decodes
-   one holds 3 bytes a pixel of it, and what PNG packs, up to 8 more. Errors as s24_images_read_as,
-   and ARGUMENT. */
+   one holds 3 bytes a pixel of it, and what its format needs: of PNG the bytes it packs, up to 8,
+   of a progressive JPEG up to 6. Errors as s24_images_read_as, and ARGUMENT. */
 S24_API s24_status s24_images_make(s24_images **out, s24_ctx *ctx, const s24_rgb *images,
                                    int64_t count, const s24_image_form *form);
 /* From the folder's preprocessor_config.json; 0.5 and 0.5 where there is none. Errors: FORMAT,

@@ -148,6 +148,8 @@ class Package(unittest.TestCase):
             archive.extractall(self.folder / "unpacked")
         top = next((self.folder / "unpacked").iterdir())
         self.assertTrue((top / "include/sparse24/sparse24.h").exists())
+        for file, folder in (("LICENSE", SOURCE), ("sparse24.cdx.json", BUILD)):
+            self.assertTrue(filecmp.cmp(top / "share/doc/sparse24" / file, folder / file, False))
         if NN:
             env = {k: v for k, v in os.environ.items() if k != "LD_LIBRARY_PATH"}
             done = run(top / "bin/sparse24", "--version", env=env)
