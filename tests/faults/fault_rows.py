@@ -70,6 +70,8 @@ def make(folder, run):
     """The inputs of all rows; run(*words) runs the program there."""
     tiny_bert.write(folder / "dense")
     tiny_bert.write(folder / "words", words=True)
+    tiny_bert.write(folder / "late")
+    tiny_bert.make_late(folder / "late", 6)
     tiny_bert.write(folder / "qa", qa=True)
     write_head(folder / "head")
     test_cli_eval.write_gpt2(folder / "gpt2", width=8)
@@ -158,6 +160,7 @@ MORE_ASKS = [("/", None), ("/info", None), ("/metrics", None), ("/v1/models/talk
              ("/embed_sparse", {"inputs": LINES[:2]}), ("/search", {"inputs": "find", "k": 2}),
              ("/embed", {"model": "eyes", "inputs": [
                  "data:image/png;base64," + base64.b64encode(IMAGE).decode()] * 2}),
+             ("/rerank", {"model": "late", "query": "read", "texts": LINES[:2]}),
              ("/v1/chat/completions", CHAT), ("/v1/chat/completions", {**CHAT, "stream": True}),
              ("/v1/completions", {"model": "talk", "prompt": "abc", "max_tokens": 4,
                                   "temperature": 0, "logprobs": 2, "stream": True})]
@@ -207,6 +210,8 @@ ROWS = [
     Row("embed-stream", "embed in --input texts --stream --sparse --threads 1 --quiet"),
     Row("embed-words", "embed words --input texts --output out.safetensors --quiet --threads 1",
         ["out.safetensors"]),
+    Row("embed-late", "embed late --input texts --output out.safetensors --quiet --threads 1",
+        ["out.safetensors"]),
     Row("embed-images", "embed eyes --images photos --output out.npy --quiet --threads 2",
         ["out.npy"]),
     Row("join", "join out.safetensors vectors-2.safetensors vectors-1.safetensors",
@@ -221,6 +226,7 @@ ROWS = [
         "--json", ["out"], between=["out"], force=False,
         before="search words --documents gold --query read --index out"),
     Row("rerank", "rerank head --documents texts --query read --threads 1 --json"),
+    Row("rerank-late", "rerank late --documents texts --query read --threads 1 --json"),
     Row("classify", "classify head --input texts --threads 1"),
     Row("eval-retrieval", "eval in --task retrieval --queries texts --documents texts --gold gold "
         "--sparse --threads 1 --json"),
@@ -238,8 +244,8 @@ ROWS = [
     Row("serve-threads", "serve in head llama --documents texts --socket listens --sparse "
         "--threads 1 --http-threads 4 --json", between=["listens"], stdout=False, slow=True,
         asks=ASKS),
-    Row("serve-more", "serve words eyes talk --documents texts --socket listens --threads 1 --json",
-        between=["listens"], stdout=False, slow=True, asks=MORE_ASKS),
+    Row("serve-more", "serve words eyes talk late --documents texts --socket listens --threads 1 "
+        "--json", between=["listens"], stdout=False, slow=True, asks=MORE_ASKS),
     Row("plan", "plan 4 64 64 --threads 1", stdout=False, slow=True),
     Row("bench", "bench --model in --batch 1 --seq 8 --rounds 1 --min-ms 1 --threads 1 --json",
         stdout=False, slow=True),
