@@ -9,7 +9,7 @@ import socket
 import threading
 import time
 
-SECONDS = 10  # an answer that takes longer is none
+SECONDS = 30  # an answer that takes longer is none
 
 
 class Connection(http.client.HTTPConnection):

@@ -24,7 +24,7 @@ ERRNOS = {"alloc": [errno.ENOMEM], "map": [errno.ENOMEM], "open": [errno.EMFILE]
           "mkdir": [errno.ENOSPC], "stat": [errno.EACCES], "mode": [errno.EPERM],
           "lock": [errno.ENOLCK], "thread": [errno.EAGAIN], "fork": [errno.EAGAIN]}
 LAYOUT = struct.Struct(f"<{8 + len(KINDS)}q256s")
-SECONDS = 60  # a run that takes longer hangs
+SECONDS = 200  # a run that takes longer hangs
 LEFTOVER = re.compile(r"(^|/)\.sparse24-|\.tmp$|\.json\.\d+$")
 
 
