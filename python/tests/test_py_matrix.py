@@ -130,6 +130,16 @@ class Parts(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "order hopper"):
             Matrix.from_order("hopper", data[:-1], dtype="f16", shape=m.shape)
 
+    def test_orders_of_integers(self):
+        q = Matrix.magnitude(random(70, 160)).quantize("int4-g64")
+        for order in ("rows16-i4-g64", "rows64-i4-g64"):
+            data = q.to_order(order)
+            again = Matrix.from_order(order, data, dtype="i8", shape=q.shape)
+            self.assertEqual((again.bits, again.group), (4, 64))
+            np.testing.assert_array_equal(again.to_dense(), q.to_dense())
+        with self.assertRaisesRegex(TypeError, "8 bits with a scale for 64 columns"):
+            q.to_order("rows64-i8-g64")
+
     def test_files(self):
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder) / "w.safetensors"
