@@ -2,6 +2,7 @@
 """Arrays as the extension takes and gives them."""
 from __future__ import annotations
 
+import os
 import typing
 
 import numpy as np
@@ -44,6 +45,50 @@ def sides(x: typing.Any, name: str, dimensions: int | None = None) -> tuple:
     if dimensions is not None and len(shape) != dimensions:
         raise ValueError(f"{name} has {len(shape)} dimensions, expected {dimensions}")
     return shape
+
+
+class Fixed:
+    """What describes an object of the library, and tells numpy how much of its memory to read: set
+    once, by `_set`."""
+    __slots__ = ()
+
+    def _set(self, **values: typing.Any) -> None:
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+
+    def __setattr__(self, name: str, value: typing.Any) -> None:
+        raise AttributeError(f"{name}: a sparse24.{type(self).__name__} cannot be changed")
+
+
+def several(texts: typing.Any, name: str) -> typing.Any:
+    """Texts as they are. Raises TypeError for a single str, whose letters would be texts, and for a
+    path."""
+    if isinstance(texts, (str, bytes, os.PathLike)):
+        raise TypeError(f"{name}: expected a list of texts, got {type(texts)}; of a file's lines "
+                        "open(path) is one")
+    return texts
+
+
+def token_ids(ids: typing.Any) -> np.ndarray:
+    """Ids of one text as i32. Raises TypeError (no whole numbers, no list of them), ValueError."""
+    given = np.asarray(ids)
+    if given.ndim == 0 or (given.size and given.dtype.kind not in "iu"):
+        raise TypeError(f"a text of token ids: expected a list of whole numbers, got "
+                        f"{type(ids) if given.ndim == 0 else given.dtype}")
+    narrow = given.reshape(-1).astype(np.int32)
+    if (narrow != given.reshape(-1)).any():
+        raise ValueError(f"token id {given.max()}: expected at most 32 bits")
+    return narrow
+
+
+def nothing(x: typing.Any, k: int) -> bool:
+    """Has x [..., k] no row? Then there is nothing to multiply. Raises ValueError."""
+    shape = x[2:4] if isinstance(x, tuple) else x.shape
+    if 0 not in shape[:-1]:
+        return False
+    if shape[-1] != k:
+        raise ValueError(f"x is {list(shape)}; expected [..., {k}]")
+    return True
 
 
 def handle_of(x: typing.Any, name: str, kind: type) -> typing.Any:

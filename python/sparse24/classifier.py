@@ -9,6 +9,7 @@ import typing
 import numpy as np
 
 from . import _core
+from .arrays import several
 from .encoder import Progress
 from .reopen import Reopens
 
@@ -77,7 +78,7 @@ class Classifier(Reopens):
         head with several classes."""
         if len(self.labels) != 1:
             raise ValueError(f"a reranker has one class, this model {len(self.labels)}")
-        scores = self.logits(query, documents)[:, 0]
+        scores = self.logits(query, several(documents, "documents"))[:, 0]
         order = np.argsort(-scores, kind="stable")[:k]
         return [(int(i), float(scores[i])) for i in order]
 

@@ -268,9 +268,11 @@ class Encoder(Reopens):
 def nearest(queries: Array, documents: Array, k: int = 10) -> tuple[np.ndarray, np.ndarray]:
     """(indices, scores) [queries, k] of the documents with the largest dot products, best first; of
     equal ones the lower index."""
-    count, k = sides(queries, "queries", 2)[0], min(k, sides(documents, "documents", 2)[0])
+    (count, width), (most, of) = sides(queries, "queries", 2), sides(documents, "documents", 2)
+    k = min(k, most)
     indices, scores = np.empty((count, k), np.int64), np.empty((count, k), np.float32)
-    _core.nearest(indices, scores, queries, documents)
+    if count and most or width != of:
+        _core.nearest(indices, scores, queries, documents)
     return indices, scores
 
 

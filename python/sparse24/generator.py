@@ -8,8 +8,8 @@ import typing
 import numpy as np
 
 from . import _core
-from .arrays import handle_of
-from .language_model import ENDS, Decoder, Token
+from .arrays import handle_of, token_ids
+from .language_model import ENDS, Decoder, Token, some_new
 from .model import Model
 
 
@@ -84,7 +84,8 @@ class Generator:
         Options as `generate` has them; what is drawn is that of `generate` for this prompt alone.
         Raises ValueError (no room, an option out of range, a prompt that is too long)."""
         words = isinstance(prompt, str)
-        ids = np.asarray(self.model.tokenizer.encode(prompt).ids if words else prompt, np.int32)
+        ids = token_ids(self.model.tokenizer.encode(prompt).ids if words else prompt)
+        some_new(max_new)
         ends = np.asarray(self.model.end_ids if stops is None else stops, np.int32)
         options = (max_new, repeat_penalty, temperature, top_k, top_p, min_p, seed, likeliest)
         came = self._came

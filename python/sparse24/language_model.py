@@ -92,6 +92,12 @@ class Decoder:
         return piece
 
 
+def some_new(max_new: int) -> None:
+    """Raises ValueError: the library takes 0 for its default."""
+    if max_new < 1:
+        raise ValueError(f"max_new {max_new}: expected 1 or more")
+
+
 def generate(model: Model, prompts: str | typing.Sequence[typing.Any], *, max_new: int = 128,
              temperature: float = 0.0, top_k: int = 0, top_p: float = 1.0, min_p: float = 0.0,
              repeat_penalty: float = 1.0, seed: int = 0,
@@ -107,6 +113,7 @@ def generate(model: Model, prompts: str | typing.Sequence[typing.Any], *, max_ne
     prompt that is too long), Error.
     """
     handle_of(model, "model", Model)
+    some_new(max_new)
     rows = [prompts] if isinstance(prompts, str) else list(prompts)
     words = any(isinstance(row, str) for row in rows)
     ids = [model.tokenizer.encode(row).ids if isinstance(row, str) else row for row in rows]

@@ -8,11 +8,11 @@ import typing
 import numpy as np
 
 from . import _core
-from .arrays import NUMPY, bits_of, operand, tagged
+from .arrays import NUMPY, Fixed, bits_of, operand, tagged
 from .matrix import Array, Matrix, Plan
 
 
-class LiftedMatrix:
+class LiftedMatrix(Fixed):
     """An immutable matrix [n, k] with at most M-2 non-zeros of every M columns, M even, 6 to 32:
     each group is M/2-1 overlapping windows of a 2:4 matrix, `matrix`, of 2(M-2)/M times the
     columns. Or, of the pattern "dense:D", one whose first D columns are dense, D a multiple of 4,
@@ -32,8 +32,8 @@ class LiftedMatrix:
 
     def _take(self, matrix: Matrix, lift: int):
         n, wide = matrix.shape
-        self.matrix, self._lift, self.pattern = matrix, lift, _core.lift_pattern(lift)
-        self.shape = (n, _core.lowered_cols(wide, lift))
+        self._set(matrix=matrix, _lift=lift, pattern=_core.lift_pattern(lift),
+                  shape=(n, _core.lowered_cols(wide, lift)))
 
     @classmethod
     def of(cls, matrix: Matrix, pattern: str) -> LiftedMatrix:

@@ -12,12 +12,13 @@ import typing
 import numpy as np
 
 from . import _core
-from .arrays import BITS, NUMPY, bits_of, handle_of, operand, sides, tagged, view
+from .arrays import (BITS, NUMPY, Fixed, bits_of, handle_of, nothing, operand, sides, tagged,
+                     view)
 
 Array = typing.Any  # numpy's, or what has __dlpack__ on the CPU
 
 
-class Matrix:
+class Matrix(Fixed):
     """An immutable 2:4 matrix [n, k] of f32, f16, bf16, i8, e4m3 or e5m2, or of quantised integers.
 
     Any number of threads may use one. `from_dense` makes it, or what is named for the way to
@@ -36,13 +37,12 @@ class Matrix:
     is_transposed: bool     #: a view made by .T
 
     def __init__(self, handle: typing.Any):
-        self._handle = handle
-        rows, cols, self.dtype, self.is_transposed, self.nbytes, self.bits, self.group = (
-            _core.matrix_info(handle))
-        self.shape = (rows, cols)
+        rows, cols, *others = _core.matrix_info(handle)
+        self._set(_handle=handle, shape=(rows, cols),
+                  **dict(zip(("dtype", "is_transposed", "nbytes", "bits", "group"), others)))
 
     def __repr__(self):
-        kind = f"int{self.bits}, {self.group} columns a scale" if self.bits else self.dtype
+        kind = f"int{self.bits}, {self.group} columns a scale" if self.group else self.dtype
         return f"<sparse24.Matrix {list(self.shape)} {kind}, {self.nbytes} bytes>"
 
     # ---- made from dense ones
@@ -247,7 +247,8 @@ def linear(x: Array, w: Matrix, bias: Array | None = None, *,
         x = operand(x)
     if out is None:
         out = np.empty((*sides(x, "x")[:-1], w.shape[0]), np.float32)
-    _core.linear(out, x, handle, bias)
+    if not nothing(x, w.shape[1]):
+        _core.linear(out, x, handle, bias)
     return out
 
 
@@ -263,6 +264,8 @@ def addmm(y: np.ndarray | None, a: Matrix | Array, b: Matrix | Array, *, alpha: 
         out = np.empty((sides(a, "a", 2)[0], sides(b, "b", 2)[1]), np.float32)
     if y is not None and y is not out:
         np.copyto(out, y)
+    if 0 in out.shape and sides(a, "a", 2)[1] == sides(b, "b", 2)[0]:
+        return out
     if isinstance(a, Matrix):
         _core.mm_sparse_dense(out, a._handle, operand(b), alpha, beta)
     elif isinstance(b, Matrix):
@@ -272,7 +275,7 @@ def addmm(y: np.ndarray | None, a: Matrix | Array, b: Matrix | Array, *, alpha: 
     return out
 
 
-class Plan:
+class Plan(Fixed):
     """A matrix in the layout of one kernel: products with bf16 or 8-bit activations, activation,
     gate and residual. Immutable; any number of threads may use one."""
     __slots__ = ("_handle", "shape")
@@ -280,14 +283,14 @@ class Plan:
     def __init__(self, w: Matrix, *, kernel: str | None = None, activations: str | None = None):
         """kernel: a row's name instead of the best one. activations: "i8" quantises each row of x
         as it comes, for a quantised w; floats by default."""
-        self._handle = _core.plan_create(handle_of(w, "w", Matrix), kernel, activations)
-        self.shape = w.shape
+        self._set(_handle=_core.plan_create(handle_of(w, "w", Matrix), kernel, activations),
+                  shape=w.shape)
 
     @classmethod
     def of(cls, handle: typing.Any, shape: tuple[int, int]) -> Plan:
         """A plan that was made otherwise."""
         plan = cls.__new__(cls)
-        plan._handle, plan.shape = handle, shape
+        plan._set(_handle=handle, shape=shape)
         return plan
 
     def kernel(self, m: int = 1) -> str:
@@ -315,7 +318,8 @@ class Plan:
             rows = x[2] if isinstance(x, tuple) else None
             out = np.empty((rows, self.shape[0]) if rows is not None
                            else (*sides(x, "x")[:-1], self.shape[0]), np.float32)
-        _core.plan_run(self._handle, operand(out), x, bias, activation,
-                       None if gate is None else operand(gate),
-                       None if residual is None else operand(residual))
+        if not nothing(x, self.shape[1]):
+            _core.plan_run(self._handle, operand(out), x, bias, activation,
+                           None if gate is None else operand(gate),
+                           None if residual is None else operand(residual))
         return out

@@ -10,6 +10,7 @@ import typing
 import numpy as np
 
 from . import _core
+from .arrays import token_ids
 from .checkpoint import Checkpoint
 from .encoder import Progress
 from .images import Image, ImageForm
@@ -32,7 +33,7 @@ def open_device(name: str | None) -> typing.Any:
 
 def lay(texts: typing.Sequence[typing.Sequence[int]]) -> tuple[np.ndarray, np.ndarray]:
     """Texts of ids laid end to end: offsets [texts + 1], ids."""
-    rows = [np.asarray(text, np.int32).reshape(-1) for text in texts]
+    rows = [token_ids(text) for text in texts]
     offsets = np.zeros(len(rows) + 1, np.int64)
     np.cumsum([row.size for row in rows], out=offsets[1:])
     return offsets, np.concatenate(rows) if rows else np.empty(0, np.int32)
@@ -171,7 +172,7 @@ class Model(Reopens):
         """exp of the mean loss of each next token of a long text of ids, in windows of at most
         `window` tokens (default: the model's positions) that begin `stride` apart (default: no
         overlap); a token counts once, with all of its window before it."""
-        ids = np.asarray(ids, np.int32).reshape(-1)
+        ids = token_ids(ids)
         window = min(window or self.info["positions"], self.max_tokens)
         stride = stride or window
         total, counted, done = 0.0, 0, 1

@@ -9,7 +9,7 @@ import typing
 import numpy as np
 
 from . import _core
-from .arrays import handle_of, operand, sides, view
+from .arrays import handle_of, operand, several, sides, view
 from .matrix import Array, Matrix
 from .model import open_device
 
@@ -207,7 +207,7 @@ Progress = typing.Callable[[str, int, int], object]
 
 
 def _passages(model: Path, texts: Passages, images: Array | None) -> tuple:
-    rows = tuple(texts)
+    rows = tuple(several(texts, "texts"))
     if images is not None:
         if rows:
             raise ValueError("texts and images exclude each other")

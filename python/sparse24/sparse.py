@@ -7,7 +7,7 @@ import typing
 import numpy as np
 
 from . import _core
-from .arrays import NUMPY, bits_of, operand, tagged, view
+from .arrays import NUMPY, Fixed, bits_of, operand, tagged, view
 from .matrix import Array, Plan
 
 
@@ -16,7 +16,7 @@ def sparse_kernels() -> list[str]:
     return _core.names("sparse kernels")
 
 
-class SparseMatrix:
+class SparseMatrix(Fixed):
     """An immutable matrix [n, k] in a format "coo", "csr", "csc" or "bsr" of f32, f16, bf16, i8,
     e4m3 or e5m2. Made by `from_dense` or `from_parts`; any number of threads may use one."""
     __slots__ = ("_handle", "format", "dtype", "shape", "block", "stored", "_starts", "_addresses",
@@ -24,12 +24,16 @@ class SparseMatrix:
     __array_ufunc__ = None
     ndim = 2
 
+    format: str                    #: "coo", "csr", "csc", "bsr"
+    dtype: str                     #: of the stored values
+    shape: tuple[int, int]         #: (n, k)
+    block: tuple[int, int] | None  #: rows and columns of a block of "bsr"
+    stored: int                    #: how many values, or blocks, are stored
+
     def __init__(self, handle: typing.Any):
-        self._handle = handle
-        (self.format, self.dtype, rows, cols, block, self.stored, self._starts,
-         self._addresses) = _core.sparse_get(handle)
-        self.shape: tuple[int, int] = (rows, cols)
-        self.block: tuple[int, int] | None = block if block[0] else None
+        kind, dtype, rows, cols, block, stored, starts, addresses = _core.sparse_get(handle)
+        self._set(_handle=handle, format=kind, dtype=dtype, shape=(rows, cols), stored=stored,
+                  block=block if block[0] else None, _starts=starts, _addresses=addresses)
 
     def __repr__(self):
         return (f"<sparse24.SparseMatrix {list(self.shape)} {self.dtype}, {self.format}, "

@@ -9,6 +9,7 @@ import typing
 import numpy as np
 
 from . import _core
+from .arrays import several, token_ids
 from .checkpoint import Checkpoint
 from .encoder import Progress
 from .evaluation import Questions
@@ -67,6 +68,8 @@ def method(name: str) -> Method:
 def _examples(ids: typing.Sequence[typing.Sequence[int]], info: dict) -> tuple:
     """Texts of ids; of a language model each token's target is the next one."""
     offsets, flat = lay(ids)
+    if not flat.size:
+        raise ValueError("there is no token to learn from: expected a text that is not empty")
     if HEADS[info["head"]] != "lm":
         return offsets, flat, None, None, None, None
     targets = np.append(flat[1:], np.int32(-1))
@@ -78,7 +81,7 @@ def _texts(folder: Path, texts: typing.Iterable[str], info: dict, max_tokens: in
     """Texts as examples, without empty ones."""
     tokenizer = Tokenizer(folder)
     limit = max_tokens or _own_limit(folder, info)
-    rows = (tokenizer.encode(text, max_tokens=limit).ids for text in texts
+    rows = (tokenizer.encode(text, max_tokens=limit).ids for text in several(texts, "texts")
             if not isinstance(text, str) or text.strip())
     return _examples([row for row in rows if row.size], info)
 
@@ -88,8 +91,8 @@ def _stream(folder: Path, stream: Stream, info: dict, max_tokens: int) -> tuple:
     if HEADS[info["head"]] != "lm":
         raise ValueError(f"a stream needs a language model, and this one is {info['model_type']}")
     ids = Tokenizer(folder).encode(stream).ids if isinstance(stream, str) else stream
-    ids = np.ascontiguousarray(ids, np.int32)
-    if ids.ndim != 1 or ids.size < 2:
+    ids = token_ids(ids)
+    if ids.size < 2:
         raise ValueError("a stream of at least two tokens is expected")
     window = max_tokens or min(512, info["positions"])
     offsets = np.append(np.arange(0, ids.size - 1, window, np.int64), np.int64(ids.size - 1))
@@ -107,6 +110,8 @@ def _images(images: Images, info: dict) -> tuple:
         raise ValueError(f"images {pixels.shape}: expected [n, {channels}, {side}, {side}]")
     if classes.shape != (len(pixels),):
         raise ValueError(f"classes {classes.shape}: expected [{len(pixels)}], one an image")
+    if not len(pixels):
+        raise ValueError("there is no image to learn from")
     return pixels.reshape(len(pixels), -1), np.ascontiguousarray(classes, np.int32)
 
 

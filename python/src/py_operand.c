@@ -78,7 +78,10 @@ static int flatten(py_operand *to, const array *a)
 {
     int64_t bytes = (int64_t)s24_dtype_bytes(a->dtype), rows = 1, stride = 0;
     int64_t cols = a->nd ? a->shape[a->nd - 1] : 1;
-    if (a->nd && cols > 1 && a->strides[a->nd - 1] != bytes) {
+    int empty = 0; /* strides of nothing say nothing: numpy has 0 there */
+    for (int d = 0; d < a->nd; d++)
+        empty |= !a->shape[d];
+    if (!empty && a->nd && cols > 1 && a->strides[a->nd - 1] != bytes) {
         PyErr_Format(PyExc_ValueError,
                      "%s: its last dimension has a stride of %lld bytes, expected %lld: "
                      "numpy.ascontiguousarray makes a copy",
@@ -86,7 +89,7 @@ static int flatten(py_operand *to, const array *a)
         return 0;
     }
     for (int d = a->nd - 2; d >= 0; d--) {
-        if (a->shape[d] != 1 && rows > 1 && a->strides[d] != stride * rows) {
+        if (!empty && a->shape[d] != 1 && rows > 1 && a->strides[d] != stride * rows) {
             PyErr_Format(PyExc_ValueError,
                          "%s: its leading dimensions do not lie as one: numpy.ascontiguousarray "
                          "makes a copy",
@@ -96,7 +99,7 @@ static int flatten(py_operand *to, const array *a)
         if (a->shape[d] != 1 && rows == 1) stride = a->strides[d];
         rows *= a->shape[d];
     }
-    if (rows <= 1) stride = cols * bytes;
+    if (rows <= 1 || empty) stride = cols * bytes;
     if (stride < 0 || stride % bytes || stride < cols * bytes) {
         PyErr_Format(PyExc_ValueError, "%s: rows %lld bytes apart do not hold %lld elements each",
                      to->name, (long long)stride, (long long)cols);
@@ -106,6 +109,16 @@ static int flatten(py_operand *to, const array *a)
     return 1;
 }
 
+static int fail_dtype(const py_operand *to, PyObject *object)
+{
+    PyObject *dtype = PyObject_GetAttrString(object, "dtype");
+    if (!dtype) PyErr_Clear();
+    PyErr_Format(PyExc_TypeError, "%s: dtype %S is none that is read there, in %R", to->name,
+                 dtype ? dtype : Py_None, Py_TYPE(object));
+    Py_XDECREF(dtype);
+    return 0;
+}
+
 static int from_numpy(py_operand *to, PyObject *object, PyObject *capsule)
 {
     array_struct *s = PyCapsule_GetPointer(capsule, NULL);
@@ -113,14 +126,12 @@ static int from_numpy(py_operand *to, PyObject *object, PyObject *capsule)
     if (!s) return 0;
     array a = {.data = s->data, .dtype = dtype_of(s->kind, s->itemsize), .nd = s->nd};
     const char *wrong = NULL;
-    if (s->two != 2 || s->nd > MOST_DIMENSIONS)
-        wrong = "an array interface that is not known";
-    else if (!a.dtype || !(s->flags & ARRAY_NATIVE))
-        wrong = "a dtype that sparse24 has not";
-    if (wrong) {
-        PyErr_Format(PyExc_TypeError, "%s: %s, in %R", to->name, wrong, Py_TYPE(object));
+    if (s->two != 2 || s->nd > MOST_DIMENSIONS) {
+        PyErr_Format(PyExc_TypeError, "%s: an array interface that is not known, in %R", to->name,
+                     Py_TYPE(object));
         return 0;
     }
+    if (!a.dtype || !(s->flags & ARRAY_NATIVE)) return fail_dtype(to, object);
     if (to->writable && !(s->flags & ARRAY_WRITEABLE))
         wrong = "is read-only, but is written";
     else if (!(s->flags & ARRAY_ALIGNED))
@@ -150,11 +161,7 @@ static int from_dlpack(py_operand *to, PyObject *object, PyObject *capsule)
     array a = {.data = (char *)t->data + t->byte_offset,
                .dtype = dtype_of_dlpack(t->dtype.code, t->dtype.bits),
                .nd = t->ndim};
-    if (!a.dtype || t->dtype.lanes != 1 || t->ndim > MOST_DIMENSIONS) {
-        PyErr_Format(PyExc_TypeError, "%s: a dtype that sparse24 has not, in %R", to->name,
-                     Py_TYPE(object));
-        return 0;
-    }
+    if (!a.dtype || t->dtype.lanes != 1 || t->ndim > MOST_DIMENSIONS) return fail_dtype(to, object);
     int64_t bytes = (int64_t)s24_dtype_bytes(a.dtype), stride = bytes;
     for (int d = t->ndim - 1; d >= 0; d--) {
         a.shape[d] = t->shape[d];
