@@ -341,6 +341,24 @@ def gpt2(draw):
         transformers.GPT2LMHeadModel
 
 
+def gpt_neo(draw):
+    sizes = common(draw)
+    layers = sizes["num_hidden_layers"]
+    types = draw.choice([[[["global", "local"], 2]], [[["local", "local", "global"], 2]],
+                         [[["global"], 4]], [[["local"], 4]]])
+    return transformers.GPTNeoConfig(
+        vocab_size=sizes["vocab_size"], hidden_size=sizes["hidden_size"], num_layers=4
+        if layers != 3 else sum(len(names) * times for names, times in types),
+        attention_types=types if layers == 3 else [[["global", "local"], 2]],
+        num_heads=sizes["num_attention_heads"],
+        intermediate_size=draw.choice([None, sizes["intermediate_size"]]),
+        max_position_embeddings=sizes["max_position_embeddings"],
+        window_size=draw.choice([3, 16, 256]), activation_function=draw.choice(ACTIVATIONS),
+        layer_norm_epsilon=sizes["layer_norm_eps"],
+        initializer_range=0.3 * wide(sizes["hidden_size"]), bos_token_id=0, eos_token_id=0), \
+        transformers.GPTNeoForCausalLM
+
+
 def sees_all(row, kind):
     """A language model's row whose tokens see later ones too."""
     def draw_all(draw):
@@ -961,7 +979,8 @@ def classes(row, head):
     return draw_classes
 
 
-ROWS = [bert, roberta, xlm_roberta, camembert, electra, distilbert, mpnet, modernbert, gpt2, llama,
+ROWS = [bert, roberta, xlm_roberta, camembert, electra, distilbert, mpnet, modernbert, gpt2,
+        gpt_neo, llama,
         mistral, qwen2, qwen3, nomic_bert, gte, jina_v3, t5, mt5, umt5, albert, deberta_v2, vit,
         deit, vit_msn, ijepa, dinov2, dinov2_with_registers, dinov3_vit, clip_vision, siglip_vision,
         clip_text, longformer, data2vec_text, ernie, luke, splinter, rembert, roformer,

@@ -267,14 +267,15 @@ static s24_status read_intermediate(s24i_shape *shape, const s24i_config *config
     enum { MULTIPLE = 8 };
     int64_t ratio = 4;
     TRY(read_int(&ratio, config, arch->key_ratio, S24I_OPTIONAL, 1, 1 << 8));
-    /* GPT-2 leaves it out for four times the width; the others say it. */
+    /* GPT-2 and GPT-Neo leave it out for four times the width; the others say it. */
+    const int optional = arch->joint || (arch->causal && !shape->gated);
     shape->intermediate = ratio * shape->width;
     if (arch->key_ratio && shape->gated) /* as many weights as without a gate */
         shape->intermediate = s24i_round_up(shape->intermediate * 2 / 3, MULTIPLE);
     return arch->key_ratio
                ? S24_OK
                : s24i_config_int(&shape->intermediate, config, arch->key_intermediate,
-                                 arch->joint ? S24I_OPTIONAL : S24I_REQUIRED, 1, 4 * MOST_WIDTH);
+                                 optional ? S24I_OPTIONAL : S24I_REQUIRED, 1, 4 * MOST_WIDTH);
 }
 
 static s24_status read_shape(s24i_shape *shape, const s24i_config *config,

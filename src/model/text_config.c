@@ -299,20 +299,25 @@ static int has_windows(const s24i_shape *shape)
     return shape->sliding || shape->near;
 }
 
+static int is_either(const char *name, const char *one, const char *other)
+{
+    return name && (!strcmp(name, one) || !strcmp(name, other));
+}
+
 /* A list of each block's kind, where there is one, says which blocks have a window. */
 static s24_status read_types(s24i_shape *shape, const s24i_config *config)
 {
     s24i_config types;
     const s24i_json *item;
     int64_t block = 0;
-    TRY(s24i_config_child(&types, config, "layer_types", S24I_OPTIONAL));
+    TRY(s24i_config_child(&types, config, "layer_types|attention_layers", S24I_OPTIONAL));
     if (!types.json) return S24_OK;
     s24i_json_walk walk = s24i_json_begin(types.json);
     memset(shape->windowed, 0, sizeof shape->windowed);
     for (; (item = s24i_json_next(&walk, NULL)) != NULL; block++) {
         const char *type = s24i_json_string(item);
-        const int slides = type && strcmp(type, "sliding_attention") == 0;
-        REQUIRE(config->ctx, slides || (type && strcmp(type, "full_attention") == 0),
+        const int slides = is_either(type, "sliding_attention", "local");
+        REQUIRE(config->ctx, slides || is_either(type, "full_attention", "global"),
                 S24_ERROR_UNSUPPORTED,
                 "%s: element %lld of layer_types is '%s'; only full_attention and "
                 "sliding_attention are supported",

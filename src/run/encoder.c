@@ -86,8 +86,8 @@ static s24_status load_scoring(s24_encoder *e, s24_ctx *ctx, const s24_checkpoin
         TRY(s24i_token_score_known(score, ctx, e->known, e->tokenizer));
         s24_ctx_log(ctx, S24_LOG_INFO,
                     "%s: no modules.json says how pairs are scored: by the tokens and the layout "
-                    "of Qwen3-Reranker",
-                    place);
+                    "of %s",
+                    place, s24i_token_score_name(e->known));
     }
     REQUIRE(ctx, !opts->model.device, S24_ERROR_UNSUPPORTED,
             "%s: rerankers that answer by a token run on the CPU alone", place);
@@ -112,14 +112,15 @@ static s24_status load_model(s24_encoder *encoder, s24_ctx *ctx, const char *fol
 {
     s24_checkpoint *checkpoint;
     int late = 0;
-    if (!opts->pooling && !opts->images) TRY(s24i_late_said(&late, ctx, folder, place));
-    const int head = encoder->head && !late;
-    const int is_said = head || late || opts->pooling || strcmp(folder, place) != 0;
     TRY(s24_checkpoint_open(&checkpoint, ctx, place));
     if (opts->images < 0) opts->images = reads_images(checkpoint);
     opts->model.images |= opts->images;
     encoder->images = opts->images;
-    s24_status status = check_model(ctx, checkpoint, folder, is_said, opts->images);
+    s24_status status = S24_OK;
+    if (!opts->pooling && !opts->images) status = s24i_late_said(&late, ctx, folder, place);
+    const int head = encoder->head && !late;
+    const int is_said = head || late || opts->pooling || strcmp(folder, place) != 0;
+    if (status == S24_OK) status = check_model(ctx, checkpoint, folder, is_said, opts->images);
     if (status == S24_OK)
         status = head ? load_head(encoder, ctx, checkpoint, folder, place, opts)
                       : s24i_model_load_headless(&encoder->model, ctx, checkpoint, &opts->model);

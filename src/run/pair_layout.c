@@ -10,17 +10,22 @@
 /* ---- known models ---------------------------------------------------------------------------- */
 
 /* Models whose folders do not say how they rerank: the layout and the tokens whose logits are
-   compared. */
+   compared, or the one that counts by itself. Texts between tabs keep their blanks. */
 static const struct {
-    const char *model_type, *layout, *for_it, *against;
+    const char *model_type, *name, *layout, *for_it, *against;
 } models[] = {
-    {"qwen3",
+    {"qwen3", "Qwen3-Reranker",
      "<|im_start|>system\nJudge whether the Document meets the requirements based on the Query and "
      "the Instruct provided. Note that the answer can only be \"yes\" or \"no\".<|im_end|>\n"
      "<|im_start|>user\n<Instruct>: Given a web search query, retrieve relevant passages that "
      "answer the query\n<Query>: " QUERY "\n<Document>: " DOCUMENT "<|im_end|>\n"
      "<|im_start|>assistant\n<think>\n\n</think>\n\n",
-     "yes", "no"}};
+     "yes", "no"},
+    {"gemma", "bge-reranker-v2-gemma",
+     "<bos>A: \t" QUERY "\t\nB: \t" DOCUMENT
+     "\t\nGiven a query A and a passage B, determine whether the "
+     "passage contains an answer to the query by providing a prediction of either 'Yes' or 'No'.",
+     "Yes", NULL}};
 enum { MODELS = sizeof models / sizeof *models };
 
 /* Of a language model without modules.json. */
@@ -100,7 +105,14 @@ s24_status s24i_token_score_known(s24i_token_score *score, s24_ctx *ctx, int kno
                                   const s24_tokenizer *tokenizer)
 {
     TRY(find_token(&score->for_it, ctx, models[known].for_it, tokenizer));
+    score->against = -1;
+    if (!models[known].against) return S24_OK;
     return find_token(&score->against, ctx, models[known].against, tokenizer);
+}
+
+const char *s24i_token_score_name(int known)
+{
+    return models[known].name;
 }
 
 /* ---- the layout ------------------------------------------------------------------------------ */

@@ -30,6 +30,8 @@ s24_status s24i_token_score_read(s24i_token_score *score, int *found, int *known
 /* The ids of a known model's tokens. FORMAT: the tokenizer has none such. */
 s24_status s24i_token_score_known(s24i_token_score *score, s24_ctx *ctx, int known,
                                   const s24_tokenizer *tokenizer);
+/* What a known model is called. */
+const char *s24i_token_score_name(int known);
 
 /* The layout by a folder's template, or a known model's; prompt: what the system says, or "". */
 s24_status s24i_pair_layout_read(s24i_pair_layout *layout, s24_ctx *ctx, const char *folder,

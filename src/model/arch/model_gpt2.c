@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* GPT-2's names, as transformers' GPT2LMHeadModel writes them. Its linear weights are stored [k,
-   n]; the words' embeddings are the head too. */
+/* GPT-2's names, as transformers' GPT2LMHeadModel writes them: its linear weights are stored [k,
+   n], and the words' embeddings are the head too. And GPT-Neo's, whose weights are [n, k], whose
+   scores are not divided, and of whose blocks every other one sees the last tokens alone. */
 #include "model/model.h"
 
 static const char *const off[] = {"add_cross_attention", NULL};
@@ -40,5 +41,42 @@ const s24i_architecture s24i_gpt2 = {
     .transposed = 1,
     .narrow_sums = 1,
     .biases = 1,
+    .state_normed = 1,
+};
+
+const s24i_architecture s24i_gpt_neo = {
+    .model_type = "gpt_neo",
+    .prefix = "transformer.",
+    .key_vocabulary = "vocab_size",
+    .key_positions = "max_position_embeddings",
+    .key_width = "hidden_size",
+    .key_layers = "num_layers",
+    .key_heads = "num_heads",
+    .key_intermediate = "intermediate_size",
+    .key_activation = "activation_function",
+    .activation = "gelu_new",
+    .key_eps = "layer_norm_epsilon",
+    .usual_eps = 1e-5f,
+    .key_dropout = "resid_dropout",
+    .key_attention_dropout = "attention_dropout",
+    .words = "wte.weight",
+    .positions = "wpe.weight",
+    .slots = {[S24I_QUERY] = "h.%d.attn.attention.q_proj",
+              [S24I_KEY] = "h.%d.attn.attention.k_proj",
+              [S24I_VALUE] = "h.%d.attn.attention.v_proj",
+              [S24I_ATTENTION] = "h.%d.attn.attention.out_proj",
+              [S24I_INTERMEDIATE] = "h.%d.mlp.c_fc",
+              [S24I_OUTPUT] = "h.%d.mlp.c_proj"},
+    .attention_norm = "h.%d.ln_1",
+    .output_norm = "h.%d.ln_2",
+    .final_norm = "ln_f",
+    .lm_head = "lm_head",
+    .text_head = {.last = "score", .token_last = "classifier", .reads = S24I_READS_LAST},
+    .key_sliding = "window_size",
+    .usual_sliding = 256,
+    .usual_every = 2,
+    .usual_score_factor = 1.0f,
+    .pre_norm = 1,
+    .causal = 1,
     .state_normed = 1,
 };
