@@ -62,7 +62,9 @@ typedef struct s24i_foreign_scheme {
     s24_status (*read)(s24i_numbers *out, const s24i_foreign *weight);
     int scales;      /* the part that has them; 0: none */
     int is_two_four; /* whatever the numbers are */
-    int rows_apart;  /* `read` of a weight with fewer rows gives the first ones of more */
+    /* `read` of a weight with fewer rows gives the first ones of more, and zero points, of which
+       more than these may have some, if any row has one. */
+    int rows_apart;
 } s24i_foreign_scheme;
 
 /* The tensors of a checkpoint. */

@@ -130,45 +130,97 @@ static s24_status measure_any(s24i_foreign *w)
     return check_values(w, 1, w->part[VALUES]->shape);
 }
 
-/* Spreads the numbers of a row; *at: the next one. */
-static s24_status spread_row(uint8_t *row, int64_t *at, const s24i_foreign *w, int64_t r)
+/* A row's mask, of `stride` bytes, and what its bits stand for. */
+static int bits_of(const uint8_t *mask, int64_t stride)
 {
-    const s24_tensor *values = w->part[VALUES];
-    const size_t size = s24_dtype_bytes(values->dtype);
-    const int64_t stride = (w->cols + 7) / 8;
-    const uint8_t *mask = (const uint8_t *)w->part[MASK]->data + r * stride;
-    for (int64_t c = 0; c < 8 * stride; c++) {
-        if (!(mask[c / 8] >> c % 8 & 1)) continue;
-        REQUIRE(w->ctx, c < w->cols && *at < values->shape[0], S24_ERROR_FORMAT,
-                "%s: tensor \"%s\": row %lld, column %lld has a bit, expected none past %s",
-                w->path, s24i_show(w->part[MASK]->name).text, (long long)r, (long long)c,
-                c < w->cols ? "the last stored number" : "the last column");
-        memcpy(row + (size_t)c * size, (const uint8_t *)values->data + (size_t)*at * size, size);
-        ++*at;
-    }
-    return S24_OK;
+    int bits = 0;
+    for (int64_t i = 0; i < stride; i++)
+        bits += __builtin_popcount(mask[i]);
+    return bits;
 }
 
-static s24_status read_any(s24i_numbers *out, const s24i_foreign *w)
+/* The sentence of the first row that does not begin where the bits before it say, or that has a bit
+   past the last column. */
+static s24_status fail_at_row(const s24i_foreign *w, int64_t rows)
 {
-    const s24_tensor *values = w->part[VALUES];
-    const int64_t *offsets = w->part[LAST]->data;
-    const size_t size = s24_dtype_bytes(values->dtype);
+    const s24_tensor *values = w->part[VALUES], *mask = w->part[MASK];
+    const int64_t stride = (w->cols + 7) / 8, *offsets = w->part[LAST]->data;
     int64_t at = 0;
-    uint8_t *dense;
-    TRY(s24i_numbers_own(&dense, out, 0, out->rows * out->cols, size));
-    for (int64_t r = 0; r < out->rows; r++) {
+    for (int64_t r = 0; r < rows; r++) {
+        const uint8_t *bits = (const uint8_t *)mask->data + r * stride;
         REQUIRE(w->ctx, offsets[r] == at, S24_ERROR_FORMAT,
                 "%s: tensor \"%s\": row %lld begins at number %lld, by the bits before it at %lld",
                 w->path, s24i_show(w->part[LAST]->name).text, (long long)r, (long long)offsets[r],
                 (long long)at);
-        TRY(spread_row(dense + (size_t)(r * out->cols) * size, &at, w, r));
+        REQUIRE(w->ctx, !(w->cols % 8) || !(bits[stride - 1] >> w->cols % 8), S24_ERROR_FORMAT,
+                "%s: tensor \"%s\": row %lld has a bit past the last column", w->path,
+                s24i_show(mask->name).text, (long long)r);
+        at += bits_of(bits, stride);
     }
-    REQUIRE(w->ctx, at == values->shape[0], S24_ERROR_FORMAT,
-            "%s: tensor \"%s\" has %lld numbers, \"%s\" has bits for %lld", w->path,
-            s24i_show(values->name).text, (long long)values->shape[0],
-            s24i_show(w->part[MASK]->name).text, (long long)at);
-    out->values = dense;
+    return s24_ctx_fail(w->ctx, S24_ERROR_FORMAT,
+                        "%s: tensor \"%s\" has %lld numbers, \"%s\" has bits for %lld", w->path,
+                        s24i_show(values->name).text, (long long)values->shape[0],
+                        s24i_show(mask->name).text, (long long)at);
+}
+
+/* Stored numbers on their way to their places. */
+typedef struct spreading {
+    const s24i_foreign *w;
+    uint8_t *dense;
+    int64_t rows; /* of the mask */
+    atomic_int is_bad;
+} spreading;
+
+#define SPREAD(type)                                                                               \
+    do {                                                                                           \
+        type *to = (type *)(void *)row;                                                            \
+        const type *from = (const type *)numbers;                                                  \
+        for (int64_t i = 0; i < stride; i++)                                                       \
+            for (unsigned bits = mask[i]; bits; bits &= bits - 1)                                  \
+                to[8 * i + __builtin_ctz(bits)] = *from++;                                         \
+    } while (0)
+
+static void spread_row(uint8_t *row, const void *numbers, const uint8_t *mask, int64_t stride,
+                       size_t size)
+{
+    if (size == 4)
+        SPREAD(uint32_t);
+    else if (size == 2)
+        SPREAD(uint16_t);
+    else
+        SPREAD(uint8_t);
+}
+
+static void spread_rows(void *arg, int64_t begin, int64_t end, int thread)
+{
+    spreading *s = arg;
+    const s24i_foreign *w = s->w;
+    const s24_tensor *values = w->part[VALUES];
+    const size_t size = s24_dtype_bytes(values->dtype);
+    const int64_t stride = (w->cols + 7) / 8, *offsets = w->part[LAST]->data;
+    (void)thread;
+    for (int64_t r = begin; r < end; r++) {
+        const uint8_t *mask = (const uint8_t *)w->part[MASK]->data + r * stride;
+        const int64_t at = offsets[r], next = r + 1 < s->rows ? offsets[r + 1] : values->shape[0];
+        const int is_past = w->cols % 8 && mask[stride - 1] >> w->cols % 8;
+        const int is_within = at >= 0 && next >= at && next <= values->shape[0] && (r || !at);
+        if (is_past || !is_within || next - at != bits_of(mask, stride))
+            atomic_store(&s->is_bad, 1);
+        else
+            spread_row(s->dense + (size_t)(r * w->cols) * size,
+                       (const uint8_t *)values->data + (size_t)at * size, mask, stride, size);
+    }
+}
+
+static s24_status read_any(s24i_numbers *out, const s24i_foreign *w)
+{
+    spreading s = {.w = w, .rows = w->part[MASK]->shape[0]};
+    atomic_init(&s.is_bad, 0);
+    TRY(s24i_numbers_own(&s.dense, out, 0, out->rows * out->cols,
+                         s24_dtype_bytes(w->part[VALUES]->dtype)));
+    s24_ctx_parallel_for(w->ctx, out->rows, spread_rows, &s);
+    if (atomic_load(&s.is_bad)) return fail_at_row(w, s.rows);
+    out->values = s.dense;
     return S24_OK;
 }
 
@@ -178,4 +230,5 @@ const s24i_foreign_scheme s24i_scheme_sparse_bitmask = {
     .part = {{".compressed", 0}, {".bitmask", 0}, {".shape", 0}, {".row_offsets", 0}},
     .measure = measure_any,
     .read = read_any,
+    .rows_apart = 1,
 };

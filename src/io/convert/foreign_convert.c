@@ -82,14 +82,18 @@ static s24i_form form_of(const job *j, const s24i_moving *m, const s24i_numbers 
     return j->to->form;
 }
 
-/* Do a weight's first rows tell of all but whether they are 2:4? Of integers further parts may have
-   zero points, of some rows alone. */
-static int begins_alone(const s24i_foreign *w)
+/* What a scheme's weight is that is 2:4 in any case: its numbers tell nothing more. */
+static s24i_form form_of_two_four(const job *j, const s24i_moving *m)
 {
-    int more = 0;
-    for (int i = 0; i < S24I_FOREIGN_PARTS && w->scheme; i++)
-        more |= w->bits && w->part[i] && w->scheme->part[i].is_optional;
-    return w->scheme && w->scheme->rows_apart && !more;
+    const s24i_foreign *w = m->weight;
+    const float scale = 1.0f;
+    const s24i_numbers told = {.ctx = j->ctx,
+                               .rows = w->rows,
+                               .cols = w->cols,
+                               .bits = w->bits,
+                               .group = w->group,
+                               .scales = w->group ? &scale : NULL};
+    return form_of(j, m, &told, 1);
 }
 
 /* Asks the numbers where nothing else tells; of a weight that is not 2:4 its first rows mostly say
@@ -98,15 +102,13 @@ static s24_status settle_weight(job *j, s24i_moving *m)
 {
     const s24i_foreign *w = m->weight;
     s24i_numbers numbers;
-    const int has_scale = w->scheme && w->group;
     if (j->to->form == FORM_DENSE) return S24_OK;
-    if (w->scheme && w->scheme->is_two_four && !has_scale) {
-        const s24i_numbers none = {.ctx = j->ctx};
-        m->form = form_of(j, m, &none, 1);
+    if (w->scheme && w->scheme->is_two_four) {
+        m->form = form_of_two_four(j, m);
         return S24_OK;
     }
     s24i_foreign first = *w;
-    first.rows = begins_alone(w) ? s24i_min(w->rows, SOME_ROWS) : w->rows;
+    if (w->scheme && w->scheme->rows_apart) first.rows = s24i_min(w->rows, SOME_ROWS);
     s24_status status = s24i_numbers_read(&numbers, &first);
     int is_two_four = status == S24_OK && s24i_numbers_are_two_four(&numbers);
     if (is_two_four && first.rows < w->rows) {

@@ -115,8 +115,8 @@ static s24_status write_integers(const writing *x)
 {
     const s24i_numbers *n = x->numbers;
     const int8_t *values = x->matrix ? s24_matrix_values(x->matrix) : n->values;
-    const int64_t count = n->rows * n->cols / (x->matrix ? 2 : 1);
-    const uint8_t *indices = x->matrix ? s24_matrix_indices(x->matrix) : NULL;
+    const uint8_t *indices = x->matrix ? s24_matrix_indices(x->matrix) : n->indices;
+    const int64_t count = n->rows * n->cols / (indices ? 2 : 1);
     uint8_t *pairs = NULL;
     if (n->bits == 4) {
         TRY(s24i_alloc_elems(&pairs, n->ctx, count / 2, 1, "a weight's integers"));
@@ -260,8 +260,9 @@ s24_status s24i_form_write(s24_writer *writer, const s24i_moving *moving)
     s24_status status = S24_OK;
     if (moving->form != FORM_AS_IS) status = s24i_numbers_read(&numbers, w);
     /* Values and codes that are as ours are need no matrix made of them. */
-    const int is_ready = moving->form == FORM_OURS && numbers.indices && !numbers.scales &&
-                         numbers.dtype == moving->dtype;
+    const int is_as_stored = !numbers.scales && numbers.dtype == moving->dtype;
+    const int is_ready = numbers.indices && (moving->form == FORM_INTEGERS ||
+                                             (moving->form == FORM_OURS && is_as_stored));
     if (status == S24_OK && forms[moving->form].wants_matrix && !is_ready)
         status = s24i_name_tensor(
             w->ctx,

@@ -12,7 +12,7 @@
  */
 #include "io/convert/convert.h"
 
-enum { WORDS, SCALES, ZEROS, GROUPS };
+enum { WORDS, SCALES, ZEROS, GROUPS, BLOCK = 64 };
 
 /* ---- shapes ---------------------------------------------------------------------------------- */
 
@@ -106,16 +106,16 @@ static int awq_element(const uint32_t *words, int64_t i)
     return (int)(words[i / 8] >> 4 * place[i % 8] & 15);
 }
 
-/* Scales and zero points of [groups, n] to [n, groups]. `more`: what is added to a stored one. */
+/* Scales and zero points of [groups, n] to [n, groups], of as many rows as there is room for. */
 static s24_status read_groups(s24i_numbers *out, const s24i_foreign *w, int is_awq)
 {
     const s24_tensor *part = w->part[SCALES], *packed = w->part[ZEROS];
-    const int64_t groups = part->shape[0], n = w->rows;
+    const int64_t groups = part->shape[0], n = part->shape[1];
     const int middle = 1 << (w->bits - 1), more = is_awq ? 0 : less_by(w);
     float *scales = NULL, *given = NULL;
     int8_t *zeros = NULL;
-    TRY(s24i_numbers_own(&scales, out, 1, n * groups, sizeof *scales));
-    TRY(s24i_numbers_own(&zeros, out, 2, n * groups, 1));
+    TRY(s24i_numbers_own(&scales, out, 1, out->rows * groups, sizeof *scales));
+    TRY(s24i_numbers_own(&zeros, out, 2, out->rows * groups, 1));
     TRY(s24i_numbers_own(&given, out, 3, n * groups, sizeof *given));
     TRY(s24_convert(given, S24_F32, part->data, part->dtype, n * groups));
     for (int64_t g = 0; g < groups; g++) {
@@ -127,13 +127,14 @@ static s24_status read_groups(s24i_numbers *out, const s24i_foreign *w, int is_a
                     "%s: tensor \"%s\": the zero point of group %lld, column %lld is 256, at most "
                     "255 was expected",
                     w->path, s24i_show(packed->name).text, (long long)g, (long long)r);
+            if (zero) out->zeros = zeros;
+            if (r >= out->rows) continue;
             scales[r * groups + g] = given[g * n + r];
             zeros[r * groups + g] = (int8_t)zero;
-            if (zero) out->zeros = zeros;
         }
     }
     out->scales = scales;
-    const s24_quantized of = {.rows = n, .cols = w->cols, .group = w->group};
+    const s24_quantized of = {.rows = out->rows, .cols = w->cols, .group = w->group};
     return s24i_check_scales(w->ctx, w->path, part->name, scales, &of);
 }
 
@@ -151,35 +152,68 @@ static s24_status read_order(s24i_numbers *out, const s24i_foreign *w)
     return S24_OK;
 }
 
+/* Words on their way to rows. */
+typedef struct turning {
+    const s24i_foreign *w;
+    int8_t *values;
+    int64_t rows;
+} turning;
+
+/* A block of rows, of each word's neighbours along k. */
+static void turn_gptq(void *arg, int64_t begin, int64_t end, int thread)
+{
+    const turning *t = arg;
+    const s24_tensor *part = t->w->part[WORDS];
+    const int bits = t->w->bits, per_word = 32 / bits, middle = 1 << (bits - 1);
+    const uint32_t mask = 2 * (uint32_t)middle - 1;
+    const int64_t last = s24i_min(t->rows, end * BLOCK);
+    (void)thread;
+    for (int64_t from = begin * BLOCK; from < last; from += BLOCK)
+        for (int64_t i = 0; i < part->shape[0]; i++) {
+            const uint32_t *words = (const uint32_t *)part->data + i * part->shape[1];
+            for (int64_t r = from; r < s24i_min(from + BLOCK, last); r++)
+                for (int e = 0; e < per_word; e++)
+                    t->values[r * t->w->cols + i * per_word + e] =
+                        (int8_t)((int)(words[r] >> e * bits & mask) - middle);
+        }
+}
+
+/* The same of AWQ's, whose words have neighbours along n. */
+static void turn_awq(void *arg, int64_t begin, int64_t end, int thread)
+{
+    const turning *t = arg;
+    const s24_tensor *part = t->w->part[WORDS];
+    const int64_t last = s24i_min(t->rows, end * BLOCK);
+    (void)thread;
+    for (int64_t from = begin * BLOCK; from < last; from += BLOCK)
+        for (int64_t c = 0; c < part->shape[0]; c++) {
+            const uint32_t *words = (const uint32_t *)part->data + c * part->shape[1];
+            for (int64_t r = from; r < s24i_min(from + BLOCK, last); r++)
+                t->values[r * t->w->cols + c] = (int8_t)(awq_element(words, r) - 8);
+        }
+}
+
+static s24_status turn(s24i_numbers *out, const s24i_foreign *w,
+                       void (*rows)(void *arg, int64_t begin, int64_t end, int thread))
+{
+    turning t = {.w = w, .rows = out->rows};
+    TRY(s24i_numbers_room(&t.values, out, 0, out->rows * out->cols, 1));
+    s24_ctx_parallel_for(w->ctx, (out->rows + BLOCK - 1) / BLOCK, rows, &t);
+    out->dtype = S24_I8;
+    out->values = t.values;
+    return S24_OK;
+}
+
 static s24_status read_gptq(s24i_numbers *out, const s24i_foreign *w)
 {
-    const uint32_t *words = w->part[WORDS]->data;
-    const int64_t n = w->rows, k = w->cols, per_word = 32 / w->bits;
-    const uint32_t mask = (1u << w->bits) - 1;
-    int8_t *values;
-    TRY(s24i_numbers_own(&values, out, 0, n * k, 1));
-    for (int64_t c = 0; c < k; c++)
-        for (int64_t r = 0; r < n; r++) {
-            const uint32_t code = words[c / per_word * n + r] >> c % per_word * w->bits & mask;
-            values[r * k + c] = (int8_t)((int)code - (1 << (w->bits - 1)));
-        }
-    out->dtype = S24_I8;
-    out->values = values;
+    TRY(turn(out, w, turn_gptq));
     if (w->part[GROUPS]) TRY(read_order(out, w));
     return read_groups(out, w, 0);
 }
 
 static s24_status read_awq(s24i_numbers *out, const s24i_foreign *w)
 {
-    const uint32_t *words = w->part[WORDS]->data;
-    const int64_t n = w->rows, k = w->cols;
-    int8_t *values;
-    TRY(s24i_numbers_own(&values, out, 0, n * k, 1));
-    for (int64_t c = 0; c < k; c++)
-        for (int64_t r = 0; r < n; r++)
-            values[r * k + c] = (int8_t)(awq_element(words + c * (n / 8), r) - 8);
-    out->dtype = S24_I8;
-    out->values = values;
+    TRY(turn(out, w, turn_awq));
     return read_groups(out, w, 1);
 }
 
@@ -191,6 +225,7 @@ const s24i_foreign_scheme s24i_scheme_gptq = {
     .measure = measure_gptq,
     .read = read_gptq,
     .scales = SCALES,
+    .rows_apart = 1,
 };
 
 const s24i_foreign_scheme s24i_scheme_awq = {
@@ -200,4 +235,5 @@ const s24i_foreign_scheme s24i_scheme_awq = {
     .measure = measure_awq,
     .read = read_awq,
     .scales = SCALES,
+    .rows_apart = 1,
 };

@@ -8,7 +8,7 @@
 
 #include "io/convert/convert.h"
 
-enum { VALUES, SCALES, META, TILE = 16, RUN = 4 * TILE * TILE };
+enum { VALUES, SCALES, META, TILE = 16, RUN_ROWS = 4 * TILE, RUN = RUN_ROWS * TILE };
 
 static s24_status measure(s24i_foreign *w)
 {
@@ -46,23 +46,42 @@ static int64_t place_in_run(int at, int bits)
     return 16 * row + col / 2 * 256 + 8 * (col % 2) + 4 * (e / 4) + shift;
 }
 
-static void read_values(int8_t *values, const s24i_foreign *w)
+/* Words on their way to rows: of a run, where each of its elements goes from its first row on. */
+typedef struct turning {
+    const s24i_foreign *w;
+    int8_t *values;
+    uint8_t *indices;
+    int64_t places[RUN];
+} turning;
+
+/* Runs are of 64 rows and 16 stored columns. */
+static void turn_runs(void *arg, int64_t begin, int64_t end, int thread)
 {
+    const turning *t = arg;
+    const s24i_foreign *w = t->w;
     const uint32_t *words = w->part[VALUES]->data;
     const int per_word = 32 / w->bits, middle = 1 << (w->bits - 1);
     const uint32_t mask = 2 * (uint32_t)middle - 1;
     const int64_t half = w->cols / 2, length = w->rows * TILE;
-    int64_t places[RUN];
-    for (int i = 0; i < RUN; i++)
-        places[i] = place_in_run(i, w->bits);
-    for (int64_t tile = 0; tile < half / TILE; tile++)
-        for (int64_t i = 0; i < length; i++) {
-            const uint32_t word = words[(tile * length + i) / per_word];
-            const int64_t from = i / RUN * RUN + places[i % RUN];
-            const int64_t n = from / (TILE * TILE) * TILE + from % TILE;
-            const int64_t k = tile * TILE + from % (TILE * TILE) / TILE;
-            values[n * half + k] = (int8_t)((int)(word >> i % per_word * w->bits & mask) - middle);
+    (void)thread;
+    for (int64_t run = begin; run < end; run++)
+        for (int64_t tile = 0; tile < half / TILE; tile++) {
+            const uint32_t *from = words + (tile * length + run * RUN) / per_word;
+            int8_t *to = t->values + run * RUN_ROWS * half + tile * TILE;
+            for (int i = 0; i < RUN; i += per_word, from++)
+                for (int e = 0; e < per_word; e++)
+                    to[t->places[i + e]] = (int8_t)((int)(*from >> e * w->bits & mask) - middle);
         }
+}
+
+static void place_runs(turning *t)
+{
+    const int64_t half = t->w->cols / 2;
+    for (int i = 0; i < RUN; i++) {
+        const int64_t at = place_in_run(i, t->w->bits);
+        const int64_t row = at / (TILE * TILE) * TILE + at % TILE;
+        t->places[i] = row * half + at % (TILE * TILE) / TILE;
+    }
 }
 
 /* The word of 16 columns of a row. */
@@ -76,19 +95,17 @@ static uint16_t word_of(const s24i_foreign *w, int64_t row, int64_t word)
     return ((const uint16_t *)w->part[META]->data)[c / 2 * 2 * w->rows + 2 * r + c % 2];
 }
 
-static s24_status read_codes(s24i_numbers *out, const s24i_foreign *w)
+static void code_rows(void *arg, int64_t begin, int64_t end, int thread)
 {
-    const int64_t stride = out->cols / 8;
-    uint8_t *indices;
-    TRY(s24i_numbers_own(&indices, out, 2, out->rows * stride, 1));
-    for (int64_t r = 0; r < out->rows; r++)
-        for (int64_t c = 0; c < out->cols / 16; c++) {
-            const uint16_t word = word_of(w, r, c);
-            indices[r * stride + 2 * c] = (uint8_t)word;
-            indices[r * stride + 2 * c + 1] = (uint8_t)(word >> 8);
+    const turning *t = arg;
+    const int64_t stride = t->w->cols / 8;
+    (void)thread;
+    for (int64_t r = begin; r < end; r++)
+        for (int64_t c = 0; c < stride / 2; c++) {
+            const uint16_t word = word_of(t->w, r, c);
+            t->indices[r * stride + 2 * c] = (uint8_t)word;
+            t->indices[r * stride + 2 * c + 1] = (uint8_t)(word >> 8);
         }
-    out->indices = indices;
-    return s24i_check_codes(w->ctx, w->path, w->part[META]->name, indices, out->rows, out->cols);
 }
 
 /* Scales in our order; of more than two groups those of eight rows are interleaved. */
@@ -111,12 +128,16 @@ static s24_status read_scales(s24i_numbers *out, const s24i_foreign *w)
 
 static s24_status read(s24i_numbers *out, const s24i_foreign *w)
 {
-    int8_t *values;
-    TRY(s24i_numbers_own(&values, out, 0, out->rows * (out->cols / 2), 1));
-    read_values(values, w);
+    turning t = {.w = w};
+    TRY(s24i_numbers_room(&t.values, out, 0, out->rows * (out->cols / 2), 1));
+    TRY(s24i_numbers_room(&t.indices, out, 2, out->rows * (out->cols / 8), 1));
+    place_runs(&t);
+    s24_ctx_parallel_for(w->ctx, out->rows / RUN_ROWS, turn_runs, &t);
+    s24_ctx_parallel_for(w->ctx, out->rows, code_rows, &t);
     out->dtype = S24_I8;
-    out->values = values;
-    TRY(read_codes(out, w));
+    out->values = t.values;
+    out->indices = t.indices;
+    TRY(s24i_check_codes(w->ctx, w->path, w->part[META]->name, t.indices, out->rows, out->cols));
     return read_scales(out, w);
 }
 

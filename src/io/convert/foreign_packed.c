@@ -93,12 +93,12 @@ static s24_status read_zeros(s24i_numbers *out, const s24i_foreign *w)
     if (is_one_zero(w->part[ZEROS]))
         return read_one_zero(out, *(const int8_t *)w->part[ZEROS]->data);
     TRY(s24i_numbers_own(&zeros, out, 2, out->rows * groups, 1));
-    for (int64_t r = 0; r < out->rows; r++)
+    for (int64_t r = 0; r < w->part[VALUES]->shape[0]; r++)
         for (int64_t g = 0; g < groups; g++) {
             const uint32_t word = words[r / per_word * groups + g];
-            zeros[r * groups + g] =
-                (int8_t)((int)(word >> r % per_word * out->bits & mask) - middle);
-            if (zeros[r * groups + g]) out->zeros = zeros;
+            const int zero = (int)(word >> r % per_word * out->bits & mask) - middle;
+            if (r < out->rows) zeros[r * groups + g] = (int8_t)zero;
+            if (zero) out->zeros = zeros;
         }
     return S24_OK;
 }
@@ -212,7 +212,7 @@ static s24_status read_bytes(s24i_numbers *out, const s24i_foreign *w)
     out->values = w->part[VALUES]->data;
     if (part && !zeros) TRY(read_one_zero(out, *(const int8_t *)part->data));
     if (w->part[GROUPS]) TRY(read_groups(out, w));
-    for (int64_t i = 0; zeros && !out->zeros && i < out->rows * (out->cols / out->group); i++)
+    for (size_t i = 0; zeros && !out->zeros && i < part->bytes; i++)
         if (zeros[i]) out->zeros = zeros;
     return s24i_numbers_scales(out, w, w->part[SCALES]);
 }

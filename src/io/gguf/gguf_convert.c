@@ -4,10 +4,14 @@
  * is in memory at a time. What must stay true: the folder's names and orders are those of its
  * model type, whatever GGUF's are.
  */
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "io/gguf/gguf.h"
+
+/* Rows of floats that one is converted by. */
+enum { ROOM = 4 };
 
 /* One tensor on its way. */
 typedef struct job {
@@ -130,17 +134,40 @@ static s24_status fill_heads(const job *j, uint8_t *out, float *row)
     return S24_OK;
 }
 
-static s24_status fill(const job *j, uint8_t *out, float *row)
+static s24_status fill_row(const job *j, uint8_t *out, float *row, int64_t number)
 {
     const s24i_gguf_tensor *t = j->tensor;
     const size_t bytes = s24i_gguf_row_bytes(t->type, j->cols);
-    for (int64_t i = 0; i < j->rows; i++) {
-        TRY(s24i_gguf_row(row, t->type, t->data + (size_t)i * bytes, j->cols));
-        for (int64_t c = 0; c < j->cols && j->place.less != 0.0f; c++)
-            row[c] -= j->place.less;
-        TRY(put_row(j, out, row, (uint8_t *)(row + j->cols), i));
+    TRY(s24i_gguf_row(row, t->type, t->data + (size_t)number * bytes, j->cols));
+    for (int64_t c = 0; c < j->cols && j->place.less != 0.0f; c++)
+        row[c] -= j->place.less;
+    return put_row(j, out, row, (uint8_t *)(row + j->cols), number);
+}
+
+/* A tensor's rows, of which each thread has room for one. */
+typedef struct filling {
+    const job *j;
+    uint8_t *out;
+    float *row;
+    int64_t room;
+    atomic_int status;
+} filling;
+
+static void fill_rows(void *arg, int64_t begin, int64_t end, int thread)
+{
+    filling *f = arg;
+    for (int64_t i = begin; i < end; i++) {
+        const s24_status status = fill_row(f->j, f->out, f->row + f->room * thread, i);
+        if (status != S24_OK) atomic_store(&f->status, (int)status);
     }
-    return S24_OK;
+}
+
+static s24_status fill(const job *j, uint8_t *out, float *row)
+{
+    filling f = {.j = j, .out = out, .row = row, .room = ROOM * j->cols};
+    atomic_init(&f.status, S24_OK);
+    s24_ctx_parallel_for(j->g->ctx, j->rows, fill_rows, &f);
+    return (s24_status)atomic_load(&f.status);
 }
 
 static s24_status write_tensor(job *j)
@@ -166,7 +193,8 @@ static s24_status write_tensor(job *j)
     s24_status status;
     TRY_DONE(s24i_alloc_elems(&out, ctx, count, s24_dtype_bytes(j->dtype),
                               "a tensor that is converted"));
-    TRY_DONE(s24i_alloc_elems(&row, ctx, 4 * widest, sizeof *row, "a row that is converted"));
+    TRY_DONE(s24i_alloc_elems(&row, ctx, ROOM * widest * s24_ctx_threads(ctx), sizeof *row,
+                              "rows that are converted"));
     TRY_DONE((by_heads ? fill_heads : j->with ? fill_joined : fill)(j, out, row));
     TRY_DONE(s24_writer_write(j->writer, j->name, out));
 done:
