@@ -11,8 +11,8 @@
 
 static const char *sensitivity_price(int index)
 {
-    static const char *const names[] = {"model", "layer"};
-    return index < 2 ? names[index] : NULL;
+    static const char *const names[] = {"model-or-layer", "model", "layer"};
+    return index < 3 ? names[index] : NULL;
 }
 
 static const cli_option options[] = {
@@ -37,9 +37,9 @@ static const cli_option options[] = {
      "with which the model runs X times as fast here, as passes of it say, or the fewest bytes "
      "that cost at most X of --task's score.",
      NULL},
-    {"price", 0, CLI_CHOICE, offsetof(struct sensitivity_options, price), NULL, NULL,
+    {"price", 0, CLI_CHOICE, offsetof(struct sensitivity_options, price), NULL, "model-or-layer",
      "What a layer loses: of what the model gives, where that layer alone is pruned, or of its own "
-     "outputs. Default: model, or layer where --memory does not hold the model.",
+     "outputs; model-or-layer: the first one, or where --memory does not hold the model the other.",
      sensitivity_price},
     {"memory", 0, CLI_REAL, offsetof(struct sensitivity_options, memory), "GB", NULL,
      "Memory that the weights of the model's blocks may take, in f32, for --price model. Default: "
@@ -144,20 +144,6 @@ static void on_layer(void *user, const s24_layer_report *report)
         }
 }
 
-/* With no price given the layers' own errors stand in for the model's where the memory for these is
-   not there, which is found before any of them is measured. */
-static int measure_layers(sensitivity_job *j, s24_model_prune_opts *opts, const char *const *forms)
-{
-    s24_ctx *ctx = j->cli->ctx;
-    s24_status status = s24_model_sensitivity(ctx, j->in, opts, forms, j->form_count);
-    if (status == S24_ERROR_MEMORY && !j->options->price && !j->count) {
-        cli_note(j->cli, "%s: --price layer is taken", s24_ctx_error(ctx));
-        opts->price = "layer";
-        status = s24_model_sensitivity(ctx, j->in, opts, forms, j->form_count);
-    }
-    return cli_status(j->cli, status);
-}
-
 static int measure(sensitivity_job *j)
 {
     const struct sensitivity_options *o = j->options;
@@ -168,7 +154,7 @@ static int measure(sensitivity_job *j)
         forms[i] = j->forms[i].text;
     j->layers = calloc((size_t)s24_checkpoint_count(j->in) + 1, sizeof *j->layers);
     if (code == CLI_OK && !j->layers) code = cli_fail(j->cli, CLI_IO, "out of memory for layers");
-    s24_model_prune_opts opts = {
+    const s24_model_prune_opts opts = {
         .size = sizeof opts,
         .prune = {.size = sizeof opts.prune, .criterion = o->method, .refine = o->refine},
         .texts = given.texts,
@@ -179,14 +165,15 @@ static int measure(sensitivity_job *j)
         .report = on_layer,
         .user = j,
         .ids = given.ids ? &given.batch : NULL,
-        .price = o->price ? o->price : "model",
+        .price = o->price,
         .memory = o->memory < 9e9 ? (int64_t)(1e9 * o->memory) : INT64_MAX,
         .images = given.pixels ? &given.images : NULL};
     if (code == CLI_OK && (o->output || o->from)) j->hash = sensitivity_hash(j, &given);
     if (code == CLI_OK && o->from)
         code = sensitivity_load(j);
     else if (code == CLI_OK && (!j->names || *j->names))
-        code = measure_layers(j, &opts, forms);
+        code = cli_status(j->cli,
+                          s24_model_sensitivity(j->cli->ctx, j->in, &opts, forms, j->form_count));
     passages_free(&given);
     return code == CLI_OK && o->output ? sensitivity_save(j) : code;
 }

@@ -86,13 +86,8 @@ static uint64_t hash_passages(uint64_t hash, const passages *given)
 uint64_t sensitivity_hash(const sensitivity_job *j, const passages *given)
 {
     const struct sensitivity_options *o = j->options;
-    const char *const texts[] = {s24_version(),
-                                 o->method,
-                                 o->patterns,
-                                 o->refine,
-                                 o->include,
-                                 o->exclude,
-                                 o->price ? o->price : "model"};
+    const char *const texts[] = {s24_version(), o->method,  o->patterns, o->refine,
+                                 o->include,    o->exclude, o->price};
     uint64_t hash = 1;
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         hash = hash_text(hash, texts[i]);

@@ -567,7 +567,8 @@ typedef struct s24_model_prune_opts {
        ends with, of up to 2,048 tokens or one passage. It is measured for the first form that
        changes a layer, and of its other forms follows by their output_error; a mixture of experts
        has none. Takes a pass from the layer's block on for each layer, and the weights of all
-       blocks in memory in f32. NULL or "layer": output_error alone. */
+       blocks in memory in f32. NULL or "layer": output_error alone. "model-or-layer": "model", or
+       with a log line "layer" where `memory` does not hold these weights. */
     const char *price;
     /* Of price "model": bytes that these weights may take; if they take more, nothing is measured:
        MEMORY. 0: nine tenths of s24_memory_free. */

@@ -316,7 +316,7 @@ def sensitivity(model: Path, texts: Passages = (), patterns: typing.Sequence[str
     "2:4+int8" what stays. Nothing is written. A pattern that does not fit a layer is left out
     there. price="model" measures the model_error, too, which takes a pass from the layer's block
     on for each layer, and the weights of all blocks in f32, at most `memory` bytes, by default nine
-    tenths of what is free.
+    tenths of what is free; "model-or-layer" measures it where they stay within that.
     Raises ValueError (neither, an unknown pattern or price), MemoryError (they take more), OSError,
     Error, KeyboardInterrupt."""
     layers, on_layer = _collecting(report)

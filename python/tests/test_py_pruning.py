@@ -259,7 +259,7 @@ class Models(unittest.TestCase):
             self.assertTrue(0 < other.model_error < half.model_error < 1)
         with self.assertRaisesRegex(MemoryError, "blocks take .* the price layer holds one block"):
             sparse24.sensitivity(self.model, self.texts, price="model", memory=1000)
-        with self.assertRaisesRegex(ValueError, "expected layer or model"):
+        with self.assertRaisesRegex(ValueError, "expected layer, model or model-or-layer"):
             sparse24.sensitivity(self.model, self.texts, price="task")
         with self.assertRaisesRegex(ValueError, "spiral"):
             sparse24.sensitivity(self.model, self.texts, ("spiral",))

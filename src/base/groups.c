@@ -62,8 +62,8 @@ static int has_name(const char *names, const char *name)
 }
 
 /* A line of /proc/self/cgroup, "ID:CONTROLLERS:PATH". Where its controllers are mounted: version 2
-   has none in its line and is mounted at the root of all; version 1 under the controller's own name,
-   or that of the two that are often mounted together. */
+   has none in its line and is mounted at the root of all; version 1 under the controller's own
+   name, or that of the two that are often mounted together. */
 static int64_t line_limit(const search *s, char *line)
 {
     const char *const mounts[] = {"", s->controller, "cpu,cpuacct"};

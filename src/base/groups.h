@@ -15,8 +15,8 @@ int64_t s24i_read_number(const char *folder, const char *file);
 typedef int64_t (*s24i_group_limit)(const char *folder);
 
 /* The least limit of the process's own groups and all above them; 0: there is none. Reads
-   /proc/self/cgroup and /sys/fs/cgroup under the folder `root` ("" for the system's own); of version
-   1 those of a controller ("cpu"). */
+   /proc/self/cgroup and /sys/fs/cgroup under the folder `root` ("" for the system's own); of
+   version 1 those of a controller ("cpu"). */
 int64_t s24i_least_group_limit(const char *root, const char *controller, s24i_group_limit limit);
 
 #endif

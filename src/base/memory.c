@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The memory that is free to the process: the machine's, and of a container's limit what is left. */
+/* The memory that is free to the process: the machine's, or what a container's limit leaves. */
 #include "base/memory.h"
 
 #include <stdio.h>

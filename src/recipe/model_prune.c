@@ -439,10 +439,13 @@ s24_status s24_model_sensitivity(s24_ctx *ctx, const s24_checkpoint *in,
     REQUIRE(ctx, s24i_pruner_passages(&pruner) > 0, S24_ERROR_ARGUMENT,
             "what layers lose is measured on calibration texts or images; none were given");
     const char *price = pruner.opts.price ? pruner.opts.price : "layer";
-    pruner.follows = !strcmp(price, "model");
+    pruner.may_follow = !strcmp(price, "model-or-layer");
+    pruner.follows = pruner.may_follow || !strcmp(price, "model");
     REQUIRE(ctx, pruner.follows || !strcmp(price, "layer"), S24_ERROR_ARGUMENT,
-            "the option price of sensitivity is \"%s\"; expected layer or model",
+            "the option price of sensitivity is \"%s\"; expected layer, model or model-or-layer",
             s24i_show(price).text);
+    REQUIRE(ctx, pruner.opts.memory >= 0, S24_ERROR_ARGUMENT,
+            "the option memory of sensitivity is negative");
     pruner.opts.reconstruct = 0;
     pruner.opts.aim = NULL;
     pruner.opts.keep = NULL;

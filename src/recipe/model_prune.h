@@ -19,7 +19,8 @@ typedef struct s24i_pruner {
     int lift;                  /* of a pattern such as 6:8 that is written packed; else 0 */
     const char *const *tried;  /* forms that are measured on the dense model; NULL: it prunes */
     int64_t tried_count;
-    int follows;       /* 1: opts.price is of the model */
+    int follows;       /* 1: opts.price is of the model, */
+    int may_follow;    /* or 1: of the layer, where memory does not hold the model */
     s24i_scope *scope; /* of opts.global; else NULL */
     int64_t first_row; /* of the tensor's, where it is pruned by rows (model_prune_rows.c) */
     int by_masks;      /* what stays is what opts.masks keep, in whatever pattern */

@@ -63,25 +63,32 @@ static s24_status load_blocks(s24i_calibration *c)
     return S24_OK;
 }
 
-/* The blocks' weights in f32 stay within what may be taken: nothing was read of them yet. */
-static s24_status check_memory(const s24i_calibration *c)
+/* Do the blocks' weights in f32 stay within what may be taken? Nothing was read of them yet. */
+static s24_status check_memory(int *is_held, const s24i_calibration *c)
 {
-    const int64_t most =
-        c->pruner->opts.memory > 0 ? c->pruner->opts.memory : s24_memory_free() / 10 * 9;
+    const s24i_pruner *pruner = c->pruner;
+    const int64_t most = pruner->opts.memory > 0 ? pruner->opts.memory : s24_memory_free() / 10 * 9;
     int64_t bytes = 0;
     for (int64_t i = 0; i < c->model->shape.layers * c->numbers; i++) {
         if (!c->tensors[i]) continue;
         const s24_dense w = s24i_pruner_matrix(NULL, c->tensors[i]);
         bytes += w.rows * w.cols * (int64_t)sizeof(float);
     }
-    s24_ctx_log(c->ctx, S24_LOG_INFO,
-                "to measure what the model loses takes %.3g GB of memory, the weights of its "
-                "blocks in f32",
-                1e-9 * (double)bytes);
-    REQUIRE(c->ctx, bytes <= most, S24_ERROR_MEMORY,
+    *is_held = bytes <= most;
+    REQUIRE(c->ctx, *is_held || pruner->may_follow, S24_ERROR_MEMORY,
             "the model's blocks take %.3g GB of memory in f32, of %.3g GB that they may; the price "
             "layer holds one block at a time",
             1e-9 * (double)bytes, 1e-9 * (double)most);
+    if (*is_held)
+        s24_ctx_log(c->ctx, S24_LOG_INFO,
+                    "to measure what the model loses takes %.3g GB of memory, the weights of its "
+                    "blocks in f32",
+                    1e-9 * (double)bytes);
+    else
+        s24_ctx_log(c->ctx, S24_LOG_INFO,
+                    "the model's blocks take %.3g GB of memory in f32, of %.3g GB that they may: "
+                    "layers' own errors stand for what the model loses",
+                    1e-9 * (double)bytes, 1e-9 * (double)most);
     return S24_OK;
 }
 
@@ -141,7 +148,6 @@ static s24_status prepare(s24i_reach *r, s24i_calibration *c)
     const s24_model *model = c->model;
     const float *given;
     int said = 0;
-    TRY(check_memory(c));
     TRY(s24i_pooling_said(&said, c->ctx, s24_checkpoint_folder(c->pruner->in)));
     r->vectors = said && s24i_pooling_is_common(&model->pooled);
     const int64_t most = r->vectors ? COMPARED_TOKENS : FOLLOWED_TOKENS;
@@ -162,6 +168,9 @@ static s24_status prepare(s24i_reach *r, s24i_calibration *c)
 
 s24_status s24i_reach_create(s24i_reach **out, s24i_calibration *c)
 {
+    int is_held;
+    TRY(check_memory(&is_held, c));
+    if (!is_held) return S24_OK;
     TRY(s24i_zeroed(out, c->ctx, sizeof **out));
     return prepare(*out, c);
 }

@@ -10,10 +10,11 @@
 #include "recipe/calibration.h"
 
 /* Runs the dense model, whose weights are all in memory from here on, each block's until it is
-   done. The calibration's texts have their embeddings. Errors: those of reading weights, MEMORY. */
+   done. The calibration's texts have their embeddings. *out stays as it is where memory does not
+   hold these weights and need not. Errors: those of reading weights, MEMORY. */
 s24_status s24i_reach_create(s24i_reach **out, s24i_calibration *c);
 void s24i_reach_destroy(s24i_reach *reach, s24_ctx *ctx);
-/* *error = the squared distance, relative, with w [n, k] as the slot's weight of a block, whose
+/* *error = how far what the model gives moves with w [n, k] as the slot's weight of a block, whose
    input the calibration's states are. */
 s24_status s24i_reach_measure(double *error, s24i_calibration *c, int64_t block, s24i_slot slot,
                               float *w);

@@ -144,6 +144,11 @@ static void other_forms_go_by_their_own_error(void **state)
     assert_int_equal(s24_model_sensitivity(ctx, checkpoint, &opts, forms, 2), S24_ERROR_MEMORY);
     assert_non_null(strstr(s24_ctx_error(ctx), "of 1e-09 GB that they may"));
     assert_int_equal(r.count, 0);
+    opts.price = "model-or-layer";
+    OK(ctx, s24_model_sensitivity(ctx, checkpoint, &opts, forms, 2));
+    assert_int_equal(r.count, LAYERS);
+    for (int i = 0; i < r.count; i++)
+        assert_true(r.layers[i].model_error == -1.0 && r.layers[i].output_error > 0.0);
     opts.price = "task";
     assert_int_equal(s24_model_sensitivity(ctx, checkpoint, &opts, forms, 2), S24_ERROR_ARGUMENT);
     assert_non_null(strstr(s24_ctx_error(ctx), "price of sensitivity is \"task\"; expected layer"));
