@@ -239,7 +239,8 @@ typedef struct s24_image_form {
     int64_t shortest;      /* the shorter side becomes so long; 0: */
     int64_t height, width; /* both sides do */
     int resample;          /* 2: bilinear, 3: bicubic, as Pillow counts */
-    int64_t side;          /* of the square that comes out; 0: nothing is done */
+    int64_t side;          /* of the square that comes out, also where nothing is cut; 0: nothing
+                              is done */
     s24_normalisation normalisation;
 } s24_image_form;
 /* From the folder's preprocessor_config.json; without one nothing is done, and the normalisation is

@@ -36,6 +36,7 @@ s24_status s24_images_read_as(s24_images **out, s24_ctx *ctx, const char *path,
     *out = NULL;
     REQUIRE(ctx, path, S24_ERROR_ARGUMENT,
             "path is NULL, a folder of images or an idx file is expected");
+    TRY(s24i_image_form_check(ctx, form));
     if (stat(path, &info) != 0) return s24i_fail_errno(ctx, "open", path);
     TRY(s24i_zeroed(&images, ctx, sizeof *images));
     images->ctx = ctx;

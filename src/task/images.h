@@ -46,7 +46,10 @@ s24_status s24i_png_read(uint8_t *pixels, s24_ctx *ctx, const char *path, const 
 s24_status s24i_jpeg_size(int64_t size[2], s24_ctx *ctx, const char *path, const s24i_map *file);
 s24_status s24i_jpeg_read(uint8_t *pixels, s24_ctx *ctx, const char *path, const s24i_map *file);
 
-/* to [3, side, side] from an image [3, was] of any size, as the form says. MEMORY. */
+/* Does the form (NULL: none) make squares of its side, of up to 16,384 pixels? ARGUMENT. */
+s24_status s24i_image_form_check(s24_ctx *ctx, const s24_image_form *form);
+/* to [3, side, side] from an image [3, was] of any size, as the form says, which was checked.
+   MEMORY. */
 s24_status s24i_image_put(uint8_t *to, s24_ctx *ctx, const s24_image_form *form,
                           const uint8_t *from, const int64_t was[2]);
 

@@ -199,6 +199,7 @@ s24_status s24_images_make(s24_images **out, s24_ctx *ctx, const s24_rgb *images
     if (!out || !ctx) return S24_ERROR_ARGUMENT;
     *out = NULL;
     TRY(check(ctx, images, count));
+    TRY(s24i_image_form_check(ctx, form));
     TRY(s24i_zeroed(&set, ctx, sizeof *set));
     set->ctx = ctx;
     if (form) set->form = *form;

@@ -171,13 +171,28 @@ static void resized(int64_t size[2], const s24_image_form *form, const int64_t w
                       : (int64_t)((double)(form->shortest * was[d]) / (double)*shorter);
 }
 
-/* The middle stays, or the whole with zeros around it. */
+/* The middle stays, or the whole with zeros around it; of what is resized and not cut all of it. */
 static side side_of(const s24_image_form *form, int64_t was, int64_t all)
 {
     const int64_t before = (all - form->side) >> 1;
-    if (!form->crops) return (side){was, all, 0, all, 0, all};
+    if (form->resizes && !form->crops) return (side){was, all, 0, all, 0, all};
     return (side){
         was, all, s24i_max(0, before), s24i_min(all, form->side), s24i_max(0, -before), form->side};
+}
+
+s24_status s24i_image_form_check(s24_ctx *ctx, const s24_image_form *form)
+{
+    enum { MOST = 16384 };
+    if (!form || !form->side) return S24_OK; /* nothing is done */
+    const int64_t room = form->side;
+    const int sized = form->shortest > 0 || (form->height > 0 && form->width > 0);
+    const int small = room > 0 && room <= MOST && form->shortest <= MOST && form->height <= MOST &&
+                      form->width <= MOST;
+    const int square = form->crops || !form->resizes ||
+                       (!form->shortest && form->height == room && form->width == room);
+    REQUIRE(ctx, small && square && (!form->resizes || sized), S24_ERROR_ARGUMENT,
+            "form makes no squares of %lld pixels a side", (long long)room);
+    return S24_OK;
 }
 
 s24_status s24i_image_put(uint8_t *to, s24_ctx *ctx, const s24_image_form *form,

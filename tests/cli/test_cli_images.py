@@ -142,6 +142,8 @@ def write_texts(folder, tokenizer_class="GemmaTokenizer", width=16, positions=8)
 
 def make(folder):
     write_model(folder / "model")
+    write_model(folder / "bare")
+    (folder / "bare/preprocessor_config.json").unlink()
     write_texts(folder / "texts")
     write_texts(folder / "first", "SiglipTokenizer")
     write_texts(folder / "none")
@@ -205,6 +207,30 @@ class Images(Scratch):
             self.assertEqual(status, 422, answer)
             self.assertIn(words, answer["error"]["message"])
         self.assertEqual(server.ask("/tokenize", {"inputs": "a"})[0], 422)
+
+    def test_served_by_a_model_that_says_nothing_of_sizes(self):
+        """The middle of an image counts, with zeros around it where it is smaller."""
+        def url(width, height, inner=None):
+            pixels = inner or bytes((7 * i + 5) % 251 for i in range(3 * width * height))
+            return ("data:image/png;base64,"
+                    + base64.b64encode(png(width, height, pixels)).decode())
+
+        def framed(width, height, pixels):
+            """What is cut out of an image whose sides are 8 longer."""
+            row, zeros = 3 * width, bytes(12)
+            line = bytes(3 * (width + 8))
+            rows = [zeros + pixels[row * y:row * (y + 1)] + zeros for y in range(height)]
+            return line * 4 + b"".join(rows) + line * 4
+
+        server = Server(self, "bare")
+        square = bytes((11 * i + 3) % 253 for i in range(3 * 8 * 8))
+        plain, wide = server.good("/embed", {"inputs": [url(8, 8, square),
+                                                        url(16, 16, framed(8, 8, square))]})
+        self.assertEqual(plain, wide)
+        for sides in ((3, 30), (30, 3), (1, 1), (200, 150)):
+            (vector,) = server.good("/embed", {"inputs": url(*sides)})
+            self.assertEqual(len(vector), 16)
+            self.assertNotEqual(vector, plain)
 
     def test_texts_are_filled(self):
         """SigLIP's texts are filled with the token that pads, and all of it is seen."""

@@ -42,7 +42,8 @@ static void make(s24_ctx *ctx, const uint8_t *data, size_t bytes)
     static const s24_image_form forms[] = {
         {.resizes = 1, .height = 5, .width = 5, .resample = 3, .side = 5},
         {.resizes = 1, .shortest = 6, .resample = 2, .crops = 1, .side = 5},
-        {.crops = 1, .side = 7}};
+        {.crops = 1, .side = 7},
+        {.side = 3}};
     const s24_rgb both[] = {{.file = data, .file_bytes = bytes},
                             {.bytes = pixels, .height = 2, .width = 3}};
     int64_t size[2];

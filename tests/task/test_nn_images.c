@@ -313,6 +313,32 @@ static void test_make_refused(void **state)
     assert_int_equal(s24_images_make(NULL, ctx, NULL, 0, NULL), S24_ERROR_ARGUMENT);
 }
 
+/* What is made would not be what there is room for. */
+static void test_make_of_no_square(void **state)
+{
+    static const s24_image_form forms[] = {
+        {.resizes = 1, .height = 7, .width = 7, .resample = 2, .side = 5},
+        {.resizes = 1, .height = 5, .width = 7, .resample = 2, .side = 5},
+        {.resizes = 1, .shortest = 5, .resample = 2, .side = 5},
+        {.resizes = 1, .resample = 2, .crops = 1, .side = 5},
+        {.resizes = 1, .height = 5, .resample = 2, .crops = 1, .side = 5},
+        {.resizes = 1, .shortest = 16385, .resample = 2, .crops = 1, .side = 5},
+        {.crops = 1, .side = 16385},
+        {.side = -1}};
+    uint8_t bytes[5 * 6 * 3] = {0};
+    const s24_rgb one = {.bytes = bytes, .height = 5, .width = 6};
+    (void)state;
+    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
+        s24_images *images = (void *)&images;
+        assert_int_equal(s24_images_make(&images, ctx, &one, 1, &forms[i]), S24_ERROR_ARGUMENT);
+        assert_null(images);
+        assert_sentence(ctx, "form makes no squares of");
+        assert_int_equal(s24_images_read_as(&images, ctx, io_path("set"), &forms[i]),
+                         S24_ERROR_ARGUMENT);
+        assert_null(images);
+    }
+}
+
 static s24_status make_one(s24_ctx *failing_ctx)
 {
     static uint8_t bytes[5 * 6 * 3];
@@ -349,7 +375,8 @@ static void test_form(void **state)
                   16,
                   {25, 92, 158, 162, 67, 152, 154, 95, 116, 136, 94, 147, 137, 122, 168, 106}},
                  /* what is smaller than the square has zeros around it */
-                 {{.crops = 1, .side = 9}, 0, 2, {0, 0}}};
+                 {{.crops = 1, .side = 9}, 0, 2, {0, 0}},
+                 {{.side = 9}, 0, 2, {0, 0}}};
     const int64_t was[2] = {7, 5};
     uint8_t image[3 * 7 * 5], got[3 * 9 * 9];
     (void)state;
@@ -489,6 +516,7 @@ int main(void)
 #endif
         cmocka_unit_test(test_make),
         cmocka_unit_test(test_make_refused),
+        cmocka_unit_test(test_make_of_no_square),
         cmocka_unit_test(test_make_memory),
         cmocka_unit_test(test_normalisation),
         cmocka_unit_test(test_form),
