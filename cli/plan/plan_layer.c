@@ -19,6 +19,9 @@ static const int64_t steps[] = {1, 2, 4, 8, 16, 17, 32, 48, 64, 96, 128, 256, 51
 enum { STEPS = (int)(sizeof steps / sizeof *steps) };
 _Static_assert(STEPS < (int)PLAN_STEPS, "the steps and the number asked for fit a column");
 
+/* Of X and Y together, 256 MB. More tokens than that are not timed either. */
+static const int64_t most_numbers = INT64_C(1) << 26;
+
 typedef struct layer {
     s24_ctx *ctx;
     bench_weight weight;
@@ -123,6 +126,7 @@ static int is_longer(const plan_column *column, int64_t m, double seconds)
 static int fill(cli_app *cli, layer *l, plan_model *model, int64_t asked)
 {
     plan_column *column = &model->layer;
+    const int64_t most = l->x.rows;
     double spreads[PLAN_STEPS] = {0};
     int code = CLI_OK, done = 0;
     for (int i = 0; i <= STEPS && code == CLI_OK;) {
@@ -130,7 +134,7 @@ static int fill(cli_app *cli, layer *l, plan_model *model, int64_t asked)
         const int64_t m = now ? asked : i < STEPS ? steps[i] : 0;
         done |= now;
         i += !now || (i < STEPS && asked == steps[i]);
-        if (!m || is_longer(column, m, now ? asked_seconds : long_seconds)) continue;
+        if (!m || m > most || is_longer(column, m, now ? asked_seconds : long_seconds)) continue;
         code = add_point(cli, l, column, m, &spreads[column->count]);
     }
     model->error_median = plan_median(spreads, column->count);
@@ -144,7 +148,9 @@ int plan_layer(cli_app *cli, plan_model *model, bench_shape shape, s24_dtype dty
     const time_t now = time(NULL);
     struct tm utc;
     const int64_t asked = shape.m < PLAN_MOST_TOKENS ? shape.m : PLAN_MOST_TOKENS;
-    const int64_t most = steps[STEPS - 1] > asked ? steps[STEPS - 1] : asked;
+    const int64_t wanted = steps[STEPS - 1] > asked ? steps[STEPS - 1] : asked;
+    const int64_t fit = most_numbers / (shape.k + shape.n);
+    const int64_t most = fit < 1 ? 1 : fit < wanted ? fit : wanted;
     plan_model_begin(model, dtype, s24_ctx_cpu(cli->ctx), s24_ctx_threads(cli->ctx));
     model->timed = 1;
     if (gmtime_r(&now, &utc)) strftime(model->date, sizeof model->date, "%Y-%m-%dT%H:%M:%SZ", &utc);

@@ -153,6 +153,16 @@ class Plan(Scratch):
         row, = self.plan(8, 1 << 14, (1 << 14) + 1, "--threads", 1, "--largest", 128)["rows"]
         self.assertFalse(row["timed"])
 
+    def test_tokens_of_a_wide_layer_stay_within_memory(self):
+        """A thousand tokens of two million inputs would be 8 GB."""
+        with subprocess.Popen([PROGRAM, "plan", "1", "2000000", "4", "--threads", "1", "-q"],
+                              stdout=subprocess.DEVNULL,
+                              env=clean_environment(self.here)) as process:
+            _, status, usage = os.wait4(process.pid, 0)
+            process.returncode = os.waitstatus_to_exitcode(status)
+        self.assertEqual(process.returncode, 0)
+        self.assertLess(usage.ru_maxrss, 4 << 20)  # in kB
+
     def test_a_layer_that_other_work_disturbed_gets_no_advice(self):
         """By a clock on which everything takes longer than what came before."""
         done = self.good("plan", 8, 128, 128, *TIMED,
