@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "cli.h"
+#include "json_name.h"
 
 static int exit_code_of(s24_status status)
 {
@@ -53,9 +54,7 @@ static int fail_text(cli_app *cli, int exit_code, const char *text)
     if (!cli->json) return exit_code;
     json_t *object = cli_json();
     json_object_set_new(object, "exit", json_integer(exit_code));
-    /* A file's name may be no UTF-8; the sentence on stderr has it in full. */
-    json_t *sentence = json_string(text);
-    json_object_set_new(object, "error", sentence ? sentence : json_string("see standard error"));
+    json_object_set_new(object, "error", cli_json_name(text));
     /* Not cli_json_print, which would find memory ended, and fail here again. */
     if (object) json_dumpf(object, stdout, JSON_INDENT(2));
     putchar('\n');

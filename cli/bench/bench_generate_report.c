@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "bench/bench_generate.h"
+#include "json_name.h"
 
 static double tokens_per_second(const generate_row *row, const generate_side *side)
 {
@@ -119,7 +120,7 @@ int generate_print_json(cli_app *cli, const bench_generate_plan *plan, const ben
 {
     json_t *object = cli_json(), *list = json_array();
     bench_json_machine(cli, object);
-    json_object_set_new(object, "model", json_string(plan->source.model));
+    json_object_set_new(object, "model", cli_json_name(plan->source.model));
     bench_json_format(object, &plan->source.format);
     json_object_set_new(object, "prompt_tokens", json_integer(plan->prompt_tokens));
     json_object_set_new(object, "new_tokens", json_integer(plan->new_tokens));

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "json_name.h"
 #include "run/recipe.h"
 
 struct run_options {
@@ -150,7 +151,7 @@ static int open_folder(run_job *j)
 {
     char dense[RECIPE_NAME];
     json_t *settings = cli_json();
-    json_object_set_new(settings, "model", json_string(j->recipe->model));
+    json_object_set_new(settings, "model", cli_json_name(j->recipe->model));
     json_object_set_new(settings, "recipe", stages_json(j->recipe));
     json_object_set_new(settings, "device", json_string(j->cli->common->device));
     const int code = stage_folder_open(&j->folder, settings);
@@ -183,8 +184,8 @@ static int finish(const run_job *j)
     }
     json_t *object = cli_json();
     json_object_set(object, "stages", j->results);
-    json_object_set_new(object, "model", json_string(j->model));
-    json_object_set_new(object, "report", json_string(path));
+    json_object_set_new(object, "model", cli_json_name(j->model));
+    json_object_set_new(object, "report", cli_json_name(path));
     return cli_json_print(j->cli, object);
 }
 

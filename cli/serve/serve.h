@@ -127,7 +127,8 @@ typedef struct serve_language {
 } serve_language;
 
 typedef struct serve_model {
-    cli_app cli; /* with a context of its own */
+    cli_app cli;   /* with a context of its own */
+    json_t *named; /* has the name */
     const char *name;
     char *path;
     s24_encoder *encoder; /* NULL: it is a language model */

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "json_name.h"
 #include "serve/serve_language.h"
 #include "sparse24/late.h"
 
@@ -127,7 +128,8 @@ static int open_either(serve_model *m, const struct serve_options *o)
 
 int serve_model_open(cli_app *cli, serve_model *model, char *path, const struct serve_options *o)
 {
-    *model = (serve_model){.cli = *cli, .path = path, .name = last_part(path)};
+    *model = (serve_model){.cli = *cli, .path = path, .named = cli_json_name(last_part(path))};
+    model->name = json_string_value(model->named);
     model->last = &model->first;
     model->most_waiting = o->queue;
     pthread_mutex_init(&model->lock, NULL);
@@ -138,7 +140,8 @@ int serve_model_open(cli_app *cli, serve_model *model, char *path, const struct 
     model->cli.operands = &model->path;
     model->cli.ctx = NULL;
     model->cli.device = NULL; /* one of its own, which one thread uses */
-    int code = cli_context_whole(&model->cli, &model->cli.ctx, 0);
+    if (!model->name) return cli_fail(cli, CLI_IO, "out of memory for a name");
+    const int code = cli_context_whole(&model->cli, &model->cli.ctx, 0);
     return code == CLI_OK ? open_either(model, o) : code;
 }
 
@@ -211,6 +214,7 @@ void serve_model_close(serve_model *model)
     if (model->cli.device) cli_notes_keep(&model->cli, model->cli.device);
     s24_device_destroy(model->cli.device);
     s24_ctx_destroy(model->cli.ctx);
+    json_decref(model->named);
     pthread_cond_destroy(&model->change);
     pthread_cond_destroy(&model->sent);
     pthread_mutex_destroy(&model->lock);

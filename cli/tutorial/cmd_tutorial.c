@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "json_name.h"
 #include "sparse24/train.h"
 #include "tutorial/tutorial.h"
 
@@ -149,7 +150,7 @@ static void words_of(stage_words *w, const tutorial *t, const tutorial_stage *st
 static json_t *settings(const tutorial *t)
 {
     json_t *object = cli_json();
-    json_object_set_new(object, "model", json_string(t->model));
+    json_object_set_new(object, "model", cli_json_name(t->model));
     for (const cli_option *o = options; o->name; o++) {
         const void *field = (const char *)t->o + o->offset;
         const char *text =
@@ -157,7 +158,7 @@ static json_t *settings(const tutorial *t)
         json_object_set_new(object, o->name,
                             o->type == CLI_REAL    ? cli_real(*(const double *)field)
                             : o->type == CLI_COUNT ? json_integer(*(const int64_t *)field)
-                                                   : json_string(text ? text : ""));
+                                                   : cli_json_name(text ? text : ""));
     }
     json_object_set_new(object, "device", json_string(t->o->common.device));
     return object;
@@ -218,7 +219,7 @@ static int finish(const tutorial *t)
     }
     json_t *object = cli_json();
     json_object_set(object, "stages", t->results);
-    json_object_set_new(object, "report", json_string(path));
+    json_object_set_new(object, "report", cli_json_name(path));
     return cli_json_print(t->cli, object);
 }
 

@@ -123,6 +123,15 @@ class Escapes(Scratch):
         self.assertIn(EVIL, one_object(done.stdout)["error"])
         self.assertIsNone(ACTS.search(done.stderr))
 
+    def test_names_that_are_no_utf8_are_escapes_in_json_too(self):
+        odd, shown = os.fsdecode(b"a\x9b\xff"), r"a\x9b\xff"
+        self.assertEqual(self.json("info", odd, exit=3)["error"],
+                         f"cannot open {shown}: No such file or directory")
+        (self.folder / "recipe.yaml").write_text("stages: [prune]\n")
+        found = self.json("run", "recipe.yaml", "dense.safetensors", odd)
+        self.assertEqual((found["model"], found["report"]),
+                         (f"{shown}/model", f"{shown}/report.html"))
+
 
 if __name__ == "__main__":
     import unittest
