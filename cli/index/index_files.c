@@ -212,6 +212,9 @@ int index_read(cli_app *cli, stored_index *index, const index_source *source, co
     if (code != CLI_OK) return code;
     if (!json_is_object(object))
         code = cli_fail(cli, CLI_FORMAT, "%s is no JSON object", path);
+    else if (!json_is_boolean(json_object_get(object, "whole")))
+        code = cli_fail(cli, CLI_FORMAT,
+                        "%s is none of an index (no \"whole\" in it) and is not replaced", path);
     else if (!json_is_true(json_object_get(object, "whole")))
         cli_note(cli, "%s: an update did not end; it is made anew", path);
     else

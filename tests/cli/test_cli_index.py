@@ -133,6 +133,8 @@ class Index(Scratch):
                 ("head", ("vectors.npy", kept["vectors.npy"].replace(b"<f2", b"<i2")), ("model",),
                  4, r"vectors.npy: an array of <f2, \[60, 32\]"),
                 ("json", ("index.json", b"{"), ("model",), 4, "index.json is no JSON"),
+                ("another's", ("index.json", b'{"pages": 3}'), ("model",), 4,
+                 'index.json is none of an index .no "whole" in it. and is not replaced'),
                 ("count", ("index.json", json.dumps({**told, "count": 61}).encode()), ("model",), 4,
                  "texts.npy: an array"),
                 ("dtype", ("index.json", json.dumps({**told, "dtype": "q"}).encode()), ("model",),
