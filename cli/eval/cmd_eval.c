@@ -57,7 +57,13 @@ static const cli_option options[] = {
     CLI_VERIFY,
     {NULL, 0, CLI_FLAG, 0, NULL, NULL, NULL, NULL}};
 
-static const cli_rule rules[] = {{CLI_ONLY_WITH, "ids", "task=lm", NULL},
+static const cli_rule rules[] = {{CLI_NOT_WITH,
+                                  "queries documents gold query-prompt document-prompt",
+                                  "task=qa task=lm task=image", "reads no documents"},
+                                 {CLI_ONLY_WITH, "data", "task=qa task=lm task=image", NULL},
+                                 {CLI_ONLY_WITH, "predictions", "task=qa", NULL},
+                                 {CLI_ONLY_WITH, "stride", "task=qa task=lm", NULL},
+                                 {CLI_ONLY_WITH, "ids quantize-head", "task=lm", NULL},
                                  {CLI_ONE_OF, NULL, NULL, NULL}};
 
 static const cli_example examples[] = {
