@@ -94,6 +94,26 @@ static int no_doubles(cli_app *cli, const s24_checkpoint *checkpoint, const char
     return CLI_OK;
 }
 
+/* Says which globs of --exclude leave nothing out: a slip there takes what was to stay. */
+static void tell_idle(cli_app *cli, const s24_checkpoint *checkpoint, const char *include,
+                      const char *exclude)
+{
+    char glob[256];
+    for (const char *at = exclude; *at;) {
+        const size_t length = strcspn(at, ",");
+        int leaves_out = length >= sizeof glob;
+        snprintf(glob, sizeof glob, "%.*s", (int)length, at);
+        at += length + (at[length] == ',');
+        for (int64_t i = 0; i < s24_checkpoint_count(checkpoint) && !leaves_out; i++) {
+            const s24_tensor *tensor = s24_checkpoint_tensor(checkpoint, i);
+            leaves_out = s24_tensor_is_selected(tensor, include, NULL) &&
+                         !s24_tensor_is_selected(tensor, include, glob);
+        }
+        if (!leaves_out)
+            cli_note(cli, "--exclude %s leaves out no tensor that was selected otherwise", glob);
+    }
+}
+
 int cli_selected(cli_app *cli, const s24_checkpoint *checkpoint, const char *include,
                  const char *exclude, int along_k)
 {
@@ -108,6 +128,7 @@ int cli_selected(cli_app *cli, const s24_checkpoint *checkpoint, const char *inc
         if (along_k) status = s24_tensor_check_sides(cli->ctx, checkpoint, tensor, 0);
         count++;
     }
+    if (count && exclude) tell_idle(cli, checkpoint, include, exclude);
     if (count) return cli_status(cli, status);
     if (include)
         return cli_fail(cli, CLI_USAGE, "--include %s%s%s selects none of the %lld %s of %s",

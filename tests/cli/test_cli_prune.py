@@ -139,6 +139,13 @@ class Magnitude(Scratch):
         self.assertEqual(read(self.folder / "p.safetensors")[0][name(0)],
                          read(self.folder / "w.safetensors")[0][name(0)])
 
+    def test_a_slip_in_exclude_is_told(self):
+        done = self.good("prune", "w.safetensors", "p.safetensors", "--exclude",
+                         "*.layer.0.*,*.laier.1.*")
+        self.assertIn("--exclude *.laier.1.* leaves out no tensor that was selected otherwise\n",
+                      done.stderr)
+        self.assertNotIn("layer.0", done.stderr)
+
     def test_a_k_that_four_does_not_divide_passes_with_a_line(self):
         done = self.good("prune", "odd.safetensors", "p.safetensors")
         self.assertRegex(done.stderr, r"blocks\.layer\.0\.fc\.weight.*4")
