@@ -115,10 +115,13 @@ static s24_status fill(s24_images *images, const char *path, const list *classes
         REQUIRE(images->ctx, ends[c] > (c ? ends[c - 1] : 0), S24_ERROR_FORMAT,
                 "%s has no .jpg, .jpeg or .png file", classes->names[c]);
     }
-    REQUIRE(
-        images->ctx, files->count > 0, S24_ERROR_FORMAT,
-        "%s: a folder of JPEG or PNG files for each class is expected in it, and there is none%s",
-        path, images->form.side ? ", nor has it such files" : "");
+    REQUIRE(images->ctx, files->count > 0, S24_ERROR_FORMAT,
+            "%s: a folder of JPEG or PNG files for each class is expected in it, and there is "
+            "none%s",
+            path,
+            images->form.side ? ", nor has it such files"
+                              : "; to embed files without classes the model "
+                                "needs a preprocessor_config.json, which says how to resize them");
     if (!images->form.side) TRY(s24i_image_file_size(size, images->ctx, files->names[0]));
     images->info = (s24_images_info){files->count, CHANNELS, size[0], size[1], 0};
     TRY(s24i_images_room(images));

@@ -8,7 +8,7 @@ import struct
 import unittest
 import zlib
 
-from cli_case import Scratch
+from cli_case import Scratch, run
 from cli_data import tensor, write
 from test_cli_serve import Server
 
@@ -258,6 +258,16 @@ class Images(Scratch):
             ("jpeg", ["embed", "model", "--images", "cut.jpg", "--out", "v.npy"], 4,
              "cut.jpg: a whole JPEG image is expected"),
         ])
+
+    def test_a_model_that_does_not_say_how_images_are_resized(self):
+        (self.folder / "model" / "preprocessor_config.json").unlink()
+        (self.folder / "flat").mkdir()
+        (self.folder / "flat" / "one.png").write_bytes(png(10, 12, decode(PIXELS)))
+        done = run("embed", "model", "--images", "flat", "--out", "v.npy", cwd=self.folder)
+        self.assertEqual(done.returncode, 4)
+        self.assertIn("flat: a folder of JPEG or PNG files for each class is expected in it, and "
+                      "there is none; to embed files without classes the model needs a "
+                      "preprocessor_config.json", done.stderr)
 
 
 if __name__ == "__main__":
