@@ -12,13 +12,33 @@ enum { MOST_RATES = 32768 }; /* log probabilities of an answer */
 
 /* ---- options --------------------------------------------------------------------------------- */
 
-/* Keys that are not carried out, but for the value that asks for nothing. */
+/* Keys, OpenAI's and then other servers', that are not carried out, but for the value that asks for
+   nothing. */
 static const struct {
     const char *key;
     double nothing;
-} left_out[] = {
-    {"n", 1},      {"best_of", 1}, {"presence_penalty", 0}, {"frequency_penalty", 0}, {"echo", 0},
-    {"suffix", 0}, {"tools", 0},   {"functions", 0},        {"logit_bias", 0}};
+} left_out[] = {{"n", 1},
+                {"best_of", 1},
+                {"presence_penalty", 0},
+                {"frequency_penalty", 0},
+                {"echo", 0},
+                {"suffix", 0},
+                {"tools", 0},
+                {"functions", 0},
+                {"logit_bias", 0},
+                {"audio", 0},
+                {"min_tokens", 0},
+                {"ignore_eos", 0},
+                {"stop_token_ids", 0},
+                {"bad_words", 0},
+                {"structured_outputs", 0},
+                {"guided_json", 0},
+                {"guided_regex", 0},
+                {"guided_choice", 0},
+                {"guided_grammar", 0},
+                {"grammar", 0},
+                {"json_schema", 0},
+                {"continue_final_message", 0}};
 
 static int check_left_out(serve_request *r, int chat)
 {
@@ -32,6 +52,10 @@ static int check_left_out(serve_request *r, int chat)
             (json_is_array(found) && !json_array_size(found));
         if (nothing) continue;
         serve_refuse(r, 422, left_out[i].key, "%s is not carried out here", left_out[i].key);
+        return 0;
+    }
+    if (chat && json_is_false(json_object_get(r->json, "add_generation_prompt"))) {
+        serve_refuse(r, 422, "add_generation_prompt", "add_generation_prompt is true");
         return 0;
     }
     const json_t *format = json_object_get(r->json, "response_format");

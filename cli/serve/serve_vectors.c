@@ -219,16 +219,19 @@ static const char *forward(const char *at, const char *end, int32_t points)
     return at;
 }
 
-static void put_tokens(serve_request *r, const json_t *text, int64_t count)
+/* added: also those that the tokenizer puts around the text. */
+static void put_tokens(serve_request *r, const json_t *text, int64_t count, int added)
 {
+    int many = 0;
     const char *at = json_string_value(text), *end = at + json_string_length(text);
     int32_t point = 0;
     serve_puts(&r->answer, "[");
     for (int64_t i = 0; i < count; i++) {
         const s24_token *t = &r->reader->tokens[i];
         const int special = t->begin == t->end;
-        serve_printf(&r->answer, "%s{\"id\":%d,\"special\":%s,\"start\":", i ? "," : "", (int)t->id,
-                     special ? "true" : "false");
+        if (special && !added) continue;
+        serve_printf(&r->answer, "%s{\"id\":%d,\"special\":%s,\"start\":", many++ ? "," : "",
+                     (int)t->id, special ? "true" : "false");
         if (special) {
             serve_puts(&r->answer, "null,\"stop\":null,\"text\":null}");
             continue;
@@ -255,6 +258,8 @@ void serve_tokenize(serve_request *r)
     const int single = json_is_string(inputs);
     const size_t texts = single ? 1 : json_array_size(inputs);
     int64_t all = 0;
+    int added = 1;
+    if (!serve_read_flag(r, "add_special_tokens", &added)) return;
     if (!texts) serve_refuse(r, 422, "inputs", "inputs is a text or a list of texts");
     if (!r->model->tokenizer) serve_refuse(r, 422, "model", "%s reads no texts", r->model->name);
     serve_puts(&r->answer, r->code ? "" : "[");
@@ -273,7 +278,7 @@ void serve_tokenize(serve_request *r)
                          (long long)r->set->token_room - 1);
         } else {
             serve_puts(&r->answer, i ? "," : "");
-            put_tokens(r, text, count);
+            put_tokens(r, text, count, added);
         }
     }
     if (r->code) return;

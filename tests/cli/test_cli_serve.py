@@ -188,6 +188,8 @@ class Serve(Scratch):
         for token in tokens[1:-1]:
             self.assertEqual(token["text"], text[token["start"]:token["stop"]])
         self.assertEqual(tokens[1]["text"], "Read")
+        bare = server.good("/tokenize", {"inputs": [text, ""], "add_special_tokens": False})
+        self.assertEqual(bare, [tokens[1:-1], []])
 
     def test_search_and_page(self):
         server = self.serve("model", "--documents", "texts")
@@ -215,6 +217,12 @@ class Serve(Scratch):
             self.close(value["data"][0]["embedding"], self.expected(name, LINES[:1])[0])
         info = server.good("/info")
         self.assertEqual([m["texts"] for m in info["models"]], [1, 1])
+        odd = self.folder / os.fsdecode(b"odd\xff")
+        os.symlink("model", odd)
+        server = self.serve(odd)
+        self.assertEqual(server.ready["models"], [r"odd\xff"])
+        value = server.good("/v1/embeddings", {"input": "a", "model": r"odd\xff"})
+        self.assertEqual(value["model"], r"odd\xff")
         status, _, value = server.ask("/embed", {"inputs": "a", "model": "third"})
         self.assertEqual((status, value["error"]["code"]), (404, "model_not_found"))
 

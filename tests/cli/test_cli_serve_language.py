@@ -340,6 +340,9 @@ class Language(Scratch):
                 (422, "logprobs", "/v1/completions", {"prompt": "a", "logprobs": True}),
                 (422, "response_format", "/v1/completions",
                  {"prompt": "a", "response_format": {"type": "json_object"}}),
+                (422, "stop_token_ids", "/v1/completions", {"prompt": "a", "stop_token_ids": [3]}),
+                (422, "ignore_eos", "/v1/completions", {"prompt": "a", "ignore_eos": True}),
+                (422, "guided_json", "/v1/completions", {"prompt": "a", "guided_json": {"a": 1}}),
                 (422, "stream", "/v1/completions", {"prompt": "a", "stream": 1}),
                 (422, "model", "/v1/completions", {"prompt": "a", "model": "model"}),
                 (422, "model", "/embed", {"inputs": "a", "model": "plain"}),
@@ -355,6 +358,8 @@ class Language(Scratch):
                 status, _, value = server.ask("/v1/chat/completions", {"messages": messages})
                 self.assertEqual((status, value["error"]["param"]), (422, "messages"), value)
         for param, more in (("top_logprobs", {"top_logprobs": 1}), ("logprobs", {"logprobs": 1}),
+                            ("add_generation_prompt", {"add_generation_prompt": False}),
+                            ("continue_final_message", {"continue_final_message": True}),
                             ("top_logprobs", {"logprobs": True, "top_logprobs": 21})):
             status, _, value = server.ask("/v1/chat/completions", {"messages": HI, **more})
             self.assertEqual((status, value["error"]["param"]), (422, param), value)
