@@ -26,7 +26,8 @@ typedef struct sample {
     int64_t pad;              /* leading dimensions exceed the rows by this */
     s24_activation activation;
     s24_dtype x_dtype, y_dtype; /* none: f32 */
-    int bias, gate, threads, at_end, special;
+    int bias, gate, threads, at_end;
+    int special; /* 1: NaN and Inf in x and w, 2: in w alone */
     residual_kind residual;
     float alpha, beta;
     float magnitude; /* of x; 0: 1 */
@@ -102,10 +103,11 @@ static inline weight make_weight(const sample *s, const s24i_linear_kernel *row,
     return w;
 }
 
-/* A row that multiplies in bf16 rounds x to it first, and takes what is subnormal for zero. */
+/* A row of bf16 weights that multiplies in bf16 rounds x to it first, and takes what is subnormal
+   for zero. */
 static inline double as_multiplied(const s24i_linear_kernel *row, float x)
 {
-    if (row->bits || !(row->cpu & S24_CPU_AVX512BF16)) return x;
+    if (row->bits || row->dtype != S24_BF16 || !(row->cpu & S24_CPU_AVX512BF16)) return x;
     const float narrow = s24i_bf16_to_f32(s24i_f32_to_bf16(x));
     return fabsf(narrow) < 0x1p-126f ? 0 : narrow;
 }
@@ -199,12 +201,14 @@ static inline double bound_of(const s24i_linear_kernel *row, const sample *s, do
     return bound;
 }
 
-/* Subnormal products are rounded to the least of them, or with tiles and dots of bf16 to zero. */
+/* Subnormal products are rounded to the least of them, or with tiles and dots of bf16 to zero, as
+   are subnormal parts of f32 operands there. */
 static inline double least_of(const s24i_linear_kernel *row, const sample *s, double largest)
 {
     const uint32_t flushes = S24_CPU_AMX | S24_CPU_AVX512BF16;
     if (largest >= 0x1p-100) return 0;
-    return fabs((double)s->alpha) * (row->cpu & flushes && !row->bits ? 0x1p-126 : 0x1p-149);
+    const double zeroed = row->dtype == S24_F32 ? 0x1p-123 : 0x1p-126;
+    return fabs((double)s->alpha) * (row->cpu & flushes && !row->bits ? zeroed : 0x1p-149);
 }
 
 /* residual: what is added, in f32, or NULL. */
@@ -329,7 +333,7 @@ static inline operands make_operands(const sample *s, const s24i_linear_job *job
     o.gate = guard(o.y_count * y_size, y_size, s->at_end);
     o.residual = guard(o.y_count * y_size, y_size, s->at_end);
     o.bias = guard((size_t)s->n * 4, 4, s->at_end);
-    fill_operand(o.x.data, job->x_dtype, o.x_count, s->special, seed);
+    fill_operand(o.x.data, job->x_dtype, o.x_count, s->special == 1, seed);
     for (size_t i = 0; i < o.x_count && s->magnitude > 0; i++)
         s24i_store_f32(o.x.data, job->x_dtype, (int64_t)i,
                        s24i_load_f32(o.x.data, job->x_dtype, (int64_t)i) * s->magnitude);
