@@ -4,9 +4,10 @@
  *
  *   LLM.int8()   i8 [n, k], and in `SCB` [n] each row's largest magnitude, which 127 stands for.
  *   nf4, fp4     `weight` of any shape with two codes a byte, the earlier one in its high bits, and
- *                in `quant_map` what the sixteen stand for; `absmax` is a block's largest magnitude.
- *                Those may be codes themselves, of `nested_quant_map`, in blocks with a `nested_absmax`
- *                each, less an offset. `quant_state` is JSON: shape, sides of blocks, dtype, offset.
+ *                in `quant_map` what the sixteen stand for; `absmax` is a block's largest
+ *                magnitude. Those may be codes themselves, of `nested_quant_map`, in blocks of a
+ *                `nested_absmax` each, and an offset. `quant_state` is JSON: shape, sides of
+ *                blocks, dtype, offset.
  */
 #include <stdatomic.h>
 #include <string.h>
