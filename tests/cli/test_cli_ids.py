@@ -112,8 +112,10 @@ class Language(Scratch):
             ("no file", lm("nowhere"), 3, "nowhere.*No such"),
             ("no tokenizer", ["eval", "plain", "--task", "lm", "--data", "one"], 3,
              "tokenizer.json"),
-            *((task, ["eval", "model", "--task", task, "--data", "ids", "--ids"], 2,
-               "option --ids is for --task lm") for task in ("qa", "image", "retrieval")),
+            *((task, ["eval", "model", "--task", task, *data, "--ids"], 2,
+               "option --ids is for --task lm")
+              for task, *data in (("qa", "--data", "ids"), ("image", "--data", "ids"),
+                                  ("retrieval", "--queries", "ids"))),
         ])
 
 
