@@ -92,7 +92,7 @@ s24_status s24i_encoder_open_words(s24_encoder *encoder, s24_ctx *ctx,
                                    const s24_checkpoint *checkpoint, const char *folder,
                                    const s24_encoder_opts *opts);
 
-/* Vectors of tokens in place of embeddings (late_run.c): reads what the folder says. */
+/* Vectors of tokens in place of embeddings (late_batch.c): reads what the folder says. */
 s24_status s24i_encoder_open_late(s24_encoder *encoder, s24_ctx *ctx,
                                   const s24_checkpoint *checkpoint, const char *folder,
                                   const char *place, const s24_encoder_opts *opts);
