@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Opening an encoder for late interaction (ColBERT), and what a batch of texts comes to there. What
- * must stay true: where only its score is wanted a document's vectors are never all in memory, and a
- * text's result does not depend on its neighbours but for rounding.
+ * Opening an encoder for late interaction (ColBERT), and what a batch of texts comes to there.
+ * What must stay true: where only its score is wanted a document's vectors are never all in memory,
+ * and a text's result does not depend on its neighbours but for rounding.
  */
 #include <float.h>
 #include <string.h>

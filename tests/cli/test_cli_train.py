@@ -229,7 +229,7 @@ class Train(Scratch):
                  ("student", "out", *self.SHORT, "--max-tokens", "161")),
                 (3, r"no/where/out", ("student", "no/where/out", *self.SHORT)),
                 (5, r"model_type 'strange' is not supported; "
-                 r"bert, .*gpt2, gpt_neo, opt, llama, .*, cohere2, .*, dots1, .*vit, .* and \w+ are$",
+                 r"bert, .*gpt_neo, opt, llama, .*, cohere2, .*, dots1, .*vit, .* and \w+ are$",
                  ("strange", "out", *self.SHORT)),
                 (4, r"was expected by config.json", ("wide", "out", *self.SHORT)),
                 (5, r"is quantised", ("integers", "out", *self.SHORT)),

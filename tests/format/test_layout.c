@@ -193,7 +193,7 @@ static void there_and_back(void **state)
     uint64_t seed = 5;
     (void)state;
     for (int l = 0; l < LAYOUTS; l++)
-        for (int64_t n = 1; n < 100; n += layouts[l].bits ? 9 : n < 17 ? 1 : 7)
+        for (int64_t n = 1; n < 100; n += layouts[l].bits ? 23 : n < 17 ? 1 : 7)
             for (size_t i = 0; i < sizeof ks / sizeof *ks; i++) {
                 s24_matrix *again, *w = random_matrix(ctx, l, n, ks[i], &seed);
                 const char *name = name_of(l, ks[i]);
@@ -271,7 +271,8 @@ static void what_must_not_be_is_found(void **state)
     ctx_off(&h, ctx);
 }
 
-/* Any byte of integers changed in one of six ways: refused with a place, or a matrix whose form this is. */
+/* Any byte of integers changed in one of six ways: refused with a place, or a matrix whose form
+   this is. */
 static void what_must_not_be_is_found_in_integers(void **state)
 {
     enum { N = 70, K = 100 };

@@ -12,8 +12,8 @@ SOURCE = pathlib.Path(os.environ["S24_SOURCE"])
 BUILD = pathlib.Path(os.environ["S24_BUILD"])
 LIBRARIES = {"libsparse24.so": ("sparse24.h", "formats.h", "integers.h", "layouts.h", "lifted.h",
                                  "low_rank.h", "masks.h", "notes.h", "device.h"),
-             "libsparse24-nn.so": ("nn.h", "checkpoints.h", "language.h", "late.h", "task.h", "comm.h",
-                                   "train.h")}
+             "libsparse24-nn.so": ("nn.h", "checkpoints.h", "language.h", "late.h", "task.h",
+                                   "comm.h", "train.h")}
 # Names have one of two versions (cmake/sparse24.map); headers of the latter are not installed.
 PUBLIC = "SPARSE24_0"
 PRIVATE = "SPARSE24_PRIVATE_" + re.search(
