@@ -16,7 +16,7 @@ void plan_model_begin(plan_model *model, s24_dtype dtype, uint32_t cpu, int64_t 
 {
     enum { TILE = 16, FEW_PORT5 = 40, FEW = 48 };
     const int shared = cpu & S24_CPU_AVX512 && cpu & S24_CPU_PORT5;
-    const int on_tiles = cpu & S24_CPU_AMX && dtype != S24_F16;
+    const int on_tiles = cpu & S24_CPU_AMX && dtype != S24_F32;
     memset(model, 0, sizeof *model);
     model->threads = threads;
     model->few = on_tiles ? TILE : shared ? FEW_PORT5 : FEW;
