@@ -113,7 +113,10 @@ static s24_status read_two_four(s24i_numbers *out, const s24i_foreign *w)
 const s24i_foreign_scheme s24i_scheme_sparse_24_bitmask = {
     .name = "compressed-tensors sparse-24-bitmask",
     .whole = ".weight",
-    .part = {{".compressed", 0, 0}, {".bitmask", 0, 0}, {".shape", 0, 0}, {".weight_scale", 1, 0}},
+    .part = {{.suffix = ".compressed"},
+             {.suffix = ".bitmask"},
+             {.suffix = ".shape"},
+             {.suffix = ".weight_scale", .is_optional = 1}},
     .measure = measure_two_four,
     .read = read_two_four,
     .scales = LAST,
@@ -227,7 +230,10 @@ static s24_status read_any(s24i_numbers *out, const s24i_foreign *w)
 const s24i_foreign_scheme s24i_scheme_sparse_bitmask = {
     .name = "compressed-tensors sparse-bitmask",
     .whole = ".weight",
-    .part = {{".compressed", 0, 0}, {".bitmask", 0, 0}, {".shape", 0, 0}, {".row_offsets", 0, 0}},
+    .part = {{.suffix = ".compressed"},
+             {.suffix = ".bitmask"},
+             {.suffix = ".shape"},
+             {.suffix = ".row_offsets"}},
     .measure = measure_any,
     .read = read_any,
     .rows_apart = 1,

@@ -70,7 +70,7 @@ static int is_by_block(const s24i_foreign *w)
 const s24i_foreign_scheme s24i_scheme_fp8_blocks = {
     .name = "fp8 in blocks",
     .whole = ".weight",
-    .part = {{".weight", 0, 0}, {".weight_scale_inv", 0, 0}},
+    .part = {{.suffix = ".weight"}, {.suffix = ".weight_scale_inv"}},
     .fits = is_e4m3,
     .measure = measure,
     .read = read,
@@ -80,7 +80,7 @@ const s24i_foreign_scheme s24i_scheme_fp8_blocks = {
 const s24i_foreign_scheme s24i_scheme_block_quantized = {
     .name = "compressed-tensors float-quantized in blocks",
     .whole = ".weight",
-    .part = {{".weight", 0, 0}, {".weight_scale", 0, 0}},
+    .part = {{.suffix = ".weight"}, {.suffix = ".weight_scale"}},
     .fits = is_by_block,
     .measure = measure,
     .read = read,

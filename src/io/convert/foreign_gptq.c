@@ -220,7 +220,10 @@ static s24_status read_awq(s24i_numbers *out, const s24i_foreign *w)
 const s24i_foreign_scheme s24i_scheme_gptq = {
     .name = "GPTQ",
     .whole = ".weight",
-    .part = {{".qweight", 0, 0}, {".scales", 0, 0}, {".qzeros", 0, 0}, {".g_idx", 1, 0}},
+    .part = {{.suffix = ".qweight"},
+             {.suffix = ".scales"},
+             {.suffix = ".qzeros"},
+             {.suffix = ".g_idx", .is_optional = 1}},
     .fits = is_by_output,
     .measure = measure_gptq,
     .read = read_gptq,
@@ -231,7 +234,7 @@ const s24i_foreign_scheme s24i_scheme_gptq = {
 const s24i_foreign_scheme s24i_scheme_awq = {
     .name = "AWQ",
     .whole = ".weight",
-    .part = {{".qweight", 0, 0}, {".scales", 0, 0}, {".qzeros", 0, 0}},
+    .part = {{.suffix = ".qweight"}, {.suffix = ".scales"}, {.suffix = ".qzeros"}},
     .measure = measure_awq,
     .read = read_awq,
     .scales = SCALES,

@@ -144,7 +144,7 @@ static s24_status read(s24i_numbers *out, const s24i_foreign *w)
 const s24i_foreign_scheme s24i_scheme_marlin_24 = {
     .name = "compressed-tensors marlin-24",
     .whole = ".weight",
-    .part = {{".weight_packed", 0, 0}, {".scale_packed", 0, 0}, {".meta", 0, 0}},
+    .part = {{.suffix = ".weight_packed"}, {.suffix = ".scale_packed"}, {.suffix = ".meta"}},
     .measure = measure,
     .read = read,
     .scales = SCALES,

@@ -77,7 +77,7 @@ static s24_status read_cutlass(s24i_numbers *out, const s24i_foreign *w)
 const s24i_foreign_scheme s24i_scheme_torch_cutlass = {
     .name = "PyTorch SparseSemiStructuredTensorCUTLASS",
     .whole = "",
-    .part = {{".packed", 0, 0}, {".meta", 0, 0}, {".shape", 0, 0}},
+    .part = {{.suffix = ".packed"}, {.suffix = ".meta"}, {.suffix = ".shape"}},
     .measure = measure_cutlass,
     .read = read_cutlass,
     .is_two_four = 1,
@@ -140,7 +140,7 @@ static s24_status read_cusparselt(s24i_numbers *out, const s24i_foreign *w)
 const s24i_foreign_scheme s24i_scheme_torch_cusparselt = {
     .name = "PyTorch SparseSemiStructuredTensorCUSPARSELT",
     .whole = "",
-    .part = {{".packed", 0, 0}, {".shape", 0, 0}},
+    .part = {{.suffix = ".packed"}, {.suffix = ".shape"}},
     .measure = measure_cusparselt,
     .read = read_cusparselt,
     .is_two_four = 1,
