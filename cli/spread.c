@@ -3,7 +3,8 @@
 #include "spread.h"
 
 #include <stdlib.h>
-#include <string.h>
+
+#include "ragged.h"
 
 enum { PIECE = 1 << 15 /* vectors that there is room for at a time */ };
 
@@ -14,27 +15,15 @@ static int no_memory(cli_app *cli, int64_t texts)
     return cli_fail(cli, CLI_IO, "out of memory for the vectors of %lld texts", (long long)texts);
 }
 
-static int grown(void *to, int64_t *room, int64_t wanted, size_t size)
-{
-    void *memory, *new;
-    if (wanted <= *room) return 1;
-    const int64_t count = wanted > 2 * *room ? wanted : 2 * *room;
-    memcpy(&memory, to, sizeof memory);
-    new = realloc(memory, (size_t)count * size);
-    if (!new) return 0;
-    memcpy(to, &new, sizeof new);
-    *room = count;
-    return 1;
-}
-
 /* Room for some texts more with up to so many vectors. */
 static int reserve(spread *s, int64_t texts, int64_t vectors)
 {
     const int is_first = !s->offsets;
-    if (!grown(&s->offsets, &s->text_room, s->count + texts + 1, sizeof *s->offsets)) return 0;
+    if (!ragged_grow(&s->offsets, &s->text_room, s->count + texts + 1, sizeof *s->offsets))
+        return 0;
     if (is_first) s->offsets[0] = 0;
-    return grown(&s->vectors, &s->room, s->offsets[s->count] + vectors,
-                 (size_t)s->width * sizeof *s->vectors);
+    return ragged_grow(&s->vectors, &s->room, s->offsets[s->count] + vectors,
+                       (size_t)s->width * sizeof *s->vectors);
 }
 
 static int add(cli_app *cli, s24_encoder *encoder, const s24_text *texts, int64_t count, spread *s)
@@ -128,19 +117,12 @@ int spread_rank(cli_app *cli, s24_encoder *encoder, const spread *query, const s
 
 int spread_may_save(cli_app *cli, const char *path)
 {
-    const char *ending = strrchr(path, '.');
-    if (ending && !strcmp(ending, ".safetensors")) return CLI_OK;
-    return cli_fail(cli, CLI_USAGE,
-                    "%s: vectors of tokens are written to FILE.safetensors, and as lines of JSON "
-                    "by --stream",
-                    path);
+    return ragged_may_save(cli, path, "vectors of tokens");
 }
 
 int spread_save(cli_app *cli, const char *path, const spread *s)
 {
     enum { TENSORS = 2 };
-    s24_writer *writer = NULL;
-    const s24_writer_opts opts = {.size = sizeof opts, .force = cli->common->force};
     const s24_tensor tensors[TENSORS] = {
         {.name = "embeddings",
          .dtype = S24_F32,
@@ -148,14 +130,7 @@ int spread_save(cli_app *cli, const char *path, const spread *s)
          .shape = {s->offsets[s->count], s->width}},
         {.name = "offsets", .dtype = S24_I64, .rank = 1, .shape = {s->count + 1}}};
     const void *const data[TENSORS] = {s->vectors, s->offsets};
-    s24_status status = s24_writer_create(&writer, cli->ctx, path, &opts);
-    for (int i = 0; i < TENSORS && status == S24_OK; i++)
-        status = s24_writer_declare(writer, &tensors[i]);
-    for (int i = 0; i < TENSORS && status == S24_OK; i++)
-        status = s24_writer_write(writer, tensors[i].name, data[i]);
-    if (status == S24_OK) status = s24_writer_commit(writer);
-    s24_writer_destroy(writer);
-    return cli_status(cli, status);
+    return ragged_save(cli, path, tensors, data, TENSORS, 0);
 }
 
 int spread_print(cli_app *cli, const spread *s, int64_t row)

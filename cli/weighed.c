@@ -5,32 +5,22 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ragged.h"
+
 enum { TEXTS = 1024, ROOM = 1 << 23 /* the most texts, and words of theirs, at a time */ };
 
 /* ---- making ---------------------------------------------------------------------------------- */
-
-static int grown(void *to, int64_t *room, int64_t wanted, size_t size)
-{
-    void *memory, *new;
-    if (wanted <= *room) return 1;
-    const int64_t count = wanted > 2 * *room ? wanted : 2 * *room;
-    memcpy(&memory, to, sizeof memory);
-    new = realloc(memory, (size_t)count * size);
-    if (!new) return 0;
-    memcpy(to, &new, sizeof new);
-    *room = count;
-    return 1;
-}
 
 static int reserve(weighed *w, int64_t texts, int64_t words)
 {
     const int is_first = !w->offsets;
     int64_t room = w->word_room;
-    if (!grown(&w->offsets, &w->text_room, w->count + texts + 1, sizeof *w->offsets)) return 0;
+    if (!ragged_grow(&w->offsets, &w->text_room, w->count + texts + 1, sizeof *w->offsets))
+        return 0;
     if (is_first) w->offsets[0] = 0;
     const int64_t all = w->offsets[w->count] + words + 1;
-    return grown(&w->ids, &room, all, sizeof *w->ids) &&
-           grown(&w->weights, &w->word_room, all, sizeof *w->weights);
+    return ragged_grow(&w->ids, &room, all, sizeof *w->ids) &&
+           ragged_grow(&w->weights, &w->word_room, all, sizeof *w->weights);
 }
 
 int weighed_add(weighed *w, const s24_word_weights *rows, int64_t first, int64_t count)
@@ -112,37 +102,19 @@ void weighed_free(weighed *w)
 
 int weighed_may_save(cli_app *cli, const char *path)
 {
-    const char *ending = strrchr(path, '.');
-    if (ending && !strcmp(ending, ".safetensors")) return CLI_OK;
-    return cli_fail(cli, CLI_USAGE,
-                    "%s: weights of words are written to FILE.safetensors, and as lines of JSON by "
-                    "--stream",
-                    path);
+    return ragged_may_save(cli, path, "weights of words");
 }
 
 int weighed_save(cli_app *cli, const char *path, const weighed *w)
 {
     enum { TENSORS = 3 };
-    char vocabulary[24];
-    s24_writer *writer = NULL;
-    const s24_writer_opts opts = {.size = sizeof opts, .force = cli->common->force};
     const int64_t words = w->offsets[w->count];
     const s24_tensor tensors[TENSORS] = {
         {.name = "offsets", .dtype = S24_I64, .rank = 1, .shape = {w->count + 1}},
         {.name = "ids", .dtype = S24_I32, .rank = 1, .shape = {words}},
         {.name = "weights", .dtype = S24_F32, .rank = 1, .shape = {words}}};
     const void *const data[TENSORS] = {w->offsets, w->ids, w->weights};
-    snprintf(vocabulary, sizeof vocabulary, "%lld", (long long)w->vocabulary);
-    s24_status status = s24_writer_create(&writer, cli->ctx, path, &opts);
-    if (status == S24_OK)
-        status = s24_writer_set_metadata(writer, "sparse24.vocabulary", vocabulary);
-    for (int i = 0; i < TENSORS && status == S24_OK; i++)
-        status = s24_writer_declare(writer, &tensors[i]);
-    for (int i = 0; i < TENSORS && status == S24_OK; i++)
-        status = s24_writer_write(writer, tensors[i].name, data[i]);
-    if (status == S24_OK) status = s24_writer_commit(writer);
-    s24_writer_destroy(writer);
-    return cli_status(cli, status);
+    return ragged_save(cli, path, tensors, data, TENSORS, w->vocabulary);
 }
 
 /* What a token reads as; U+FFFD stands for bytes that are no character by themselves. */
