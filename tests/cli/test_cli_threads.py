@@ -32,25 +32,24 @@ class Threads(cli_case.Scratch):
                               capture_output=True, text=True, timeout=120)
 
     def test_too_few_threads_do_the_work_of_all(self):
-        # With --sparse nothing is measured, so that other work is no matter.
         for command in (["check", "pruned"], ["prune", "model", "again"],
-                        ["embed", "pruned", "--sparse", "--input", "texts.txt",
-                         "--output", "e.safetensors"],
-                        ["eval", "pruned", "--sparse", "--task", "retrieval",
-                         "--queries", "texts.txt", "--documents", "texts.txt",
-                         "--gold", "gold.txt"]):
+                        ["embed", "pruned", "--input", "texts.txt", "--output", "e.safetensors"],
+                        ["eval", "pruned", "--task", "retrieval", "--queries", "texts.txt",
+                         "--documents", "texts.txt", "--gold", "gold.txt"]):
             with self.subTest(command[0]):
                 (self.folder / "gold.txt").write_text("0\n1\n2\n3\n4\n5\n")
                 done = self.limited(*command, "-q", "--threads", "160")
-                self.assertEqual((done.returncode, done.stderr), (0, ""))
+                self.assertEqual(done.returncode, 0, done.stderr)
+                # A busy machine may say that it could not measure, and nothing else.
+                self.assertRegex(done.stderr, r"\A(warning: other work kept this machine .*\n)?\Z")
         left = [name for name in os.listdir(self.folder) if name.startswith(".")]
         self.assertEqual(left, [])
 
     def test_results_do_not_depend_on_how_many_came(self):
-        # Which layers run dense is measured, and another row has other bits.
-        embed = ("embed", "pruned", "--sparse", "--input", "texts.txt", "--threads", "160")
-        self.good(*embed, "--output", "all.safetensors")
-        done = self.limited(*embed, "--output", "few.safetensors")
+        self.good("embed", "pruned", "--input", "texts.txt", "--output", "all.safetensors",
+                  "--threads", "160")
+        done = self.limited("embed", "pruned", "--input", "texts.txt", "--output",
+                            "few.safetensors", "--threads", "160")
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual((self.folder / "all.safetensors").read_bytes(),
                          (self.folder / "few.safetensors").read_bytes())
