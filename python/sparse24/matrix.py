@@ -264,7 +264,7 @@ def addmm(y: np.ndarray | None, a: Matrix | Array, b: Matrix | Array, *, alpha: 
         out = np.empty((sides(a, "a", 2)[0], sides(b, "b", 2)[1]), np.float32)
     if y is not None and y is not out:
         np.copyto(out, y)
-    if 0 in out.shape and sides(a, "a", 2)[1] == sides(b, "b", 2)[0]:
+    if 0 in sides(out, "out") and sides(a, "a", 2)[1] == sides(b, "b", 2)[0]:
         return out
     if isinstance(a, Matrix):
         _core.mm_sparse_dense(out, a._handle, operand(b), alpha, beta)
