@@ -103,11 +103,10 @@ static inline weight make_weight(const sample *s, const s24i_linear_kernel *row,
     return w;
 }
 
-/* A row of bf16 weights that multiplies in bf16 rounds x to it first, and takes what is subnormal
-   for zero. */
+/* A row that multiplies in bf16 rounds x to it first, and takes what is subnormal for zero. */
 static inline double as_multiplied(const s24i_linear_kernel *row, float x)
 {
-    if (row->bits || row->dtype != S24_BF16 || !(row->cpu & S24_CPU_AVX512BF16)) return x;
+    if (row->bits || !(row->cpu & S24_CPU_AVX512BF16)) return x;
     const float narrow = s24i_bf16_to_f32(s24i_f32_to_bf16(x));
     return fabsf(narrow) < 0x1p-126f ? 0 : narrow;
 }
@@ -201,14 +200,12 @@ static inline double bound_of(const s24i_linear_kernel *row, const sample *s, do
     return bound;
 }
 
-/* Subnormal products are rounded to the least of them, or with tiles and dots of bf16 to zero, as
-   are subnormal parts of f32 operands there. */
+/* Subnormal products are rounded to the least of them, or with tiles and dots of bf16 to zero. */
 static inline double least_of(const s24i_linear_kernel *row, const sample *s, double largest)
 {
     const uint32_t flushes = S24_CPU_AMX | S24_CPU_AVX512BF16;
     if (largest >= 0x1p-100) return 0;
-    const double zeroed = row->dtype == S24_F32 ? 0x1p-123 : 0x1p-126;
-    return fabs((double)s->alpha) * (row->cpu & flushes && !row->bits ? zeroed : 0x1p-149);
+    return fabs((double)s->alpha) * (row->cpu & flushes && !row->bits ? 0x1p-126 : 0x1p-149);
 }
 
 /* residual: what is added, in f32, or NULL. */

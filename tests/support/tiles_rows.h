@@ -9,12 +9,11 @@
 
 #include "kernel/kernel.h"
 
-extern const s24i_linear_kernel emulated_f32_row, emulated_bf16_row, emulated_i8_row,
-    emulated_bf16_kept_row, emulated_i8_kept_row;
+extern const s24i_linear_kernel emulated_bf16_row, emulated_i8_row, emulated_bf16_kept_row,
+    emulated_i8_kept_row;
 
 static const s24i_linear_kernel *const emulated_rows[] = {
-    &emulated_f32_row,       &emulated_bf16_row,    &emulated_i8_row,
-    &emulated_bf16_kept_row, &emulated_i8_kept_row, NULL};
+    &emulated_bf16_row, &emulated_i8_row, &emulated_bf16_kept_row, &emulated_i8_kept_row, NULL};
 
 static inline uint32_t detect_with_tiles(void)
 {

@@ -23,7 +23,6 @@
  *   DOT                     the product, of tiles.h
  *   SUMS_ARE_FLOATS         1: sums are f32 in the outputs' unit
  *   KEPT                    1: layers of up to KEPT_BYTES of tiles keep them next to what is packed
- *   PLANES                  3: an operand is the sum of three tiles (linear_amx_planes.h); or none
  *
  * includes this one, and defines the functions declared below.
  */
@@ -103,9 +102,6 @@ TARGET_INLINE void prepare(uint8_t *to, const uint8_t *from, const int part, con
         _mm_prefetch((const char *)to + 256 * part + 64 * i, _MM_HINT_T0);
 }
 
-#if PLANES > 1
-#include "kernel/cpu/x86/linear_amx_planes.h"
-#else
 /* Three or four tiles of tokens and one row block. */
 TARGET_INLINE void step_tall(const visit *v, int64_t t, const int T, const int WHAT)
 {
@@ -165,7 +161,6 @@ TARGET_INLINE void step_wide(const visit *v, int64_t t, const int WHAT)
     DOT(3, 7, 4);
     if (WHAT == EXPANDS) expand_all(tile_at(v, t + LEAD, 3), v->w[3] + at);
 }
-#endif
 
 TARGET_INLINE void begin_sums(const visit *v, const int B)
 {
@@ -212,10 +207,8 @@ TARGET_INLINE void steps(const visit *of, int64_t from, int64_t to, const int T,
             step_wide(&v, t, WHAT);
         else if (T == 2)
             step_even(&v, t, WHAT);
-#if PLANES == 1
         else
             step_tall(&v, t, T, WHAT);
-#endif
         ask_for_y(&v, t);
     }
 }
@@ -248,13 +241,11 @@ TARGET static void multiply(const visit *v, int tiles)
     case 2:
         multiply_as(v, 2);
         break;
-#if PLANES == 1
     case 3:
         multiply_as(v, 3);
         break;
     default:
         multiply_as(v, 4);
-#endif
     }
 }
 
@@ -270,10 +261,10 @@ TARGET static void aim_at_y(visit *v, const worker *w, int64_t m, int64_t b, int
     v->y = NULL;
     if (m + tiles * TOKENS > job->m || b * ROWS + outputs > job->n || !outputs_together(job))
         return;
-    if (!(w->plain && tiles == GROUP_TILES) && bytes < ASKED_FOR) return;
+    if (!(w->plain && tiles == TILES) && bytes < ASKED_FOR) return;
     v->y = element_to(job->y, job->y_dtype, m * job->y_stride_m + b * ROWS);
     v->y_step = job->y_stride_m * element;
-    v->shift = blocks_for(tiles) / (job->y_dtype == S24_F32 ? 2 : 4); /* of 1, 2 and 4: 0, 1, 2 */
+    v->shift = tiles == 1 ? job->y_dtype == S24_F32 ? 2 : 1 : 0;
     v->lines = tiles * TOKENS << v->shift;
     v->asked = (v->lines + v->count - 1) / v->count;
 }
@@ -360,7 +351,6 @@ typedef struct slice {
 TARGET static void run_visit(worker *w, visit *v, square_of s, int64_t b1, float *partial, slice k)
 {
     const int blocks = blocks_for(s.tiles), last = s.b + blocks >= b1;
-    const int there = last ? (int)(b1 - s.b) : blocks;
     const int final = k.done + k.count == k_tiles(w->job->k);
     v->from = k.done ? partial : NULL, v->to = partial;
     v->to_step = 64, v->down = blocks * TILE, v->across = TILE;
@@ -368,10 +358,7 @@ TARGET static void run_visit(worker *w, visit *v, square_of s, int64_t b1, float
     const int done = final && aim_to(v, w, s.m, s.b, b1, s.tiles);
     if (final && !done) aim_at_strip(v, w, s, s.x_scales);
     multiply(v, s.tiles);
-#if PLANES > 1
-    if (final) check_sums(w->job, v, s.m, s.left, s.b, there);
-#endif
-    if (final && !done) end_visit(w, there, last);
+    if (final && !done) end_visit(w, last ? (int)(b1 - s.b) : blocks, last);
 }
 
 /* A group's slice with row blocks [b0, b1). */
@@ -383,20 +370,18 @@ TARGET static void run_group(worker *w, int64_t b0, int64_t b1, slice s)
     float *partial = w->partial;
     visit v = {.x_next = x_step(tiles), .count = s.count, .tiles = w->expanded};
     v.x = w->x + s.done * v.x_next;
-    v.next = STEP_TILES, v.step = blocks * STEP_TILES, v.ring = RING - 1;
-    v.ready = w->kept != NULL;
+    v.next = TILE, v.step = blocks * TILE, v.ring = RING - 1, v.ready = w->kept != NULL;
     if (w->kept) v.tiles = w->kept + (b0 * all + s.done) * TILE, v.next = all * TILE;
     if (w->kept) v.step = TILE, v.ring = -1;
     for (int64_t b = b0; b < b1; b += blocks, partial += SQUARE) {
         const square_of square = {w->m, b, w->tokens, tiles, scales_of(w->x, k)};
         aim_at_weights(&v, weights, row_block_bytes(k), b, b1);
-        if (s.done + s.count == all && tiles == GROUP_TILES) aim_at_y(&v, w, w->m, b, tiles);
+        if (s.done + s.count == all && tiles == TILES) aim_at_y(&v, w, w->m, b, TILES);
         run_visit(w, &v, square, b1, partial, s);
         if (w->kept) v.tiles += blocks * v.next;
     }
 }
 
-#if PLANES == 1
 /* A slice of four row blocks from b on with the tokens from t0 on that sums pass for, tile after
    tile: the first one expands it. */
 TARGET static void run_slice(worker *w, int64_t t0, int64_t b, int64_t b1, slice s)
@@ -421,15 +406,13 @@ TARGET static void run_slice(worker *w, int64_t t0, int64_t b, int64_t b1, slice
         v.ready = 1;
     }
 }
-#endif
 
 /* Up to 64 tokens: k in slices whose tokens stay in L1, one after the other for some row blocks. */
 TARGET static void run_few(worker *w, int64_t b0, int64_t b1)
 {
     const int64_t all = k_tiles(w->job->k), chunk = chunk_of(w->job->k);
     const int width = tiles_of(w->tokens);
-    const int64_t most = width > 2 ? SLICE / STEP_TILES / width : all;
-    const int64_t slices = (all + most - 1) / most;
+    const int64_t most = width > 2 ? SLICE / TILE / width : all, slices = (all + most - 1) / most;
     for (int64_t b = b0; b < b1; b += chunk)
         for (int64_t s = 0; s < slices; s++) {
             const int64_t done = all * s / slices, next = all * (s + 1) / slices;
@@ -437,22 +420,6 @@ TARGET static void run_few(worker *w, int64_t b0, int64_t b1)
         }
 }
 
-#if PLANES > 1
-/* Each group expands for itself, next to six times as many products; weights from far come once for
-   all. */
-TARGET static void run_many(worker *w, int64_t b0, int64_t b1)
-{
-    const int64_t chunk = chunk_of(w->job->k), m = w->m, tokens = w->tokens;
-    const uint8_t *const x = w->x;
-    for (int64_t b = b0; b < b1; b += chunk)
-        for (int64_t t = 0; t < tokens; t += GROUP) {
-            w->m = m + t, w->tokens = tokens - t < GROUP ? tokens - t : GROUP;
-            w->x = x + t / GROUP * group_bytes(w->job->k);
-            run_few(w, b, b + chunk < b1 ? b + chunk : b1);
-        }
-    w->m = m, w->tokens = tokens, w->x = x;
-}
-#else
 TARGET static void run_many(worker *w, int64_t b0, int64_t b1)
 {
     const int64_t all = k_tiles(w->job->k), slices = (all + NEAR_STEPS - 1) / NEAR_STEPS;
@@ -463,7 +430,6 @@ TARGET static void run_many(worker *w, int64_t b0, int64_t b1)
                 run_slice(w, t, b, b1, (slice){done, next - done});
             }
 }
-#endif
 
 TARGET static void run_blocks(worker *w, int64_t b0, int64_t b1)
 {

@@ -10,25 +10,19 @@
 #include "kernel/cpu/rows16.h"
 #include "kernel/cpu/x86/avx512.h"
 
-#ifndef PLANES
-#define PLANES 1
-#endif
-
 enum {
     TILE = 1024,                           /* bytes of a tile: 16 rows of 64 */
-    STEP_TILES = PLANES * TILE,            /* and of a step's weights, of tokens for each 16 */
     TOKENS = 16,                           /* of a tile; */
     TILES = 4,                             /* of sums, and the most of tokens */
-    GROUP_TILES = PLANES > 1 ? 2 : TILES,  /* of tokens that meet a row block at once */
-    GROUP = GROUP_TILES * TOKENS,          /* those tokens */
+    GROUP = TILES * TOKENS,                /* tokens that meet a row block at once */
     SQUARE = TILES * 16 * 16,              /* sums of all tiles */
     SKEW = 64,                             /* bytes */
     STRIP = TILES * (TILES * TILE + SKEW), /* bytes of a strip's sums */
     SPAN = 32,                             /* tiles of tokens that pass so with four row blocks */
     NEAR_STEPS = 6,                        /* of four row blocks' tiles that stay in L1 */
     PAGE = 4096,                           /* what work is aligned to */
-    LEAD = PLANES > 1 ? 1 : 2,             /* steps between expansion and use */
-    RING = 2 * LEAD,                       /* steps of expanded weights of few tokens */
+    LEAD = 2,                              /* steps between expansion and use */
+    RING = 4,                              /* steps of expanded weights of few tokens */
     CHUNK_TILES = 384,                     /* of the weights of a chunk, at most */
     SLICE = 24 << 10,                      /* bytes of tokens that stay in L1 */
     CHUNK = 16,              /* row blocks whose sums pass from slice to slice, at most */
@@ -84,25 +78,24 @@ static inline size_t kept_bytes(int64_t n, int64_t k)
    L1. */
 static inline int64_t x_step(int tiles)
 {
-    return tiles * STEP_TILES + SKEW;
+    return tiles * TILE + SKEW;
 }
 
 /* Bytes of a packed group, whole pages: its tiles, then the tokens' scales. */
 static inline int64_t group_bytes(int64_t k)
 {
-    return (k_tiles(k) * x_step(GROUP_TILES) + GROUP * (int64_t)sizeof(float) + PAGE - 1) / PAGE *
-           PAGE;
+    return (k_tiles(k) * x_step(TILES) + GROUP * (int64_t)sizeof(float) + PAGE - 1) / PAGE * PAGE;
 }
 
 static inline float *scales_of(const uint8_t *group, int64_t k)
 {
-    return (float *)(uintptr_t)(group + k_tiles(k) * x_step(GROUP_TILES));
+    return (float *)(uintptr_t)(group + k_tiles(k) * x_step(TILES));
 }
 
 /* Tiles that the tokens of a group from `tokens` before the end on fill. */
 static inline int tiles_of(int64_t tokens)
 {
-    return tokens >= GROUP ? GROUP_TILES : (int)((tokens + TOKENS - 1) / TOKENS);
+    return tokens >= GROUP ? TILES : (int)((tokens + TOKENS - 1) / TOKENS);
 }
 
 /* Rows of a tile of tokens, and of sums: a tile of fewer than 16 tokens in all has as many. */
@@ -134,7 +127,7 @@ static inline int64_t chunk_of(int64_t k)
 /* The memory of a thread besides tokens: expanded weights, a ring or a slice of four row blocks,
    two strips, sums between slices. */
 enum {
-    EXPANDED = TILES * (NEAR_STEPS * TILE + SKEW), /* no less than a ring of four row blocks */
+    EXPANDED = TILES * (NEAR_STEPS * TILE + SKEW),
     WORKER_BYTES = EXPANDED + 2 * STRIP + SPAN * SQUARE * 4
 };
 

@@ -11,7 +11,6 @@
 
 #include "kernel/cpu/x86/linear_amx.h"
 
-#if PLANES == 1
 /* ---- kept tiles ------------------------------------------------------------------------------ */
 
 /* Expands row blocks [begin, end), those past the last to zeros. */
@@ -34,7 +33,6 @@ static void keep_tiles(void *w, const s24i_weight *from)
     const int64_t blocks = rows16_blocks(from->n) + TILES - 1;
     if (kept_bytes(from->n, from->k)) rows16_share(w, from, blocks, keep_blocks);
 }
-#endif
 
 /* ---- the threads ----------------------------------------------------------------------------- */
 

@@ -3,6 +3,15 @@
  * y = x·wᵀ, w 2:4 in bf16, on AMX: x is rounded to bf16 unless it is bf16, sums are f32. Included
  * by the rows' files, which define KEPT (linear_amx.h).
  *
+ * A stored vector of rows16's pairs, the two kept values of a group in 16 rows, becomes two rows of
+ * a weight tile by a byte shuffle each. What it shuffles by is made from the code bits b0 … b3
+ * (i0 | i1 << 2) by a product of bits: whether column c is kept, and whether as the second value,
+ * are sums of code bits modulo 2,
+ *     dropped:  0: b0 + b1    1: b0 + b3    2: b1 + b2    3: b2 + b3
+ *     second:   0: 0          1: 1 + b3     2: 1 + b1     3: 1
+ * so vgf2p8affineqb makes the shuffle's bytes, zeroing bit included, from a byte that has the code
+ * in one half and in the other what is constant: the byte's number, its lane, its column's parity.
+ *
  * Tokens with an Inf or NaN go to the row of dots: a dropped weight is a zero here, and zero times
  * NaN would reach outputs that have nothing to do with it.
  */
@@ -29,18 +38,51 @@ enum {
 };
 
 #include "kernel/cpu/x86/linear_amx_run.h"
-#include "kernel/cpu/x86/linear_bf16_expand.h"
 #include "kernel/cpu/x86/tokens_bf16.h"
 
 /* ---- weights --------------------------------------------------------------------------------- */
 
+/* What is constant of a byte, for the 16 lanes from the last on, from bit `c` on. */
+#define REST_OF(lane, c) (int)((0x09080100u + 0x02020202u * ((lane) % 4)) << (c))
+#define REST_FOUR(c)     REST_OF(3, c), REST_OF(2, c), REST_OF(1, c), REST_OF(0, c)
+#define REST(c)          REST_FOUR(c), REST_FOUR(c), REST_FOUR(c), REST_FOUR(c)
+
+/* A product of bits: output bit i is the sum of the input bits row[i]. */
+#define BITS(r0, r1, r2, r3, r7)                                                                   \
+    ((long long)((uint64_t)(r0) << 56 | (uint64_t)(r1) << 48 | (uint64_t)(r2) << 40 |              \
+                 (uint64_t)(r3) << 32 | (uint64_t)(r7)))
+
+/* Two rows of the tile from a group's pairs: bits has the code's, masked for each column, in one
+   half of a byte, and in the other, from bit `c` on: the byte's number, its lane, "odd column". */
+TARGET_INLINE void expand_group(uint8_t *to, const uint8_t *pairs, __m512i bits, const int b,
+                                const int c)
+{
+    const __m512i low = _mm512_set1_epi64(
+        BITS(1 << c, 8 << b | 8 << c, 2 << c, 4 << c, 11 << b)); /* columns 0 and 1 */
+    const __m512i high =
+        _mm512_set1_epi64(BITS(1 << c, 2 << b, 2 << c, 4 << c, 14 << b)); /* 2 and 3 */
+    const __m512i values = _mm512_load_si512(pairs);
+    _mm512_store_si512(to,
+                       _mm512_shuffle_epi8(values, _mm512_gf2p8affine_epi64_epi8(bits, low, 0)));
+    _mm512_store_si512(to + 64,
+                       _mm512_shuffle_epi8(values, _mm512_gf2p8affine_epi64_epi8(bits, high, 2)));
+}
+
+/* Bytes of even columns keep the code bits 0, 1 and 2, of odd ones 0, 2 and 3. */
 TARGET_INLINE void expand(uint8_t *to, const uint8_t *from, const int part)
 {
-    picks even, odd;
-    picks_of(&even, &odd, from, part);
+    const __m512i even_mask = _mm512_set1_epi32(0x0d0d0707);
+    const __m512i odd_mask = _mm512_set1_epi32((int)0xd0d07070);
+    const __m512i even_rest = _mm512_set_epi32(REST(4)), odd_rest = _mm512_set_epi32(REST(0));
+    const int j = 0x01010101 * part;
+    const __m512i both =
+        _mm512_shuffle_epi8(_mm512_load_si512(from),
+                            _mm512_set4_epi32(0x0c0c0c0c + j, 0x08080808 + j, 0x04040404 + j, j));
+    const __m512i even = _mm512_ternarylogic_epi32(both, even_mask, even_rest, 0xea);
+    const __m512i odd = _mm512_ternarylogic_epi32(both, odd_mask, odd_rest, 0xea);
     from += S24I_ROWS16_CODES + 128 * part;
-    expand_pairs(to + 256 * part, _mm512_load_si512(from), &even);
-    expand_pairs(to + 256 * part + 128, _mm512_load_si512(from + 64), &odd);
+    expand_group(to + 256 * part, from, even, 0, 4);
+    expand_group(to + 256 * part + 128, from + 64, odd, 4, 0);
 }
 
 /* ---- tokens ---------------------------------------------------------------------------------- */
