@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Keeps which layers of whole models run dense on this CPU, as loading measured it: the notes of
- * the context, in a file per CPU, ISA, version and dense engine. A file that says otherwise, or
- * that cannot be read, counts as absent.
+ * Keeps which sparse layers of whole models run dense on this CPU, as loading measured it: the
+ * notes of the context, in a file per CPU, ISA, version and dense engine. A file that says
+ * otherwise, or that cannot be read, counts as absent.
  */
 #include <stdio.h>
 #include <string.h>
@@ -10,15 +10,19 @@
 
 #include "cli.h"
 
-/* Reads dtype, threads, inputs and outputs of a note's key (nn.h); 0: it is none. */
+/* Reads dtype, threads, inputs, outputs and form of a note's key (nn.h); 0: it is none. */
 static int key_read(cli_choice *choice, const char *key)
 {
     char dtype[8], extra;
     long long threads, k, n;
-    if (sscanf(key, "%7s %lld %lldx%lld%c", dtype, &threads, &k, &n, &extra) != 4) return 0;
-    *choice = (cli_choice){s24_dtype_parse(dtype), threads, k, n, NULL};
+    int end = 0;
+    if (sscanf(key, "%7s %lld %lldx%lld%n", dtype, &threads, &k, &n, &end) != 4) return 0;
+    *choice = (cli_choice){.dtype = s24_dtype_parse(dtype), .threads = threads, .k = k, .n = n};
+    if (key[end] &&
+        sscanf(key + end, " %31[a-z0-9:+] %3d%c", choice->form, &choice->kept, &extra) != 2)
+        return 0;
     return choice->dtype != S24_DTYPE_NONE && threads > 0 && threads <= CLI_MAX_THREADS && k > 0 &&
-           n > 0;
+           n > 0 && choice->kept >= 0 && choice->kept <= 100;
 }
 
 static int is_sound(const json_t *choices)

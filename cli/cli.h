@@ -448,11 +448,13 @@ void cli_choices_keep(cli_app *cli);
 typedef struct cli_choice {
     s24_dtype dtype;
     int64_t threads, k, n;
+    char form[32];    /* "bsr:16x16", "csr+int8"; "": 2:4 */
+    int kept;         /* of a form: the percent that are stored, about */
     const char *note; /* as s24_choice_is_dense reads it */
 } cli_choice;
 /* Gives the next that is known, from *index 0 on; 0: there is none. */
 int cli_choice_at(cli_app *cli, cli_choice *choice, int64_t *index);
-/* Tells whether a layer runs dense in a pass of that many tokens; −1: not known. */
+/* Tells whether a 2:4 layer runs dense in a pass of that many tokens; −1: not known. */
 int cli_choice_dense(cli_app *cli, s24_dtype dtype, int64_t threads, int64_t k, int64_t n,
                      int64_t tokens);
 /* Gives the next numbers of tokens, from *at 1 on, that run dense; *to 0: and all more. 0: there

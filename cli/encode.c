@@ -55,22 +55,57 @@ void encode_choice_json(json_t *object, const s24_encoder *encoder)
     json_object_set_new(object, "dense_bytes", json_integer(info.dense_bytes));
 }
 
-void encode_model_note(cli_app *cli, const s24_model *model, int64_t ran)
+/* How many layers ran sparse: all, and by format. */
+typedef struct ran_layers {
+    int64_t all, of[S24_FORMAT_BSR + 1];
+} ran_layers;
+
+/* "36 of 36 2:4 layers ran 2:4, 12 of 24 layers in csr ran in csr" */
+static void note_layers(cli_app *cli, const s24_model *model, const ran_layers *ran)
 {
-    char bytes[32], dense[128] = "";
+    char bytes[32], dense[128] = "", text[512] = "";
+    size_t used = 0;
     s24_model_info info;
     s24_model_describe(&info, model);
+    int64_t count = info.sparse_layers, did = ran->all; /* of 2:4 */
+    for (int f = S24_FORMAT_COO; f <= S24_FORMAT_BSR; f++) {
+        const int64_t layers = s24_model_format_layers(model, (s24_format)f);
+        const char *name = s24_format_name((s24_format)f);
+        count -= layers;
+        did -= ran->of[f];
+        if (layers)
+            used += (size_t)snprintf(text + used, sizeof text - used,
+                                     "%s%lld of %lld %s in %s ran "
+                                     "in %s",
+                                     used ? ", " : "", (long long)ran->of[f], (long long)layers,
+                                     cli_plural(layers, "layer", "layers"), name, name);
+    }
     if (!info.sparse_layers) return;
     if (info.dense_bytes)
         snprintf(dense, sizeof dense, " (%s of dense weights, where dense is faster; --sparse)",
                  cli_bytes(bytes, sizeof bytes, (double)info.dense_bytes));
-    cli_note(cli, "%lld of %lld 2:4 %s ran 2:4%s", (long long)ran, (long long)info.sparse_layers,
-             cli_plural(info.sparse_layers, "layer", "layers"), dense);
+    if (!count)
+        cli_note(cli, "%s%s", text, dense);
+    else
+        cli_note(cli, "%lld of %lld 2:4 %s ran 2:4%s%s%s", (long long)did, (long long)count,
+                 cli_plural(count, "layer", "layers"), used ? ", " : "", text, dense);
+}
+
+void encode_model_note(cli_app *cli, const s24_model *model, const s24_session *session,
+                       int64_t tokens)
+{
+    ran_layers ran = {.all = s24_session_sparse_layers(session, tokens)};
+    for (int f = S24_FORMAT_COO; f <= S24_FORMAT_BSR; f++)
+        ran.of[f] = s24_session_format_layers(session, tokens, (s24_format)f);
+    note_layers(cli, model, &ran);
 }
 
 void encode_choice_note(cli_app *cli, const s24_encoder *encoder)
 {
-    encode_model_note(cli, s24_encoder_model(encoder), s24_encoder_sparse_layers(encoder, 0));
+    ran_layers ran = {.all = s24_encoder_sparse_layers(encoder, 0)};
+    for (int f = S24_FORMAT_COO; f <= S24_FORMAT_BSR; f++)
+        ran.of[f] = s24_encoder_format_layers(encoder, 0, (s24_format)f);
+    note_layers(cli, s24_encoder_model(encoder), &ran);
 }
 
 static int embed_ids(cli_app *cli, s24_encoder *encoder, const encode_lines *lines, float *vectors,

@@ -31,12 +31,13 @@ extern const char *const encode_no_names[], *const encode_query_names[],
 /* Sets it for the texts that follow. The first time it is said, and kept in out->prompt. */
 int encode_use_prompt(cli_app *cli, s24_encoder *encoder, const encode_prompt *prompt,
                       embedded *out);
-/* Tell which layers ran 2:4 in the longest pass, and what the dense weights of 2:4 ones take: as
-   JSON's "layers", "sparse_layers" and "dense_bytes", and in words, if any layer is 2:4. */
+/* Tell which layers ran sparse in the longest pass, and what the dense weights of these take: as
+   JSON's "layers", "sparse_layers" and "dense_bytes", and in words, if any layer is sparse. */
 void encode_choice_json(json_t *object, const s24_encoder *encoder);
 void encode_choice_note(cli_app *cli, const s24_encoder *encoder);
-/* The same words of a model, `ran` of whose layers did. */
-void encode_model_note(cli_app *cli, const s24_model *model, int64_t ran);
+/* The same words of a pass of that many tokens. */
+void encode_model_note(cli_app *cli, const s24_model *model, const s24_session *session,
+                       int64_t tokens);
 /* Holds lines of a file. */
 typedef struct encode_lines {
     const char *path; /* "-": standard input */

@@ -142,12 +142,24 @@ static void tensor_lines(cli_app *cli, const s24_checkpoint *checkpoint)
         tensor_line(cli, s24_checkpoint_tensor(checkpoint, i), width);
 }
 
-/* Asks whether it is the shape of a packed tensor, or of three that are multiplied as one. */
-static int is_packed_shape(const s24_checkpoint *checkpoint, int64_t n, int64_t k)
+/* Asks whether a tensor is in that form. */
+static int is_in_form(const s24_tensor *t, const char *form)
+{
+    char text[CLI_FORMAT_BYTES + 8];
+    if (!*form) return cli_is_two_four(t);
+    if (!t->sparse) return 0;
+    cli_format(text, t);
+    if (t->bits) strcat(text, "+int8");
+    return !strcmp(text, form);
+}
+
+/* Asks whether a tensor has that shape and form, or three 2:4 ones that are multiplied as one. */
+static int is_packed_shape(const s24_checkpoint *checkpoint, const cli_choice *choice)
 {
     for (int64_t i = 0; i < s24_checkpoint_count(checkpoint); i++) {
         const s24_tensor *t = s24_checkpoint_tensor(checkpoint, i);
-        if (cli_is_two_four(t) && t->shape[1] == k && (t->shape[0] == n || 3 * t->shape[0] == n))
+        if (is_in_form(t, choice->form) && t->shape[1] == choice->k &&
+            (t->shape[0] == choice->n || (!*choice->form && 3 * t->shape[0] == choice->n)))
             return 1;
     }
     return 0;
@@ -167,13 +179,16 @@ static json_t *choice_json(const cli_choice *choice)
     json_object_set_new(object, "threads", json_integer(choice->threads));
     json_object_set_new(object, "k", json_integer(choice->k));
     json_object_set_new(object, "n", json_integer(choice->n));
+    json_object_set_new(object, "format", *choice->form ? json_string(choice->form) : json_null());
+    json_object_set_new(object, "stored",
+                        *choice->form ? json_real(0.01 * choice->kept) : json_null());
     json_object_set_new(object, "dense", ranges);
     return object;
 }
 
 static void choice_line(cli_app *cli, const cli_choice *choice)
 {
-    char ranges[512] = "";
+    char ranges[512] = "", form[64] = "";
     size_t used = 0;
     int64_t at = 1, from, to;
     while (used < sizeof ranges && cli_choice_range(choice, &at, &from, &to)) {
@@ -185,10 +200,15 @@ static void choice_line(cli_app *cli, const cli_choice *choice)
             used += (size_t)snprintf(ranges + used, sizeof ranges - used, "%s%lld tokens and more",
                                      before, (long long)from);
     }
-    cli_print(cli, "here, %s, %lld %s, %lld inputs, %lld outputs: %s",
+    if (*choice->form)
+        snprintf(form, sizeof form, ", %s of about %d %%", choice->form, choice->kept);
+    cli_print(cli, "here, %s, %lld %s, %lld inputs, %lld outputs%s: %s",
               s24_dtype_name(choice->dtype), (long long)choice->threads,
               cli_plural(choice->threads, "thread", "threads"), (long long)choice->k,
-              (long long)choice->n, used ? ranges : "2:4");
+              (long long)choice->n, form,
+              used            ? ranges
+              : *choice->form ? choice->form
+                              : "2:4");
 }
 
 /* Says how layers of these shapes run on this CPU, if that was measured; cli->json: as an array. */
@@ -199,7 +219,7 @@ static json_t *choices(cli_app *cli, const s24_checkpoint *checkpoint)
     int64_t index = 0;
     cli_choices_load(cli);
     while (cli_choice_at(cli, &choice, &index)) {
-        if (!is_packed_shape(checkpoint, choice.n, choice.k)) continue;
+        if (!is_packed_shape(checkpoint, &choice)) continue;
         if (cli->json)
             json_array_append_new(list, choice_json(&choice));
         else

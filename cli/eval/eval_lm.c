@@ -182,7 +182,7 @@ static int print(cli_app *cli, const lm_parts *p, double seconds)
     }
     cli_print(cli, "loss %.4f  perplexity %.3f%s  (%lld tokens%s, %.1f s)", loss, perplexity,
               of_bytes, (long long)p->count, bytes_of, seconds);
-    encode_model_note(cli, p->model, s24_session_sparse_layers(p->session, p->longest));
+    encode_model_note(cli, p->model, p->session, p->longest);
     return CLI_OK;
 }
 

@@ -347,7 +347,7 @@ static int report(const generation *g, int code)
     cli_note(cli, "%lld prompt %s in %.2f s, %lld new %s, %.1f tokens/s", (long long)given,
              cli_plural(given, "token", "tokens"), g->prefill, (long long)g->tokens,
              cli_plural(g->tokens, "token", "tokens"), tokens_per_second(g));
-    encode_model_note(cli, g->model, s24_session_sparse_layers(g->session, prompts_together(g)));
+    encode_model_note(cli, g->model, g->session, prompts_together(g));
     return code;
 }
 

@@ -149,7 +149,8 @@ typedef struct s24_model_opts {
 typedef struct s24_model_info {
     const char *model_type;
     int64_t vocabulary, positions, types, width, layers, heads, intermediate;
-    int64_t linear_layers, sparse_layers; /* of the blocks; how many of them are 2:4 */
+    int64_t linear_layers, sparse_layers; /* of the blocks; how many of them are 2:4, or in rows
+                                             or blocks */
     int64_t weight_bytes;                 /* of all tensors as stored */
     int has_qa_head;
     s24_dtype dtype;
@@ -157,18 +158,21 @@ typedef struct s24_model_info {
     /* Of a model of images: pixels a side, of a patch too, channels, classes of its head; else
        0. */
     int64_t image, patch, channels, classes;
-    /* On the CPU: 2:4 layers that have dense weights, since dense is faster here for some
+    /* On the CPU: sparse layers that have dense weights, since dense is faster here for some
        numbers of tokens or for all, or AMX's tiles next to the packed ones, and the bytes of
        these. */
     int64_t dense_copies, dense_bytes;
 } s24_model_info;
 
 /*
- * 2:4 or dense on the CPU. Dense products can be faster than 2:4 ones: where the CPU multiplies
- * matrices by itself (AMX), or has no kernels of ours. So unless opts say otherwise loading
+ * 2:4 or dense on the CPU, and likewise rows or blocks or dense. Dense products can be faster than
+ * sparse ones: where the CPU multiplies matrices by itself (AMX), has no kernels of ours, or where
+ * few of the weights of rows or blocks are zero. So unless opts say otherwise loading
  * measures, in less than 0.2 s, both ways of the model's own layers for 1, 4, 16, 64 and 256
- * tokens, by one thread and by all of the context's together; layers of the same shape share it.
- * Where dense is faster by more than 3 % a layer gets a dense weight, made from the same values
+ * tokens, by one thread and by all of the context's together; layers of the same shape share it,
+ * and of rows or blocks those with about the same share of weights. Many such shares take more:
+ * 0.05 s at most for each eight, or where the first 32 MB of weights do not have them. Where dense
+ * is faster by more than 3 % a layer gets a dense weight, made from the same values
  * and multiplied in f32, or in bf16 if the model is bf16 or i8; where it is so for all numbers of
  * tokens the layer has no other. On AMX 2:4 with its tiles kept (1.6 times a dense weight's bytes)
  * races too, and is taken where it gains more than 5 % over the better of the two in the mean of
@@ -176,7 +180,9 @@ typedef struct s24_model_info {
  * and they run as they are. What was measured is noted with the
  * context as "f32 2 384x1536" (dtype, threads, inputs, outputs) with two hexadecimal numbers, for
  * one thread and for all together: bit i says that 2^(i − 1) + 1 … 2^i tokens run dense; "kept"
- * after them says that 2:4 keeps its tiles. A model
+ * after them says that 2:4 keeps its tiles. A note of rows or blocks is named "f32 2 384x1536
+ * bsr:16x16 20" (format, and the share that is stored, to the nearest 5 percent; "csr+int8 10" of
+ * integers). A model
  * that finds the notes of its shapes measures nothing. Times that do not come twice, since other
  * work ran then, are not noted, and then only what looked 1.5 times as fast dense runs dense, or,
  * if there was no time for any, bf16 and i8 where the CPU has AMX; the log says so. A context with
@@ -207,7 +213,7 @@ S24_API s24_status s24_model_preset(s24_model **out, s24_ctx *ctx, const char *n
 S24_API const char *s24_model_preset_name(int index);
 S24_API void s24_model_destroy(s24_model *model);
 /* A note of what was measured, as above: does such a layer run dense in a pass of that many
-   tokens on that many threads? 1: yes; 0: no, 2:4; −1: the text is no such note. */
+   tokens on that many threads? 1: yes; 0: no, as it is stored; −1: the text is no such note. */
 S24_API int s24_choice_is_dense(const char *note, int threads, int64_t tokens);
 S24_API void s24_model_describe(s24_model_info *info, const s24_model *model);
 /* Heads of keys and values: as many as heads, or fewer that some of these share. */
@@ -240,12 +246,16 @@ S24_API s24_status s24_session_create(s24_session **out, s24_ctx *ctx, const s24
                                       int64_t max_tokens);
 S24_API void s24_session_destroy(s24_session *session);
 /* How many of the blocks' linear layers a pass of that many tokens, on the threads that the
-   session was made for, multiplies as 2:4. On the CPU that was chosen at load. On a device the
-   first pass of each power of two of tokens measures which way is faster; before it these are
-   the model's sparse_layers. */
+   session was made for, multiplies as 2:4, or in rows or blocks. On the CPU that was chosen at
+   load. On a device the first pass of each power of two of tokens measures which way is faster;
+   before it these are the model's sparse_layers. */
 S24_API int64_t s24_session_sparse_layers(const s24_session *session, int64_t tokens);
-/* And how many of those in 8 bits, tokens too, of a model that was made with i8 or e4m3; rows and
-   blocks whose weights are no integers are not. */
+/* How many of those in that format, the others being 2:4; and how many layers of the model are. */
+S24_API int64_t s24_session_format_layers(const s24_session *session, int64_t tokens,
+                                          s24_format format);
+S24_API int64_t s24_model_format_layers(const s24_model *model, s24_format format);
+/* And how many of s24_session_sparse_layers in 8 bits, tokens too, of a model that was made with i8
+   or e4m3; rows and blocks whose weights are no integers are not. */
 S24_API int64_t s24_session_narrow_layers(const s24_session *session, int64_t tokens);
 
 /* What s24_session_forward may give; NULL fields are not computed. All f32, row-major. */
@@ -348,6 +358,9 @@ S24_API int s24_encoder_normalises(const s24_encoder *encoder);
 S24_API int s24_encoder_pools_prompt(const s24_encoder *encoder);
 /* As s24_session_sparse_layers; tokens 0: of the longest pass so far. */
 S24_API int64_t s24_encoder_sparse_layers(const s24_encoder *encoder, int64_t tokens);
+/* And s24_session_format_layers. */
+S24_API int64_t s24_encoder_format_layers(const s24_encoder *encoder, int64_t tokens,
+                                          s24_format format);
 /* Of a vector: the model's width, or what Dense modules and the option dimensions leave. */
 S24_API int64_t s24_encoder_width(const s24_encoder *encoder);
 /* The tokenizer of an encoder of texts, which lives as long as the encoder that was opened; NULL:

@@ -33,14 +33,23 @@ typedef enum s24i_way {
 } s24i_way;
 typedef struct s24i_weight s24i_weight;
 
+/* How the weights of a layer that is not dense are stored, as far as its speed goes by it. */
+typedef struct s24i_form {
+    s24_format format; /* 0: 2:4, or factors */
+    int block_rows, block_cols;
+    int eight; /* integers that meet tokens in integers */
+    int kept;  /* of a format: in percent of all, to the nearest multiple of five */
+} s24i_form;
+
 /* y[m,n] = activation(x[m,k]·wᵀ + bias) (+ y). Where it has weights for several ways, the number of
    rows decides. */
 typedef struct s24i_linear {
     int64_t n, k;
     const float *bias;
     s24_activation activation;
-    int sparse;                     /* its weight is 2:4, however it runs, */
-    int lift;                       /* with k lifted; 0: as it is */
+    int sparse;                     /* its weight is not dense, however it runs, */
+    s24i_form form;                 /* and what it is then; */
+    int lift;                       /* of 2:4 with k lifted; 0: as it is */
     s24i_choice choice;             /* on the CPU */
     s24i_weight *weight[S24I_WAYS]; /* NULL: it does not run so */
 } s24i_linear;
@@ -168,6 +177,11 @@ int64_t s24i_model_layers(const s24_model *model,
                           const void *arg);
 /* Of those the 2:4 ones. */
 int64_t s24i_model_sparse_layers(const s24_model *model);
+/* Is it sparse, and of that format? format 0: of any, or 2:4. */
+static inline int s24i_is_sparse(const s24i_linear *linear, s24_format format)
+{
+    return linear->sparse && (!format || linear->form.format == format);
+}
 
 /* Of a model, whose blocks have an end. */
 int s24i_model_find_linear(int64_t *block, s24i_slot *slot, const s24_model *model,

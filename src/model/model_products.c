@@ -47,11 +47,15 @@ int64_t s24i_model_layers(const s24_model *model,
 
 static int is_sparse(const s24i_linear *linear, const void *arg)
 {
-    (void)arg;
-    return linear->sparse;
+    return s24i_is_sparse(linear, *(const s24_format *)arg);
 }
 
 int64_t s24i_model_sparse_layers(const s24_model *model)
 {
-    return s24i_model_layers(model, is_sparse, NULL);
+    return s24i_model_layers(model, is_sparse, &(s24_format){0});
+}
+
+int64_t s24_model_format_layers(const s24_model *model, s24_format format)
+{
+    return model && format ? s24i_model_layers(model, is_sparse, &format) : 0;
 }

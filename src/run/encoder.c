@@ -362,6 +362,13 @@ int64_t s24_encoder_sparse_layers(const s24_encoder *encoder, int64_t tokens)
                                      tokens ? tokens : encoder->most_tokens);
 }
 
+int64_t s24_encoder_format_layers(const s24_encoder *encoder, int64_t tokens, s24_format format)
+{
+    if (!encoder) return 0;
+    return s24_session_format_layers(encoder->lanes[0].session,
+                                     tokens ? tokens : encoder->most_tokens, format);
+}
+
 int64_t s24_encoder_max_tokens(const s24_encoder *encoder)
 {
     return encoder ? encoder->max_tokens : 0;

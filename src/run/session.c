@@ -204,12 +204,14 @@ void s24_session_destroy(s24_session *session)
 typedef struct of_pass {
     const s24_session *session;
     int64_t tokens;
+    s24_format format; /* 0: any, and 2:4 */
 } of_pass;
 
 static int runs_sparse(const s24i_linear *linear, const void *arg)
 {
     const of_pass *p = arg;
-    return s24i_pass_runs_sparse(linear, p->session, p->tokens);
+    return s24i_is_sparse(linear, p->format) &&
+           s24i_pass_runs_sparse(linear, p->session, p->tokens);
 }
 
 static int runs_eight(const s24i_linear *linear, const void *arg)
@@ -224,8 +226,16 @@ int64_t s24_session_sparse_layers(const s24_session *session, int64_t tokens)
 {
     if (!session) return 0;
     if (tokens < 1) return s24i_model_sparse_layers(session->model);
-    if (session->gpu) return s24i_gpu_sparse_layers(session->gpu, tokens);
-    return s24i_model_layers(session->model, runs_sparse, &(of_pass){session, tokens});
+    if (session->gpu) return s24i_gpu_sparse_layers(session->gpu, tokens, 0);
+    return s24i_model_layers(session->model, runs_sparse, &(of_pass){session, tokens, 0});
+}
+
+int64_t s24_session_format_layers(const s24_session *session, int64_t tokens, s24_format format)
+{
+    if (!session || !format) return 0;
+    if (tokens < 1) return s24_model_format_layers(session->model, format);
+    if (session->gpu) return s24i_gpu_sparse_layers(session->gpu, tokens, format);
+    return s24i_model_layers(session->model, runs_sparse, &(of_pass){session, tokens, format});
 }
 
 int64_t s24_session_read_bytes(const s24_session *session, int64_t tokens)
@@ -248,7 +258,7 @@ int64_t s24_session_narrow_layers(const s24_session *session, int64_t tokens)
 {
     if (!session || tokens < 1) return 0;
     if (session->gpu) return s24i_gpu_eight_layers(session->gpu, tokens);
-    return s24i_model_layers(session->model, runs_eight, &(of_pass){session, tokens});
+    return s24i_model_layers(session->model, runs_eight, &(of_pass){session, tokens, 0});
 }
 
 /* ---- checks ---------------------------------------------------------------------------------- */

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""2:4 or dense by what is faster here: options, what is said, and the file of what was measured.
+"""Sparse or dense by what is faster here: options, what is said, and the file of what was measured.
 Files of our own decide, so that no machine's speed does."""
 import json
 import unittest
@@ -107,6 +107,54 @@ class Choice(Scratch):
                 self.close(vectors, self.embed("--dtype", dtype, "--sparse", threads=2)[1],
                            tolerance)
 
+    def plant_forms(self, name, form, note, dtype):
+        """A file with that note for each layer of a folder in rows or blocks, and others of 2:4
+        and of other shares that say the opposite."""
+        opposite = NEVER if note == ALWAYS else ALWAYS
+        path = self.plant(opposite, dtype=dtype)
+        file = json.loads(path.read_text())
+        told = [t for t in self.json("info", name)["tensors"] if "format" in t]
+        self.assertEqual(len(told), LAYERS)
+        for t in told:
+            n, k = t["shape"]
+            about = 5 * int(20 * t["stored"] + 0.5)
+            file["choices"][f"{dtype} 1 {k}x{n} {form} {about + 50}"] = opposite
+            file["choices"][f"{dtype} 1 {k}x{n} {form} {about}"] = note
+        path.write_text(json.dumps(file))
+        return told
+
+    def test_rows_and_blocks(self):
+        self.good("prune", "model", "zeros", "--pattern", "block:8x8:0.75")
+        for name, form, dtype, options in (
+                ("bsr", "bsr:8x8", "f32", ("--format", "bsr:8x8")),
+                ("csr", "csr", "f32", ("--format", "csr")),
+                ("csr", "csr+int8", "i8", ("--format", "csr", "--quantize", "int8"))):
+            model = form.replace(":", "-")
+            self.good("pack", "zeros", model, *options)
+            _, exact = self.embed("--dense", model=model)
+            for note, ran in ((NEVER, LAYERS), (ALWAYS, 0)):
+                with self.subTest(f"{form} {note}"):
+                    told = self.plant_forms(model, form, note, dtype)
+                    found, vectors = self.embed("--dtype", dtype, model=model)
+                    self.assertEqual(found["sparse_layers"], ran)
+                    self.assertEqual(found["dense_bytes"] > 0, not ran)
+                    self.close(vectors, exact, 1e-5 if dtype == "f32" else 0.1)
+                    done = self.good("embed", model, "--input", "texts", "--output",
+                                     "v.safetensors", "--force", "--threads", "1", "--dtype",
+                                     dtype, environment=self.here)
+                    self.assertIn(f"{ran} of {LAYERS} layers in {name} ran in {name}", done.stderr)
+                    self.assertNotIn("2:4", done.stderr)
+                    self.assertEqual("layers in rows or blocks run dense for some numbers of tokens"
+                                     in done.stderr, not ran)
+                    choices = self.json("info", model, environment=self.here)["choices"]
+                    shapes = {(t["shape"][1], t["shape"][0]) for t in told}
+                    self.assertEqual({(c["k"], c["n"]) for c in choices}, shapes)
+                    self.assertEqual({c["format"] for c in choices}, {form})
+                    self.assertIn(f" outputs, {form} of about ",
+                                  self.good("info", model, environment=self.here).stdout)
+            found, _ = self.embed("--dtype", dtype, "--sparse", model=model)
+            self.assertEqual((found["sparse_layers"], found["dense_bytes"]), (LAYERS, 0))
+
     def test_a_file_in_the_layout_of_kernels(self):
         self.good("pack", "packed", "laid", "--layout", "cpu")
         self.plant(ALWAYS, NEVER, FROM_33, NEVER)
@@ -179,6 +227,8 @@ class Choice(Scratch):
                                ("too large", {"choices": {name: "100000 0"}}),
                                ("no key", {"choices": {"f32 0 1x1": "0 0"}}),
                                ("another dtype", {"choices": {"f33 1 1x1": "0 0"}}),
+                               ("a form of no share", {"choices": {name + " csr": "0 0"}}),
+                               ("a share of more", {"choices": {name + " csr 101": "0 0"}}),
                                ("a longer key", {"choices": {name + "x2": "0 0"}})))):
             with self.subTest(what):
                 path.write_text(text)

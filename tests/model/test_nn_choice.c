@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Models whose layers run 2:4 or dense as notes say: which layers those are, what they hold, and
- * that the numbers are the same. What a machine would choose does not matter here.
+ * Models whose layers run 2:4, in rows, in blocks or dense as notes say: which layers those are,
+ * what they hold, and that the numbers are the same. What a machine would choose does not matter
+ * here.
  */
 #include "support.h"
 
@@ -102,7 +103,12 @@ static void values(void **state)
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         if (s24i_choice_read(&choice, bad[i])) fail_msg("'%s' was read", bad[i]);
     assert_int_equal(s24i_choice_read(&choice, NULL), 0);
-    assert_string_equal(s24i_choice_key_of(S24_BF16, 2, 384, 128).text, "bf16 2 128x384");
+    s24i_known known = {.n = 384, .k = 128};
+    assert_string_equal(s24i_choice_key_of(S24_BF16, 2, &known).text, "bf16 2 128x384");
+    known.form = (s24i_form){S24_FORMAT_BSR, 4, 1, 1, 20};
+    assert_string_equal(s24i_choice_key_of(S24_I8, 1, &known).text, "i8 1 128x384 bsr:4x1+int8 20");
+    known.form = (s24i_form){.format = S24_FORMAT_CSR, .kept = 5};
+    assert_string_equal(s24i_choice_key_of(S24_F32, 1, &known).text, "f32 1 128x384 csr 5");
 }
 
 /* 2:4 up to 32 rows and dense from there on, in passes of one thread, of shares, and of all
@@ -292,6 +298,130 @@ static void notes_move(void **state)
     s24_ctx_destroy(other);
 }
 
+/* ---- rows and blocks ------------------------------------------------------------------------- */
+
+/* Their products are not joined. */
+static const char *const apart[] = {"128x128", "128x512", "512x128"};
+
+/* Of all shares from one percent to the other: the layers of a preset have zeros at random. */
+static void note_form(s24_ctx *ctx, const char *form, int from, int to, const char *value)
+{
+    char key[96];
+    for (int i = 0; i < 3; i++)
+        for (int kept = from; kept <= to; kept += 5) {
+            snprintf(key, sizeof key, "f32 %d %s %s %d", s24_ctx_threads(ctx), apart[i], form,
+                     kept);
+            OK(ctx, s24_ctx_note(ctx, key, value));
+        }
+}
+
+/* How many layers of a pass run in the format, which those of the model have. */
+static int64_t format_layers(s24_ctx *ctx, const s24_model *model, int64_t tokens,
+                             s24_format format)
+{
+    s24_session *session;
+    OK(ctx, s24_session_create(&session, ctx, model, 4096));
+    const int64_t layers = s24_session_format_layers(session, tokens, format);
+    assert_int_equal(layers, s24_session_sparse_layers(session, tokens));
+    assert_int_equal(s24_session_format_layers(session, 0, format), LAYERS);
+    assert_int_equal(s24_model_format_layers(model, format), LAYERS);
+    for (int other = S24_FORMAT_COO; other <= S24_FORMAT_BSR; other++)
+        if (other != (int)format)
+            assert_int_equal(s24_session_format_layers(session, tokens, (s24_format)other), 0);
+    s24_session_destroy(session);
+    return layers;
+}
+
+/* Rows and blocks run as stored or dense as notes of their form say, whatever those of 2:4 or of
+   another share of weights do; what runs is what is held, and gives the dense model's numbers. */
+static void forms_decide(void **state)
+{
+    (void)state;
+    const s24_sparse_parts formats[] = {
+        {.format = S24_FORMAT_CSR}, {.format = S24_FORMAT_BSR, .block_rows = 16, .block_cols = 16}};
+    const char *const forms[] = {"csr", "bsr:16x16"};
+    for (int f = 0; f < 2; f++)
+        for (int dense = 0; dense < 3; dense++) {
+            static const char *const notes[] = {"0 0", "fffff fffff", "fffc0 fffc0"};
+            char log[512] = "";
+            float chosen[TEXTS * WIDTH], wide[TEXTS * WIDTH];
+            s24_ctx *ctx = new_ctx(2, log);
+            note_all(ctx, S24_F32, notes[!dense]);
+            note_form(ctx, forms[1 - f], 0, 100, notes[!dense]);
+            note_form(ctx, forms[f], 60, 100, notes[!dense]);
+            note_form(ctx, forms[f], 0, 55, notes[dense]);
+            const s24_model_opts opts = {.format = &formats[f], .zeros = 70};
+            s24_model_opts as_dense = opts, as_stored = opts;
+            as_dense.dense = as_stored.all_sparse = 1;
+            s24_model *model = preset(ctx, opts), *other = preset(ctx, as_dense),
+                      *stored = preset(ctx, as_stored);
+            assert_int_equal(format_layers(ctx, model, 1, formats[f].format),
+                             dense == 1 ? 0 : LAYERS);
+            assert_int_equal(format_layers(ctx, model, 4096, formats[f].format),
+                             dense ? 0 : LAYERS);
+            assert_int_equal(format_layers(ctx, stored, 4096, formats[f].format), LAYERS);
+            assert_int_equal(!strstr(log, "12 of 12 layers in rows or blocks run dense"), !dense);
+            assert_null(strstr(log, "2:4 layers"));
+            const s24i_linear *l = s24i_block_product(&model->blocks[1], S24I_ATTENTION);
+            assert_int_equal(!l->weight[S24I_WAY_SPARSE], dense == 1);
+            assert_int_equal(!l->weight[S24I_WAY_DENSE], !dense);
+            assert_null(l->weight[S24I_WAY_KEPT]);
+            embed(chosen, ctx, model, TEXTS);
+            embed(wide, ctx, other, TEXTS);
+            if (dense == 1) assert_memory_equal(chosen, wide, sizeof wide);
+            for (int i = 0; i < TEXTS * WIDTH; i++)
+                if (!(fabsf(chosen[i] - wide[i]) <= 1e-5f))
+                    fail_msg("%s, entry %d: %g chosen, %g dense", forms[f], i, (double)chosen[i],
+                             (double)wide[i]);
+            s24_model_destroy(model);
+            s24_model_destroy(other);
+            s24_model_destroy(stored);
+            s24_ctx_destroy(ctx);
+        }
+}
+
+/* Without notes of their form they race, and it is noted or said that they could not. */
+static void forms_race(void **state)
+{
+    (void)state;
+    const s24_sparse_parts csr = {.format = S24_FORMAT_CSR};
+    char log[512] = "";
+    s24_ctx *ctx = new_ctx(1, log);
+    note_all(ctx, S24_F32, "0 0");
+    s24_model *model = preset(ctx, (s24_model_opts){.format = &csr, .zeros = 70});
+    int notes = 0;
+    for (int i = 0; i < 3; i++) {
+        char key[96];
+        s24i_choice choice;
+        snprintf(key, sizeof key, "f32 1 %s csr 30", apart[i]);
+        notes += s24i_choice_read(&choice, s24_ctx_noted(ctx, key));
+    }
+    assert_int_equal(notes, strstr(log, "kept this machine from measuring") ? 0 : 3);
+    s24_model_destroy(model);
+    s24_ctx_destroy(ctx);
+}
+
+/* More forms than are remembered: what did not race runs as it is stored. */
+static void forms_beyond(void **state)
+{
+    (void)state;
+    s24_ctx *ctx = new_ctx(1, NULL);
+    const s24_sparse_parts csr = {.format = S24_FORMAT_CSR};
+    s24_model *model = preset(ctx, (s24_model_opts){.format = &csr, .zeros = 70, .all_sparse = 1});
+    s24i_chooser chooser;
+    s24i_choose_begin(&chooser, model);
+    chooser.count = S24I_MOST_KNOWN;
+    for (int i = 0; i < S24I_MOST_KNOWN; i++)
+        chooser.known[i] = (s24i_known){.n = 1, .k = 1};
+    const s24i_linear *l = s24i_block_product(&model->blocks[0], S24I_ATTENTION);
+    const s24i_choice *choice = s24i_choice_of(model, ctx, l);
+    assert_non_null(choice);
+    assert_int_equal(s24i_choice_ways(choice), 1 << S24I_WAY_SPARSE);
+    model->chooser = NULL;
+    s24_model_destroy(model);
+    s24_ctx_destroy(ctx);
+}
+
 static void refusals(void **state)
 {
     (void)state;
@@ -310,7 +440,9 @@ int main(void)
         cmocka_unit_test(values),         cmocka_unit_test(rows_decide),
         cmocka_unit_test(all_dense),      cmocka_unit_test(layers_differ),
         cmocka_unit_test(measured),       cmocka_unit_test(notes_move),
-        cmocka_unit_test(tiles_are_kept), cmocka_unit_test(refusals),
+        cmocka_unit_test(tiles_are_kept), cmocka_unit_test(forms_decide),
+        cmocka_unit_test(forms_race),     cmocka_unit_test(forms_beyond),
+        cmocka_unit_test(refusals),
     };
     return cmocka_run_group_tests_name("nn_choice", tests, NULL, NULL);
 }

@@ -54,8 +54,9 @@ s24_status s24i_gpu_pass_in(s24i_gpu_session *gpu, s24_ctx *ctx, const s24i_gpu_
 /* Waits for the submitted pass and writes its outputs. Without one it does nothing. */
 s24_status s24i_gpu_finish(s24i_gpu_session *gpu, s24_ctx *ctx);
 
-/* How many linear layers a pass of that many tokens runs 2:4. */
-int64_t s24i_gpu_sparse_layers(const s24i_gpu_session *gpu, int64_t tokens);
+/* How many linear layers a pass of that many tokens runs sparse, in that format; 0: in any, or
+   2:4. */
+int64_t s24i_gpu_sparse_layers(const s24i_gpu_session *gpu, int64_t tokens, s24_format format);
 /* And how many of them in 8 bits. */
 int64_t s24i_gpu_eight_layers(const s24i_gpu_session *gpu, int64_t tokens);
 /* Bytes of the weights that it reads, the head's among them. */

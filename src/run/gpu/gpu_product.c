@@ -168,16 +168,19 @@ void s24i_gpu_narrow_norm(s24_device_norm_args *args, const s24i_gpu_session *gp
 
 /* ---- how many linear layers run so ----------------------------------------------------------- */
 
-static int64_t count_layers(const s24i_gpu_session *gpu, int64_t tokens, unsigned ways, int sparse)
+/* Of sparse layers of a format, or with format 0 of all sparse ones, or with sparse 0 of all. */
+static int64_t count_layers(const s24i_gpu_session *gpu, int64_t tokens, unsigned ways, int sparse,
+                            s24_format format)
 {
     int64_t count = 0;
     for (int64_t b = 0; b < gpu->model->shape.layers; b++)
         for (int i = 0; i < S24I_PRODUCTS; i++) {
             const s24i_linear *l = s24i_block_product(&gpu->model->blocks[b], i);
             const s24i_way way = l->n ? s24i_gpu_way(gpu, tokens, b, i) : S24I_WAY_DENSE;
-            if (l->n && (l->sparse || !sparse) && ways >> way & 1)
+            if (l->n && (!sparse || s24i_is_sparse(l, format)) && ways >> way & 1)
                 count += s24i_product_layers(gpu->model, b, i);
         }
+    if (format) return count; /* of experts there are none on a device */
     /* Experts run as they are. */
     for (int64_t b = 0; b < gpu->model->shape.layers && ways >> S24I_WAY_SPARSE & 1; b++)
         for (int i = S24I_PRODUCTS; i < s24i_block_products(&gpu->model->blocks[b]); i++)
@@ -185,15 +188,16 @@ static int64_t count_layers(const s24i_gpu_session *gpu, int64_t tokens, unsigne
     return count;
 }
 
-int64_t s24i_gpu_sparse_layers(const s24i_gpu_session *gpu, int64_t tokens)
+int64_t s24i_gpu_sparse_layers(const s24i_gpu_session *gpu, int64_t tokens, s24_format format)
 {
     return count_layers(gpu, tokens,
-                        1u << S24I_WAY_SPARSE | 1u << S24I_WAY_EIGHT | 1u << S24I_WAY_INTEGERS, 1);
+                        1u << S24I_WAY_SPARSE | 1u << S24I_WAY_EIGHT | 1u << S24I_WAY_INTEGERS, 1,
+                        format);
 }
 
 int64_t s24i_gpu_eight_layers(const s24i_gpu_session *gpu, int64_t tokens)
 {
-    return count_layers(gpu, tokens, 1u << S24I_WAY_EIGHT, 0);
+    return count_layers(gpu, tokens, 1u << S24I_WAY_EIGHT, 0, 0);
 }
 
 int64_t s24i_gpu_read_bytes(const s24i_gpu_session *gpu, int64_t tokens)

@@ -7,15 +7,18 @@
 #include "run/cpu/pass.h"
 #include "run/weight/weight.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 /* Dense weights that race, if the model has as many: more than a cache near a core holds. */
 enum { RACING_BYTES = 32 << 20 };
-/* Of all of a model's races, and of a lap, which ends with the block in which this is over. A lap
-   of a small model starts again until the last is over, and its first round counts for nothing:
-   what a near cache holds of weights is there when pass follows pass. */
-static const double RACE_SECONDS = 0.15, LAP_SECONDS = 1e-3, SMALL_SECONDS = 2e-4;
+/* Of all of a model's races, of one for which these left less, and of a lap, which ends with the
+   block in which this is over. A lap of a small model starts again until the last is over, and its
+   first round counts for nothing: what a near cache holds of weights is there when pass follows
+   pass. */
+static const double RACE_SECONDS = 0.15, MORE_SECONDS = 0.05, LAP_SECONDS = 1e-3,
+                    SMALL_SECONDS = 2e-4;
 
 /* ---- what is known --------------------------------------------------------------------------- */
 
@@ -23,31 +26,43 @@ static s24_status take_note(const s24_model *model, s24_ctx *ctx, const s24i_kno
 {
     char value[S24I_CHOICE_TEXT];
     s24i_choice_write(value, &known->choice);
-    return s24_ctx_note(
-        ctx, s24i_choice_key_of(model->dtype, s24_ctx_threads(ctx), known->n, known->k).text,
-        value);
+    return s24_ctx_note(ctx, s24i_choice_key_of(model->dtype, s24_ctx_threads(ctx), known).text,
+                        value);
 }
 
-static s24i_known *find(s24i_chooser *chooser, int64_t n, int64_t k)
+/* The one of `count` of the product's shape and form; −1: none is. */
+static int index_of(const s24i_known *known, int count, const s24i_linear *l)
 {
-    for (int i = 0; i < chooser->count; i++)
-        if (chooser->known[i].n == n && chooser->known[i].k == k) return &chooser->known[i];
-    return NULL;
+    const s24i_form *f = &l->form;
+    for (int i = 0; i < count; i++) {
+        const s24i_form *of = &known[i].form;
+        if (known[i].n == l->n && known[i].k == l->k && of->format == f->format &&
+            of->block_rows == f->block_rows && of->block_cols == f->block_cols &&
+            of->eight == f->eight && of->kept == f->kept)
+            return i;
+    }
+    return -1;
 }
 
-const s24i_choice *s24i_choice_of(s24_model *model, s24_ctx *ctx, int64_t n, int64_t k)
+static const s24i_known *find(const s24i_chooser *chooser, const s24i_linear *l)
 {
+    const int index = index_of(chooser->known, chooser->count, l);
+    return index < 0 ? NULL : &chooser->known[index];
+}
+
+const s24i_choice *s24i_choice_of(s24_model *model, s24_ctx *ctx, const s24i_linear *linear)
+{
+    static const s24i_choice as_stored = {{0, 0}, 0};
     s24i_chooser *chooser = model->chooser;
-    s24i_known *known = find(chooser, n, k);
+    const s24i_known *known = find(chooser, linear);
     if (known) return &known->choice;
-    s24i_known noted = {.n = n, .k = k};
-    const s24i_choice_key key = s24i_choice_key_of(model->dtype, s24_ctx_threads(ctx), n, k);
-    if (chooser->count == S24I_RACE_PRODUCTS ||
-        !s24i_choice_read(&noted.choice, s24_ctx_noted(ctx, key.text)))
-        return NULL;
-    known = &chooser->known[chooser->count++];
-    *known = noted;
-    return &known->choice;
+    if (chooser->count == S24I_MOST_KNOWN) return &as_stored;
+    s24i_known *noted = &chooser->known[chooser->count];
+    *noted = (s24i_known){.n = linear->n, .k = linear->k, .form = linear->form};
+    const s24i_choice_key key = s24i_choice_key_of(model->dtype, s24_ctx_threads(ctx), noted);
+    if (!s24i_choice_read(&noted->choice, s24_ctx_noted(ctx, key.text))) return NULL;
+    chooser->count++;
+    return &noted->choice;
 }
 
 /* ---- the race -------------------------------------------------------------------------------- */
@@ -65,13 +80,6 @@ typedef struct racing {
 static int has_both(const s24i_linear *l)
 {
     return l->weight[S24I_WAY_SPARSE] && l->weight[S24I_WAY_DENSE];
-}
-
-static int product_of(const racing *r, const s24i_linear *l)
-{
-    for (int i = 0; i < r->count; i++)
-        if (r->products[i].n == l->n && r->products[i].k == l->k) return i;
-    return -1;
 }
 
 /* The operands of a product where its step has them in a session. */
@@ -151,7 +159,7 @@ static s24_status run_block(const racing *r, const s24i_lane *lane, const s24i_l
 {
     for (int i = 0; i < S24I_PRODUCTS; i++) {
         const s24i_linear *l = s24i_block_product(&r->model->blocks[block], i);
-        const int product = product_of(r, l);
+        const int product = index_of(r->products, r->count, l);
         s24i_linear one = *l;
         s24_dense y, x;
         if (!has_both(l) || product < 0) continue;
@@ -230,30 +238,33 @@ static void choose(s24i_linear *l, s24_ctx *ctx, const s24i_choice *choice)
         if (!(ways >> way & 1)) s24i_linear_drop(l, ctx, (s24i_way)way);
 }
 
-/* Products of these blocks that were made both ways keep what their choice needs. */
+/* Products of these blocks that were made both ways keep what their choice needs; what did not race
+   runs as it is stored. */
 static void settle(s24_model *model, s24_ctx *ctx, int64_t first, int64_t end)
 {
     for (int64_t b = first; b < end; b++)
         for (int i = 0; i < S24I_PRODUCTS; i++) {
             s24i_linear *l = s24i_block_product_of(&model->blocks[b], i);
-            const s24i_known *known = find(model->chooser, l->n, l->k);
-            if (has_both(l) && known) choose(l, ctx, &known->choice);
+            const s24i_known *known = find(model->chooser, l);
+            if (has_both(l)) choose(l, ctx, known ? &known->choice : &(s24i_choice){0});
         }
 }
 
-/* The shapes of these blocks that were made both ways. */
+/* Of the products of these blocks that were made both ways those that are not known, as many as one
+   race takes. */
 static int list_products(s24i_known *products, const racing *r)
 {
-    racing listed = *r;
-    listed.products = products;
+    const s24i_chooser *chooser = r->model->chooser;
+    const int room = S24I_MOST_KNOWN - chooser->count;
+    const int most = room < S24I_RACE_PRODUCTS ? room : S24I_RACE_PRODUCTS;
+    int count = 0;
     for (int64_t b = r->first; b < r->end; b++)
-        for (int i = 0; i < S24I_PRODUCTS; i++) {
+        for (int i = 0; i < S24I_PRODUCTS && count < most; i++) {
             const s24i_linear *l = s24i_block_product(&r->model->blocks[b], i);
-            if (!has_both(l) || product_of(&listed, l) >= 0) continue;
-            if (find(r->model->chooser, l->n, l->k)) continue;
-            products[listed.count++] = (s24i_known){.n = l->n, .k = l->k};
+            if (!has_both(l) || index_of(products, count, l) >= 0 || find(chooser, l)) continue;
+            products[count++] = (s24i_known){.n = l->n, .k = l->k, .form = l->form};
         }
-    return listed.count;
+    return count;
 }
 
 /* Which of them have tiles to keep (bits). */
@@ -263,7 +274,7 @@ static unsigned have_kept(const racing *r)
     for (int64_t b = r->first; b < r->end; b++)
         for (int i = 0; i < S24I_PRODUCTS; i++) {
             const s24i_linear *l = s24i_block_product(&r->model->blocks[b], i);
-            const int product = product_of(r, l);
+            const int product = index_of(r->products, r->count, l);
             if (product >= 0 && l->weight[S24I_WAY_KEPT]) have |= 1u << product;
         }
     return have;
@@ -280,11 +291,12 @@ static s24_status run_race(racing *r, int *agreed)
     const int on_tiles = s24_ctx_cpu(r->ctx) & S24_CPU_AMX && r->model->dtype != S24_F32;
     s24i_choice choices[S24I_RACE_PRODUCTS];
     const double start = s24i_seconds();
+    r->ready[0] = r->ready[1] = 0;
     TRY(s24_session_create(&r->session, r->ctx, r->model, tokens));
     const s24i_race race = {.products = r->count,
                             .keeps = have_kept(r),
                             .most = {CHUNK_ROWS, threads > 1 ? shared : 0},
-                            .until = start + RACE_SECONDS - chooser->spent,
+                            .until = start + fmax(RACE_SECONDS - chooser->spent, MORE_SECONDS),
                             .dense_wins = on_tiles,
                             /* On tiles bf16 gains little with 2:4, and loses with few tokens. */
                             .dense_untimed = on_tiles && r->model->dtype == S24_BF16,
@@ -307,13 +319,14 @@ static s24_status run_race(racing *r, int *agreed)
 static s24_status decide(s24_model *model, s24_ctx *ctx, int64_t end)
 {
     s24i_chooser *chooser = model->chooser;
-    s24i_known products[S24I_PRODUCTS * 2];
+    s24i_known products[S24I_RACE_PRODUCTS];
     racing r = {
         .ctx = ctx, .model = model, .products = products, .first = chooser->first, .end = end};
-    int agreed = 1;
-    r.count = list_products(products, &r);
-    if (r.count) TRY(run_race(&r, &agreed));
-    chooser->disagreed |= !agreed;
+    while ((r.count = list_products(products, &r)) > 0) {
+        int agreed = 1;
+        TRY(run_race(&r, &agreed));
+        chooser->disagreed |= !agreed;
+    }
     settle(model, ctx, chooser->first, end);
     chooser->first = -1;
     chooser->bytes = 0;
@@ -332,7 +345,7 @@ s24_status s24i_choose_block(s24_model *model, s24_ctx *ctx, int64_t block)
     int64_t bytes = 0;
     for (int i = 0; i < S24I_PRODUCTS; i++) {
         const s24i_linear *l = s24i_block_product(&model->blocks[block], i);
-        if (!has_both(l) || find(chooser, l->n, l->k)) continue;
+        if (!has_both(l) || find(chooser, l)) continue;
         bytes += s24i_weight_bytes(l->weight[S24I_WAY_DENSE]);
     }
     if (!bytes) return S24_OK;
@@ -341,41 +354,57 @@ s24_status s24i_choose_block(s24_model *model, s24_ctx *ctx, int64_t block)
     return chooser->bytes < RACING_BYTES ? S24_OK : decide(model, ctx, block + 1);
 }
 
-static int has_way(const s24i_linear *linear, const void *way)
+/* Sparse layers that have a weight for one of these ways (bits): 2:4 ones, or others. */
+typedef struct of_ways {
+    unsigned ways;
+    int in_format;
+} of_ways;
+
+static int has_way(const s24i_linear *linear, const void *arg)
 {
-    return linear->sparse && linear->weight[*(const s24i_way *)way];
+    const of_ways *of = arg;
+    unsigned ways = 0;
+    for (int way = 0; way < S24I_WAYS; way++)
+        ways |= (unsigned)(linear->weight[way] != NULL) << way;
+    return linear->sparse && !linear->form.format == !of->in_format && ways & of->ways;
 }
 
-static int64_t bytes_of_way(const s24_model *model, s24i_way way)
+static int64_t dense_bytes(const s24_model *model, int in_format)
 {
+    const of_ways dense = {1u << S24I_WAY_DENSE, in_format};
     int64_t bytes = 0;
     for (int64_t b = 0; b < model->shape.layers; b++)
         for (int i = 0; i < S24I_PRODUCTS; i++) {
             const s24i_linear *l = s24i_block_product(&model->blocks[b], i);
-            if (has_way(l, &way)) bytes += s24i_weight_bytes(l->weight[way]);
+            if (has_way(l, &dense)) bytes += s24i_weight_bytes(l->weight[S24I_WAY_DENSE]);
         }
     return bytes;
 }
 
-/* What layers have next to packed weights. */
+/* What layers have next to sparse weights. */
 static void say_copies(const s24_model *model, s24_ctx *ctx, const s24_model_info *info)
 {
-    const s24i_way ways[] = {S24I_WAY_DENSE, S24I_WAY_KEPT};
-    const int64_t bytes = bytes_of_way(model, S24I_WAY_DENSE), sparse = info->sparse_layers;
-    const int64_t dense = s24i_model_layers(model, has_way, &ways[0]);
-    const int64_t tiles = s24i_model_layers(model, has_way, &ways[1]);
-    if (dense)
-        s24_ctx_log(
-            ctx, S24_LOG_INFO,
-            "%lld of %lld 2:4 layers run dense for some numbers of tokens, or for all, which is "
-            "faster here; their dense weights take %.1f MB",
-            (long long)dense, (long long)sparse, 1e-6 * (double)bytes);
+    static const char *const kinds[] = {"2:4 layers", "layers in rows or blocks"};
+    const of_ways kept = {1u << S24I_WAY_KEPT, 0};
+    const int64_t tiles = s24i_model_layers(model, has_way, &kept);
+    int64_t bytes[2], all[2];
+    for (int i = 0; i < 2; i++) {
+        const of_ways any = {~0u, i}, dense = {1u << S24I_WAY_DENSE, i};
+        const int64_t layers = s24i_model_layers(model, has_way, &dense);
+        all[i] = s24i_model_layers(model, has_way, &any);
+        bytes[i] = dense_bytes(model, i);
+        if (layers)
+            s24_ctx_log(ctx, S24_LOG_INFO,
+                        "%lld of %lld %s run dense for some numbers of tokens, or for all, which "
+                        "is faster here; their dense weights take %.1f MB",
+                        (long long)layers, (long long)all[i], kinds[i], 1e-6 * (double)bytes[i]);
+    }
     if (tiles)
         s24_ctx_log(ctx, S24_LOG_INFO,
                     "%lld of %lld 2:4 layers keep their tiles next to the packed weights, which is "
                     "faster here; the tiles take %.1f MB",
-                    (long long)tiles, (long long)sparse,
-                    1e-6 * (double)(info->dense_bytes - bytes));
+                    (long long)tiles, (long long)all[0],
+                    1e-6 * (double)(info->dense_bytes - bytes[0] - bytes[1]));
 }
 
 s24_status s24i_choose_end(s24_model *model, s24_ctx *ctx)
@@ -388,8 +417,8 @@ s24_status s24i_choose_end(s24_model *model, s24_ctx *ctx)
     if (chooser->disagreed)
         s24_ctx_log(
             ctx, S24_LOG_WARNING,
-            "other work kept this machine from measuring whether 2:4 or dense is faster: 2:4 "
-            "layers run 2:4 but where dense looked far faster, and the next load measures "
+            "other work kept this machine from measuring whether sparse or dense is faster: layers "
+            "run as they are stored but where dense looked far faster, and the next load measures "
             "again");
     say_copies(model, ctx, &info);
     return S24_OK;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* How a choice among 2:4, dense and kept tiles is spelled among a context's notes. */
+/* How a choice among sparse, dense and kept tiles is spelled among a context's notes. */
 #include "run/load/choice.h"
 
 #include <stdio.h>
@@ -7,11 +7,18 @@
 
 static const char KEPT[] = " kept";
 
-s24i_choice_key s24i_choice_key_of(s24_dtype dtype, int threads, int64_t n, int64_t k)
+s24i_choice_key s24i_choice_key_of(s24_dtype dtype, int threads, const s24i_known *known)
 {
+    const s24i_form *form = &known->form;
     s24i_choice_key key;
-    snprintf(key.text, sizeof key.text, "%s %d %lldx%lld", s24_dtype_name(dtype), threads,
-             (long long)k, (long long)n);
+    char block[32] = "", of[64] = "";
+    if (form->format == S24_FORMAT_BSR)
+        snprintf(block, sizeof block, ":%dx%d", form->block_rows, form->block_cols);
+    if (form->format)
+        snprintf(of, sizeof of, " %s%s%s %d", s24_format_name(form->format), block,
+                 form->eight ? "+int8" : "", form->kept);
+    snprintf(key.text, sizeof key.text, "%s %d %lldx%lld%s", s24_dtype_name(dtype), threads,
+             (long long)known->k, (long long)known->n, of);
     return key;
 }
 

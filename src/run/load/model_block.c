@@ -31,19 +31,19 @@ static s24_status make_kept(s24i_linear *linear, const s24_model *model, s24_ctx
     return S24_OK;
 }
 
-/* 2:4, dense or both, as is chosen for its shape; all as long as that is not known. */
+/* Sparse, dense or both, as is chosen for its shape and form; all as long as that is not known. */
 static s24_status make_chosen(s24i_linear *linear, s24_model *model, s24_ctx *ctx,
                               const s24i_source *source)
 {
     const unsigned sparse = 1u << S24I_WAY_SPARSE, dense = 1u << S24I_WAY_DENSE,
                    kept = 1u << S24I_WAY_KEPT;
     s24i_linear_shape(linear, source);
-    const s24i_choice *choice = s24i_choice_of(model, ctx, linear->n, linear->k);
+    const s24i_choice *choice = s24i_choice_of(model, ctx, linear);
     const unsigned ways = choice ? s24i_choice_ways(choice) : sparse | dense | kept;
     s24_status status = S24_OK;
     if (ways & dense) status = s24i_linear_make(linear, model, ctx, source, dense);
     if (status == S24_ERROR_UNSUPPORTED) { /* there is no dense engine here: nothing to choose */
-        s24_ctx_log(ctx, S24_LOG_INFO, "2:4 layers run 2:4: %s", s24_ctx_error(ctx));
+        s24_ctx_log(ctx, S24_LOG_INFO, "layers run as they are stored: %s", s24_ctx_error(ctx));
         model->chooser = NULL;
         return s24i_linear_make(linear, model, ctx, source, sparse);
     }
@@ -54,13 +54,14 @@ static s24_status make_chosen(s24i_linear *linear, s24_model *model, s24_ctx *ct
 }
 
 /* Integers without activations of 8 bits are there for the memory that they save, and so is what a
-   checkpoint has in a sparse format or lifted: they run as they are, and no dense copy is made. */
+   checkpoint has lifted: they run as they are, and no dense copy is made. */
 static int is_kept_small(const s24_model *model, const s24i_source *source)
 {
     const s24_matrix *matrix = source->matrix;
     if (s24_layout_bits(source->laid_out.layout, NULL)) return 1;
-    return source->scheme || source->sparse || source->lift || source->factors.rank ||
-           (matrix && s24_matrix_bits(matrix) && model->dtype != S24_I8);
+    const int integers = source->scales || (matrix && s24_matrix_bits(matrix));
+    return source->scheme || source->lift || source->factors.rank ||
+           (integers && model->dtype != S24_I8);
 }
 
 static s24_status linear_make(s24i_linear *linear, s24_model *model, s24_ctx *ctx,

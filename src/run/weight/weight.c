@@ -2,6 +2,7 @@
 /* The table of kinds of weights, and what a layer does with all of its weights. */
 #include "run/weight/weight.h"
 
+#include <math.h>
 #include <string.h>
 
 static const s24i_weight_kind *const kinds[] = {
@@ -55,10 +56,24 @@ s24_status s24i_weight_make(s24i_weight **out, const s24_model *model, s24_ctx *
 
 /* ---- of a layer ------------------------------------------------------------------------------ */
 
+static s24i_form form_of(const s24i_source *source)
+{
+    if (!source->sparse) return (s24i_form){0};
+    const s24_sparse_parts m = s24_sparse_get(source->sparse);
+    const int64_t each = m.format == S24_FORMAT_BSR ? m.block_rows * m.block_cols : 1;
+    const double share = (double)(m.stored * each) / ((double)m.rows * (double)m.cols);
+    return (s24i_form){.format = m.format,
+                       .block_rows = (int)m.block_rows,
+                       .block_cols = (int)m.block_cols,
+                       .eight = source->scales != NULL,
+                       .kept = 5 * (int)lround(20 * share)};
+}
+
 void s24i_linear_shape(s24i_linear *linear, const s24i_source *source)
 {
     const s24_laid_out *laid_out = &source->laid_out;
     linear->sparse = s24i_source_is_sparse(source);
+    linear->form = form_of(source);
     linear->n = laid_out->data            ? laid_out->rows
                 : source->matrix          ? s24_matrix_rows(source->matrix)
                 : source->sparse          ? s24_sparse_get(source->sparse).rows

@@ -28,6 +28,14 @@ static s24_status hold(dense_weight *w, const s24_model *model, s24_ctx *ctx,
     return s24_ctx_fail(ctx, status, "%s", s24_ctx_error(model->ctx));
 }
 
+static void scale_rows(const s24_dense *w, const float *scales)
+{
+    float *row = w->data;
+    for (int64_t r = 0; r < w->rows; r++, row += w->cols)
+        for (int64_t c = 0; c < w->cols; c++)
+            row[c] *= scales[r];
+}
+
 /* A 2:4 or sparse weight made dense. */
 static s24_status hold_widened(dense_weight *w, const s24_model *model, s24_ctx *ctx,
                                const s24i_source *source, s24_dtype dtype)
@@ -46,6 +54,7 @@ static s24_status hold_widened(dense_weight *w, const s24_model *model, s24_ctx 
         s24i_alloc_elems(&wide.data, ctx, wide.rows * wide.cols, sizeof(float), "a dense weight"));
     TRY_DONE(matrix ? s24_matrix_to_dense(ctx, &wide, matrix)
                     : s24_sparse_to_dense(ctx, &wide, source->sparse));
+    if (source->scales) scale_rows(&wide, source->scales);
     status = hold(w, model, ctx, &wide, dtype);
 done:
     s24_ctx_free(ctx, wide.data);
