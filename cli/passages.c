@@ -37,7 +37,15 @@ int passages_check(cli_app *cli, const s24_checkpoint *in, const passages_option
                     option, config);
 }
 
-/* Reads the first `samples` lines that are not empty, packed to the front of a new array. */
+int passages_is_blank(const s24_text *line)
+{
+    size_t at = 0;
+    while (at < line->bytes && strchr(" \t\r\v\f", line->data[at]) && line->data[at])
+        at++;
+    return at == line->bytes;
+}
+
+/* Reads the first `samples` lines that are not blank, packed to the front of a new array. */
 static int read_texts(cli_app *cli, passages *given, const passages_options *o)
 {
     int code = cli_status(cli, s24_lines_read(&given->lines, cli->ctx, o->path));
@@ -49,7 +57,7 @@ static int read_texts(cli_app *cli, passages *given, const passages_options *o)
                         o->path);
     for (int64_t i = 0; i < total && given->count < o->samples; i++) {
         const s24_text *line = &s24_lines_texts(given->lines)[i];
-        if (line->bytes > 0) given->texts[given->count++] = *line;
+        if (!passages_is_blank(line)) given->texts[given->count++] = *line;
     }
     if (given->count == 0)
         return cli_fail(cli, CLI_FORMAT, "--calibration %s: no line that is not empty", o->path);

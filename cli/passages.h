@@ -34,6 +34,8 @@ int passages_check(cli_app *cli, const s24_checkpoint *in, const passages_option
 int passages_read(cli_app *cli, passages *given, const passages_options *o,
                   const s24_checkpoint *in);
 void passages_free(passages *given);
+/* Has the line no character but blanks? Then it is no passage. */
+int passages_is_blank(const s24_text *line);
 
 /* Gives the rows of the options; the struct has them as `passages`. */
 #define PASSAGES_OPTIONS(type, help)                                                               \
@@ -52,7 +54,7 @@ void passages_free(passages *given);
          offsetof(type, passages.samples),                                                         \
          "N",                                                                                      \
          "256",                                                                                    \
-         "Use the first N passages that are not empty.",                                           \
+         "Use the first N passages that are not blank.",                                           \
          NULL},                                                                                    \
     {                                                                                              \
         "max-tokens", 0, CLI_COUNT, offsetof(type, passages.max_tokens), "N", NULL,                \

@@ -167,6 +167,15 @@ static int read_stream(serve_request *r, serve_generation *g)
     return serve_read_flag(r, "stream", &g->stream);
 }
 
+/* 0 and −1 are other servers' words for all of them. */
+static int read_top_k(serve_request *r, int64_t *top_k)
+{
+    const json_t *found = json_object_get(r->json, "top_k");
+    const json_int_t number = json_integer_value(found);
+    if (json_is_integer(found) && (number == 0 || number == -1)) return 1;
+    return serve_read_count(r, "top_k", top_k, INT32_MAX);
+}
+
 static int read_options(serve_request *r, serve_generation *g)
 {
     s24_generate_opts *o = &g->opts;
@@ -175,8 +184,7 @@ static int read_options(serve_request *r, serve_generation *g)
     const int good = check_left_out(r, g->chat) &&
                      serve_read_count(r, "max_tokens", &o->max_new, most) &&
                      serve_read_count(r, "max_completion_tokens", &o->max_new, most) &&
-                     serve_read_count(r, "top_k", &o->top_k, INT32_MAX) &&
-                     read_real(r, "temperature", &o->temperature, 2) &&
+                     read_top_k(r, &o->top_k) && read_real(r, "temperature", &o->temperature, 2) &&
                      read_real(r, "top_p", &o->top_p, 1) && read_real(r, "min_p", &o->min_p, 1) &&
                      read_real(r, "repetition_penalty", &o->repeat_penalty, 10) &&
                      read_seed(r, g) && read_stop(r, g) && read_rates(r, g) && read_stream(r, g);

@@ -33,7 +33,7 @@ static const cli_option options[] = {
     OPTION("teacher", CLI_TEXT, teacher, "DIR", NULL,
            "Learn to do what this model does: the dense one that MODEL was pruned from."),
     OPTION("text", CLI_TEXT, text, "FILE", NULL,
-           "Examples: UTF-8, one passage a line; empty lines are left out."),
+           "Examples: UTF-8, one passage a line; blank lines are left out."),
     OPTION("qa", CLI_TEXT, qa, "FILE", NULL,
            "Examples: questions with answers in the JSON of SQuAD v1.1. An encoder without a head "
            "for answers gets one."),

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "passages.h"
 #include "train/train_options.h"
 
 /* ---- texts ----------------------------------------------------------------------------------- */
@@ -17,13 +18,14 @@ static int64_t longest(const int32_t *lengths, int64_t count)
     return most;
 }
 
-/* The lines that are not empty, the last `held` of them apart. */
+/* The lines that are not blank, the last `held` of them apart. */
 static int read_texts(cli_app *cli, train_data *data, const struct train_options *o, int next_token,
                       const s24_lines *lines, s24_text *texts)
 {
     int64_t count = 0;
     for (int64_t i = 0; i < s24_lines_count(lines); i++)
-        if (s24_lines_texts(lines)[i].bytes > 0) texts[count++] = s24_lines_texts(lines)[i];
+        if (!passages_is_blank(&s24_lines_texts(lines)[i]))
+            texts[count++] = s24_lines_texts(lines)[i];
     const int code = train_held_out_check(cli, o, o->text, count);
     if (code != CLI_OK) return code;
     count -= o->held_out;

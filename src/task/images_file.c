@@ -18,8 +18,15 @@ int s24i_is_image(const char *name)
 
 enum { MOST_PIXELS = 178956970 /* Pillow takes no more, either */ };
 
+static int is_jpeg(const s24i_map *file)
+{
+    return file->bytes >= 2 && file->data[0] == 0xff && file->data[1] == 0xd8;
+}
+
 s24_status s24i_image_size(int64_t size[2], s24_ctx *ctx, const char *path, const s24i_map *file)
 {
+    REQUIRE(ctx, s24i_is_png(file) || is_jpeg(file), S24_ERROR_FORMAT,
+            "%s: a PNG or JPEG image is expected, and this begins as neither", path);
     TRY((s24i_is_png(file) ? s24i_png_size : s24i_jpeg_size)(size, ctx, path, file));
     REQUIRE(ctx, size[0] <= MOST_PIXELS / size[1], S24_ERROR_FORMAT,
             "%s has %lld x %lld pixels, at most %d in all are expected", path, (long long)size[1],

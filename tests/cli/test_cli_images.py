@@ -156,6 +156,7 @@ def make(folder):
     (images / "notes.txt").write_text("no image")
     (folder / "cut.png").write_bytes(png(10, 12, decode(PIXELS))[:-20])
     (folder / "cut.jpg").write_bytes(decode(JPEG)[:300])
+    (folder / "named.png").write_bytes(b"GIF89a" * 9)
 
 
 class Images(Scratch):
@@ -257,6 +258,8 @@ class Images(Scratch):
              "cut.png: a whole PNG image is expected: it ends"),
             ("jpeg", ["embed", "model", "--images", "cut.jpg", "--out", "v.npy"], 4,
              "cut.jpg: a whole JPEG image is expected"),
+            ("neither", ["embed", "model", "--images", "named.png", "--out", "v.npy"], 4,
+             "named.png: a PNG or JPEG image is expected, and this begins as neither"),
         ])
 
     def test_a_model_that_does_not_say_how_images_are_resized(self):

@@ -237,7 +237,7 @@ class Calibrated(Scratch):
         lines = tiny_bert.sentences(24)
         (folder / "texts").write_text("\n".join(lines[:3] + [""] + lines[3:]) + "\n")
         (folder / "two").write_text("\n".join(lines[:2]) + "\n")
-        (folder / "blank").write_text("\n\n\n")
+        (folder / "blank").write_text("\n \n\t\n")
         (folder / "broken").write_bytes(b"good\nb\xffd\n")
         (folder / "bare").mkdir()
         (folder / "bare/model.safetensors").write_bytes(

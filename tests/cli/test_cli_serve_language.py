@@ -264,6 +264,9 @@ class Language(Scratch):
                  for seed in (1, 1, 2)]
         self.assertEqual(drawn[0], drawn[1])
         self.assertNotEqual(drawn[0], drawn[2])
+        drawn = [server.good("/v1/completions", {"prompt": "a", "max_tokens": 20, "seed": 1, **how})
+                 ["choices"] for how in ({}, {"top_k": 0}, {"top_k": -1})]
+        self.assertEqual(drawn, drawn[:1] * 3)
         drawn = [server.good("/v1/completions", {"prompt": "a", "max_tokens": 20, "seed": seed})
                  ["choices"] for seed in (0, 0, -3, -3)]
         self.assertEqual(drawn[:1] + drawn[2:3], drawn[1:2] + drawn[3:])
@@ -331,6 +334,7 @@ class Language(Scratch):
                 (422, "max_tokens", "/v1/completions", {"prompt": "a", "max_tokens": 0}),
                 (422, "temperature", "/v1/completions", {"prompt": "a", "temperature": -1}),
                 (422, "top_p", "/v1/completions", {"prompt": "a", "top_p": "x"}),
+                (422, "top_k", "/v1/completions", {"prompt": "a", "top_k": -2}),
                 (422, "n", "/v1/completions", {"prompt": "a", "n": 2}),
                 (422, "tools", "/v1/completions", {"prompt": "a", "tools": [{}]}),
                 (422, "stop", "/v1/completions", {"prompt": "a", "stop": ["a", ""]}),

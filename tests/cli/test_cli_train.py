@@ -188,7 +188,7 @@ class Train(Scratch):
         shutil.copytree(self.folder / "model", self.folder / "strange")
         config["model_type"] = "strange"
         (self.folder / "strange/config.json").write_text(json.dumps(config))
-        (self.folder / "empty").write_text("\n\n")
+        (self.folder / "empty").write_text("\n \t\n\n")
         (self.folder / "junk.training").write_bytes(b"no checkpoint at all")
         for code, sentence, arguments in (
                 (2, r"needs --text FILE, --qa FILE, --stream FILE or --images", ("student", "out")),

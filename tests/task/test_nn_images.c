@@ -164,7 +164,9 @@ static void test_folder_refused(void **state)
     FILE *file = fopen(path, "rb");
     const size_t count = fread(bytes, 1, sizeof bytes, file);
     fclose(file);
-    for (size_t cut = 0; cut < count - 1; cut += 7) {
+    io_write_file(path, bytes, 0);
+    refuse(io_path("set"), S24_ERROR_FORMAT, "2.jpg: a PNG or JPEG image is expected");
+    for (size_t cut = 2; cut < count - 1; cut += 7) {
         io_write_file(path, bytes, cut);
         refuse(io_path("set"), S24_ERROR_FORMAT, "set/b/2.jpg: a whole JPEG image is expected");
     }
@@ -198,7 +200,7 @@ static void test_folder(void **state)
     (void)state;
     mkdir(io_path("set"), 0700);
     mkdir(io_path("set/a"), 0700);
-    io_write_text(io_path("set/a/x.jpg"), "x");
+    io_write_text(io_path("set/a/x.jpg"), "\xff\xd8");
     refuse(io_path("set"), S24_ERROR_UNSUPPORTED, "this build reads no JPEG");
 }
 
