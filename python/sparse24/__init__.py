@@ -10,7 +10,8 @@
 
 Parts load when they are first used, so that `import sparse24` takes no time; `sparse24.torch` is
 imported by name. What the library refuses is a ValueError (shapes, values), a TypeError (dtypes),
-an OSError, a MemoryError, or sparse24.Error, always with the library's own sentence.
+an OSError (FileNotFoundError, where it is not there), a MemoryError, or sparse24.Error, always with
+the library's own sentence.
 """
 import importlib as _importlib
 import typing as _typing
@@ -73,15 +74,31 @@ _HOMES = {
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
-__all__ = ["Error", "machine", "set_threads", "threads", *_HOME_OF]
+# Written out, since type checkers read it.
+__all__ = [
+    "Error", "machine", "set_threads", "threads", "Checkpoint", "Tensor", "Verified",
+    "save_checkpoint", "Classifier", "Tag", "Converted", "Exported", "convert", "convert_gguf",
+    "export_onnx", "forms", "quantization_of", "scheme_of", "Encoder", "WordWeights", "nearest",
+    "retrieval_accuracy", "Answers", "Questions", "evaluate_lm", "evaluate_qa",
+    "evaluate_retrieval", "Generator", "Chat", "Token", "generate", "MultiVectorEncoder", "max_sim",
+    "LiftedMatrix", "BadGroup", "apply_mask", "check", "magnitude_mask", "mask_flips",
+    "masked_decay", "mvue24", "soft_threshold", "soft_threshold_scale", "tile_mask", "Matrix",
+    "Plan", "addmm", "linear", "mm", "Model", "bench", "command", "plan", "propose", "run",
+    "Factors", "Layer", "Pruned", "ScoreInputs", "Stats", "WeightGradients", "criteria", "low_rank",
+    "patterns", "permute_model", "prune", "prune_model", "prune_scores", "refinements",
+    "round_matrix", "sensitivity", "Comm", "comm_kinds", "SparseMatrix", "sparse_kernels",
+    "Encoding", "Tokenizer", "Method", "Step", "distil", "gradients", "method", "methods", "train",
+    "Hit", "Index", "search"
+]
 
 
-def __getattr__(name):
-    if name not in _HOME_OF:
-        raise AttributeError(f"module 'sparse24' has no attribute {name!r}")
-    value = getattr(_importlib.import_module(f".{_HOME_OF[name]}", __name__), name)
-    globals()[name] = value
-    return value
+if not _typing.TYPE_CHECKING:  # to type checkers every name would be one
+    def __getattr__(name):
+        if name not in _HOME_OF:
+            raise AttributeError(f"module 'sparse24' has no attribute {name!r}")
+        value = getattr(_importlib.import_module(f".{_HOME_OF[name]}", __name__), name)
+        globals()[name] = value
+        return value
 
 
 def __dir__():

@@ -2,10 +2,13 @@
 """Arrays as the extension takes and gives them."""
 from __future__ import annotations
 
+import io
 import os
 import typing
 
 import numpy as np
+
+from . import _core
 
 # The library's dtypes that numpy has. The others' bits are shown as integers, or converted to f32.
 NUMPY = {"f32": np.float32, "f16": np.float16, "f64": np.float64, "i8": np.int8, "u8": np.uint8,
@@ -14,6 +17,7 @@ NUMPY = {"f32": np.float32, "f16": np.float16, "f64": np.float64, "i8": np.int8,
 BITS = {"bf16": np.uint16, "e4m3": np.uint8, "e5m2": np.uint8}
 # What ml_dtypes calls them.
 NAMES = {"bfloat16": "bf16", "float8_e4m3fn": "e4m3", "float8_e5m2": "e5m2"}
+Ids = typing.Union[typing.Sequence[int], np.ndarray]  # tokens of one text, whole numbers
 
 
 def operand(x: typing.Any) -> typing.Any:
@@ -61,12 +65,19 @@ class Fixed:
 
 
 def several(texts: typing.Any, name: str) -> typing.Any:
-    """Texts as they are. Raises TypeError for a single str, whose letters would be texts, and for a
-    path."""
+    """Texts as they are; of an open file its lines without their ends. Raises TypeError for one
+    str, whose letters would be texts, and for a path."""
     if isinstance(texts, (str, bytes, os.PathLike)):
         raise TypeError(f"{name}: expected a list of texts, got {type(texts)}; of a file's lines "
                         "open(path) is one")
-    return texts
+    return (line.rstrip("\n") for line in texts) if isinstance(texts, io.TextIOBase) else texts
+
+
+def expect_name(name: typing.Any, option: str, kind: str) -> None:
+    """Raises ValueError for a str that is none of the library's names of a kind."""
+    names = _core.names(kind)
+    if isinstance(name, str) and name not in names:
+        raise ValueError(f"{option} {name!r}: expected one of {', '.join(names)}")
 
 
 def token_ids(ids: typing.Any) -> np.ndarray:

@@ -78,10 +78,9 @@ class Checkpoint(collections.abc.Mapping):
         return self.matrix(name) if self.info(name).packed else self.array(name)
 
     def _row(self, name: str) -> dict:
-        row = _core.checkpoint_tensor(self._handle, name)
-        if row is None:
+        if name not in self:
             raise KeyError(name)
-        return row
+        return _core.checkpoint_tensor(self._handle, name)
 
     def info(self, name: str) -> Tensor:
         """What there is under a name. Raises KeyError."""

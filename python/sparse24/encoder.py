@@ -10,7 +10,7 @@ import typing
 import numpy as np
 
 from . import _core
-from .arrays import sides
+from .arrays import Ids, sides
 from .images import Image, ImageForm, is_image
 from .matrix import Array
 from .ranks import Comm
@@ -234,7 +234,7 @@ class Encoder(Reopens):
             of._embed_pixels(out, pixels)
         return out
 
-    def encode_ids(self, texts: typing.Sequence[typing.Sequence[int]], *,
+    def encode_ids(self, texts: typing.Sequence[Ids], *,
                    progress: Progress | None = None) -> np.ndarray:
         """Embeddings [n, width] of f32 of texts of token ids as they are: nothing is put around
         them, and of a longer one than max_tokens the first are taken. Raises ValueError (an id out
@@ -269,6 +269,8 @@ def nearest(queries: Array, documents: Array, k: int = 10) -> tuple[np.ndarray, 
     """(indices, scores) [queries, k] of the documents with the largest dot products, best first; of
     equal ones the lower index."""
     (count, width), (most, of) = sides(queries, "queries", 2), sides(documents, "documents", 2)
+    if k < 1 and most:
+        raise ValueError(f"k is {k}: expected 1 or more")
     k = min(k, most)
     indices, scores = np.empty((count, k), np.int64), np.empty((count, k), np.float32)
     if count and most or width != of:

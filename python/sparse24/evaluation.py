@@ -10,6 +10,7 @@ import numpy as np
 from . import _core
 from .arrays import handle_of
 from .encoder import Encoder, Progress, retrieval_accuracy
+from .matrix import Array
 from .model import Model
 from .tokenizer import Tokenizer
 
@@ -63,7 +64,7 @@ def evaluate_lm(model: Model | str | os.PathLike, text: str, *, max_tokens: int 
 
 
 def evaluate_retrieval(encoder: Encoder | str | os.PathLike, queries: typing.Sequence[str],
-                       documents: typing.Sequence[str], gold: typing.Sequence[int], k: int = 1, *,
+                       documents: typing.Sequence[str], gold: Array, k: int = 1, *,
                        query_prompt: str | None = None,
                        document_prompt: str | None = None) -> float:
     """The share of queries whose document, gold[i], is among the nearest k."""

@@ -8,7 +8,7 @@ import typing
 import numpy as np
 
 from . import _core
-from .arrays import handle_of, token_ids
+from .arrays import Ids, handle_of, token_ids
 from .language_model import ENDS, Decoder, Token, some_new
 from .model import Model
 
@@ -76,10 +76,10 @@ class Generator:
         """Of keys and values."""
         return _core.cache_info(self._cache, 0)[0]
 
-    def join(self, prompt: str | typing.Sequence[int], *, max_new: int = 128,
+    def join(self, prompt: str | Ids, *, max_new: int = 128,
              temperature: float = 0.0, top_k: int = 0, top_p: float = 1.0, min_p: float = 0.0,
              repeat_penalty: float = 1.0, seed: int = 0,
-             stops: typing.Sequence[int] | None = None, likeliest: int = 0) -> int:
+             stops: Ids | None = None, likeliest: int = 0) -> int:
         """A text or its ids go on from the next step; the number that its tokens have as `prompt`.
         Options as `generate` has them; what is drawn is that of `generate` for this prompt alone.
         Raises ValueError (no room, an option out of range, a prompt that is too long)."""

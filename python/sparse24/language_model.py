@@ -11,7 +11,7 @@ import typing
 import numpy as np
 
 from . import _core
-from .arrays import handle_of
+from .arrays import Ids, handle_of
 from .model import Model, lay
 from .tokenizer import Tokenizer
 
@@ -101,7 +101,7 @@ def some_new(max_new: int) -> None:
 def generate(model: Model, prompts: str | typing.Sequence[typing.Any], *, max_new: int = 128,
              temperature: float = 0.0, top_k: int = 0, top_p: float = 1.0, min_p: float = 0.0,
              repeat_penalty: float = 1.0, seed: int = 0,
-             stops: typing.Sequence[int] | None = None, likeliest: int = 0,
+             stops: Ids | None = None, likeliest: int = 0,
              cache_dtype: str | None = None) -> typing.Iterator[Token]:
     """Goes on with a prompt, or with several at once; an iterator of Token, as they come.
 

@@ -42,6 +42,9 @@ class LiftedMatrix(Fixed):
         lifted._take(matrix, _core.pattern_lift(pattern))
         return lifted
 
+    def __reduce__(self):
+        return LiftedMatrix.of, (self.matrix, self.pattern)
+
     def __repr__(self):
         return f"<sparse24.LiftedMatrix {list(self.shape)} {self.pattern}, {self.matrix!r}>"
 

@@ -12,8 +12,8 @@ import typing
 import numpy as np
 
 from . import _core
-from .arrays import (BITS, NUMPY, Fixed, bits_of, handle_of, nothing, operand, sides, tagged,
-                     view)
+from .arrays import (BITS, NUMPY, Fixed, bits_of, expect_name, handle_of, nothing, operand, sides,
+                     tagged, view)
 
 Array = typing.Any  # numpy's, or what has __dlpack__ on the CPU
 
@@ -22,7 +22,7 @@ class Matrix(Fixed):
     """An immutable 2:4 matrix [n, k] of f32, f16, bf16, i8, e4m3 or e5m2, or of quantised integers.
 
     Any number of threads may use one. `from_dense` makes it, or what is named for the way to
-    choose: `strict`, `magnitude`, `mask`, `mvue24`, `tile`.
+    choose: `strict`, `magnitude`, `mask`, `mvue24`, `tile`. Its parts are pickled and copied.
     """
     __slots__ = ("_handle", "shape", "dtype", "nbytes", "bits", "group", "is_transposed",
                  "__weakref__")
@@ -97,6 +97,9 @@ class Matrix(Fixed):
         return cls(one), cls(two)
 
     # ---- parts
+
+    def __reduce__(self):
+        return _with_parts, (self.pack(), self._stored, self.dtype, self.bits, self.is_transposed)
 
     @classmethod
     def from_packed(cls, values: Array, indices: Array, *, shape: tuple[int, int] | None = None,
@@ -175,6 +178,7 @@ class Matrix(Fixed):
 
     def quantize(self, scheme: str = "int8") -> Matrix:
         """A quantised copy: "int8", "int8-g64", "int8-g128", "int4", "int4-g64", "int4-g128"."""
+        expect_name(scheme, "scheme", "schemes")
         return Matrix(_core.matrix_quantize(self._handle, scheme))
 
     def to_order(self, order: str) -> np.ndarray | tuple[np.ndarray, np.ndarray]:
@@ -220,6 +224,13 @@ class Matrix(Fixed):
 
     def __rmatmul__(self, x: Array) -> np.ndarray:
         return mm(x, self)
+
+
+def _with_parts(parts, shape, dtype, bits, is_transposed):
+    values, indices, *scales = parts
+    matrix = Matrix.from_packed(values, indices, shape=shape, scales=scales[0] if scales else None,
+                                bits=bits, dtype=None if scales else dtype)
+    return matrix.T if is_transposed else matrix
 
 
 def _mask(mask: Array | None) -> Array | None:

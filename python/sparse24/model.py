@@ -10,7 +10,7 @@ import typing
 import numpy as np
 
 from . import _core
-from .arrays import token_ids
+from .arrays import Ids, expect_name, token_ids
 from .checkpoint import Checkpoint
 from .encoder import Progress
 from .images import Image, ImageForm
@@ -31,7 +31,7 @@ def open_device(name: str | None) -> typing.Any:
     return _core.device_open(name, os.environ.get(PLUGIN))
 
 
-def lay(texts: typing.Sequence[typing.Sequence[int]]) -> tuple[np.ndarray, np.ndarray]:
+def lay(texts: typing.Sequence[Ids]) -> tuple[np.ndarray, np.ndarray]:
     """Texts of ids laid end to end: offsets [texts + 1], ids."""
     rows = [token_ids(text) for text in texts]
     offsets = np.zeros(len(rows) + 1, np.int64)
@@ -62,6 +62,8 @@ class Model(Reopens):
         Raises OSError, ValueError, TypeError, Error (a model type or a part that is not carried
         out, by its name)."""
         self._keep_call(locals())
+        expect_name(quantize, "quantize", "schemes")
+        expect_name(quantize_head, "quantize_head", "schemes")
         checkpoint = Checkpoint(folder)
         options = (dtype, dense, sparse, include, exclude, all_sparse, quantize, quantize_head,
                    layer_dtypes, verify, open_device(device), comm and comm._handle, images)
@@ -87,9 +89,9 @@ class Model(Reopens):
         """A session, and the threads that it was made for."""
         return _core.session_create(self._handle, self.max_tokens), _core.session_threads()
 
-    def forward(self, texts: typing.Sequence[typing.Sequence[int]], *,
-                types: typing.Sequence[typing.Sequence[int]] | None = None,
-                outputs: typing.Sequence[str] = ("hidden",)) -> dict[str, np.ndarray]:
+    def forward(self, texts: typing.Sequence[Ids], *,
+                types: typing.Sequence[Ids] | None = None,
+                outputs: str | typing.Sequence[str] = ("hidden",)) -> dict[str, np.ndarray]:
         """A pass over texts of ids, laid end to end without padding: a dict of f32 arrays.
 
         outputs: "hidden" [tokens, width], "blocks" [layers + 1, tokens, width], "embeddings"
@@ -105,6 +107,7 @@ class Model(Reopens):
         if self.info["classes"]:
             rows = count if self.info["classifies_tokens"] else len(offsets) - 1
             shapes["logits"] = (rows, self.info["classes"])
+        outputs = (outputs,) if isinstance(outputs, str) else outputs
         unknown = set(outputs) - set(shapes)
         if unknown:
             raise ValueError(f"outputs {sorted(unknown)}: expected some of {list(shapes)}")
@@ -119,7 +122,7 @@ class Model(Reopens):
         return ImageForm(_core.image_form(self.folder), self.info)
 
     def forward_images(self, pixels: np.ndarray | typing.Sequence[Image], *,
-                       outputs: typing.Sequence[str] = ("logits",)) -> dict[str, np.ndarray]:
+                       outputs: str | typing.Sequence[str] = ("logits",)) -> dict[str, np.ndarray]:
         """A pass over images [n, channels, side, side] of f32, normalised, or a list of images as
         Encoder.encode takes them: a dict of f32 arrays.
 
@@ -133,6 +136,7 @@ class Model(Reopens):
         shapes = {"hidden": (count, self.info["positions"], self.info["width"]),
                   "logits": (count, self.info["classes"]),
                   "embeddings": (count, self.info["width"])}
+        outputs = (outputs,) if isinstance(outputs, str) else outputs
         unknown = set(outputs) - set(shapes)
         if unknown:
             raise ValueError(f"outputs {sorted(unknown)}: expected some of {list(shapes)}")
@@ -167,16 +171,22 @@ class Model(Reopens):
                                   tuple(outputs.get(name)
                                         for name in ("hidden", "start", "end", "logits")), stream)
 
-    def perplexity(self, ids: typing.Sequence[int], *, window: int = 0,
+    def perplexity(self, ids: Ids, *, window: int = 0,
                    stride: int = 0) -> float:
         """exp of the mean loss of each next token of a long text of ids, in windows of at most
         `window` tokens (default: the model's positions) that begin `stride` apart (default: no
-        overlap); a token counts once, with all of its window before it."""
+        overlap); a token counts once, with all of its window before it. Raises ValueError (fewer
+        than two ids, windows of one token or that leave some out)."""
         ids = token_ids(ids)
+        if len(ids) < 2:
+            raise ValueError(f"a text of {len(ids)} tokens has none to predict: expected 2 or more")
         window = min(window or self.info["positions"], self.max_tokens)
         stride = stride or window
+        if window < 2 or not 1 <= stride <= window:
+            raise ValueError(f"windows of {window} tokens, {stride} apart: expected 2 tokens or "
+                             "more, and at most as many apart")
         total, counted, done = 0.0, 0, 1
-        for begin in range(0, max(len(ids) - 1, 1), stride):
+        for begin in range(0, len(ids) - 1, stride):
             end = min(begin + window, len(ids))
             logits = self.forward([ids[begin:end]], outputs=("logits",))["logits"]
             first = max(done - begin, 1)
@@ -188,4 +198,4 @@ class Model(Reopens):
             done = end
             if end == len(ids):
                 break
-        return float(np.exp(total / counted)) if counted else float("nan")
+        return float(np.exp(total / counted))

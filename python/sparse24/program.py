@@ -2,6 +2,7 @@
 """The commands of the program in the wheel, as functions: what they print with --json is a dict."""
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -45,8 +46,9 @@ def command(name: str, *operands: Path, **options: typing.Any) -> dict:
     a mapping for values separated by commas; None and False are left out. What it says on its way
     goes to the logger `sparse24`. It runs in a process of its own, which Ctrl-C ends as it ends the
     command in a terminal.
-    Raises ValueError (exit 2), OSError (3), Error (4 malformed, 5 not supported here),
-    KeyboardInterrupt, with the command's sentence. A check that says no, exit 1, is no error.
+    Raises ValueError (exit 2), OSError (3; FileNotFoundError, FileExistsError where that is
+    why), Error (4 malformed, 5 not supported here), KeyboardInterrupt, with the command's sentence.
+    A check that says no, exit 1, is no error.
     """
     words = [PROGRAM, name, *_words(options), "--json", "--", *map(os.fspath, operands)]
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -70,7 +72,12 @@ def command(name: str, *operands: Path, **options: typing.Any) -> dict:
 
 
 def _error(code: int, sentence: str) -> BaseException:
-    error = _CLASSES.get(code, _core.Error)(sentence)
+    kind = _CLASSES.get(code, _core.Error)
+    if kind is OSError and (os.strerror(errno.ENOENT) in sentence or "no such file" in sentence):
+        kind = FileNotFoundError
+    elif kind is OSError and "; --force replaces it" in sentence:
+        kind = FileExistsError
+    error = kind(sentence)
     if isinstance(error, _core.Error):
         error.status = _STATUS.get(code, f"exit {code}")
     return error

@@ -9,7 +9,7 @@ import typing
 import numpy as np
 
 from . import _core
-from .arrays import handle_of, operand, several, sides, view
+from .arrays import expect_name, handle_of, operand, several, sides, view
 from .matrix import Array, Matrix
 from .model import open_device
 
@@ -95,6 +95,7 @@ def _scoring(score: Score) -> typing.Callable[..., None]:
 
 def _how(criterion: Criterion, dampening: float, block: int, refine: str | None,
          pattern: str | None, seed: int) -> tuple:
+    expect_name(criterion, "criterion", "criteria")
     own = _scoring(criterion) if callable(criterion) else None
     return (None if own else criterion, dampening, block, refine, pattern, seed, own)
 
@@ -207,7 +208,8 @@ Progress = typing.Callable[[str, int, int], object]
 
 
 def _passages(model: Path, texts: Passages, images: Array | None) -> tuple:
-    rows = tuple(several(texts, "texts"))
+    rows = tuple(text for text in several(texts, "texts")
+                 if not isinstance(text, str) or text.strip())
     if images is not None:
         if rows:
             raise ValueError("texts and images exclude each other")
@@ -280,6 +282,7 @@ def prune_model(model: Path, out: Path, criterion: Criterion = "magnitude", *,
     """
     if scope not in ("local", "global"):
         raise ValueError(f"scope {scope!r}: expected local or global")
+    expect_name(quantize, "quantize", "schemes")
     layers, on_layer = _collecting(report)
     how = _how(criterion, dampening, block, refine, pattern, seed)
     chosen = None if masks is None else _core.masks_open(masks)

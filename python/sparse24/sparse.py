@@ -35,6 +35,11 @@ class SparseMatrix(Fixed):
         self._set(_handle=handle, format=kind, dtype=dtype, shape=(rows, cols), stored=stored,
                   block=block if block[0] else None, _starts=starts, _addresses=addresses)
 
+    def __reduce__(self):
+        values = np.array(self.values)
+        return _with_parts, (self.format, self.dtype, (*self.shape, *(self.block or (0, 0))),
+                             self.starts, self.index, self.rows, values)
+
     def __repr__(self):
         return (f"<sparse24.SparseMatrix {list(self.shape)} {self.dtype}, {self.format}, "
                 f"{self.stored} stored>")
@@ -119,3 +124,8 @@ class SparseMatrix(Fixed):
 
     def __rmatmul__(self, x: Array) -> np.ndarray:
         raise TypeError("x @ SparseMatrix sums along n; linear(x) is x times w transposed")
+
+
+def _with_parts(kind, dtype, sides, starts, index, rows, values):
+    source = values if dtype in NUMPY else tagged(values.reshape(1, -1), dtype)
+    return SparseMatrix(_core.sparse_from_parts(kind, dtype, sides, starts, index, rows, source))

@@ -8,6 +8,7 @@ import typing
 import numpy as np
 
 from . import _core
+from .arrays import Ids
 from .reopen import Reopens
 
 
@@ -32,16 +33,18 @@ class Tokenizer(Reopens):
 
     def encode(self, text: str, pair: str | None = None, *, max_tokens: int = 0) -> Encoding:
         """The tokens of a text, or of two, with those around them ([CLS], [SEP]); at most
-        max_tokens of them, 0: all."""
+        max_tokens of them, 0: all. Raises TypeError (a list: each text has a call)."""
+        if not isinstance(text, (str, bytes)):
+            raise TypeError(f"text: expected str, got {type(text)}; each text has a call")
         tokens = np.array(_core.tokenizer_encode(self._handle, text, pair, max_tokens), np.int32)
         tokens = tokens.reshape(-1, 4)
         return Encoding(np.ascontiguousarray(tokens[:, 0]), np.ascontiguousarray(tokens[:, 1]),
                         tokens[:, 2:])
 
-    def decode(self, ids: typing.Sequence[int] | np.ndarray) -> str:
+    def decode(self, ids: Ids) -> str:
         """The text of tokens, without special ones; what ends within a character is U+FFFD."""
         return self.decode_bytes(ids).decode("utf-8", "replace")
 
-    def decode_bytes(self, ids: typing.Sequence[int] | np.ndarray) -> bytes:
+    def decode_bytes(self, ids: Ids) -> bytes:
         """The same, as the bytes that the tokens are."""
         return _core.tokenizer_decode(self._handle, np.asarray(ids, np.int32))

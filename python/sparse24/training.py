@@ -9,7 +9,7 @@ import typing
 import numpy as np
 
 from . import _core
-from .arrays import several, token_ids
+from .arrays import Ids, several, token_ids
 from .checkpoint import Checkpoint
 from .encoder import Progress
 from .evaluation import Questions
@@ -20,7 +20,7 @@ from .tokenizer import Tokenizer
 HEADS = ("none", "qa", "lm", "classes")
 Path = typing.Union[str, os.PathLike]
 Images = typing.Tuple[typing.Any, typing.Any]  # [n, channels, side, side], normalised; classes [n]
-Stream = typing.Union[str, typing.Sequence[int]]
+Stream = typing.Union[str, Ids]
 # Masked decays that are tried, until masks change at most so many times as often as in dense runs.
 _DECAYS, _MOST_FLIPS = (2e-6, 6e-6, 2e-5, 6e-5, 2e-4, 6e-4, 2e-3), 0.95
 
@@ -65,7 +65,7 @@ def method(name: str) -> Method:
     return Method(summary, {key: float(value) for key, value in pairs})
 
 
-def _examples(ids: typing.Sequence[typing.Sequence[int]], info: dict) -> tuple:
+def _examples(ids: typing.Sequence[Ids], info: dict) -> tuple:
     """Texts of ids; of a language model each token's target is the next one."""
     offsets, flat = lay(ids)
     if not flat.size:
@@ -148,12 +148,17 @@ def _objective(loss: typing.Mapping[str, float] | None, info: dict, teacher) -> 
     unknown = set(loss) - set(terms)
     if unknown:
         raise ValueError(f"loss {sorted(unknown)}: expected some of {list(terms)}")
+    if teacher is None and any(loss.get(name, 0) for name in ("logits", "hidden", "cosine")):
+        raise ValueError("the losses logits, hidden and cosine need a teacher")
+    if not any(loss.values()):
+        raise ValueError("there is nothing to learn from: no loss has a weight over 0, and a model "
+                         "without a head needs a teacher")
     return {**terms, **loss}
 
 
 def gradients(model: Path, *, texts: typing.Iterable[str] | None = None,
               questions: Path | None = None,
-              ids: typing.Sequence[typing.Sequence[int]] | None = None,
+              ids: typing.Sequence[Ids] | None = None,
               images: Images | None = None, stream: Stream | None = None, examples: int = 0,
               include: str | None = None, exclude: str | None = None, max_tokens: int = 0,
               seed: int = 1, device: str | None = None, dtype: str | None = None,
@@ -245,7 +250,7 @@ def _first_flips(load: typing.Callable[[], typing.Any], rows: tuple, objective: 
 
 def train(model: Path, out: Path, *, texts: typing.Iterable[str] | None = None,
           questions: Path | None = None,
-          ids: typing.Sequence[typing.Sequence[int]] | None = None,
+          ids: typing.Sequence[Ids] | None = None,
           images: Images | None = None, stream: Stream | None = None,
           held_out: typing.Any = None, teacher: Path | None = None,
           loss: typing.Mapping[str, float] | None = None, temperature: float = 2.0,

@@ -23,6 +23,7 @@ class Index:
         """documents [n, width] of f32 or f16 are copied. rounded: keep integers too. Raises
         ValueError, TypeError, Error (a number that is not finite)."""
         rows = np.ascontiguousarray(documents, np.float32)
+        sides(rows, "documents", 2)
         integers = scales = None
         self._keep(rows.astype(np.float16), None, None)
         if rounded:
@@ -64,7 +65,7 @@ class Index:
         """(indices, scores) [queries, k] of the documents with the largest dot products with
         queries [queries, width] of f32, best first; of equal ones the lower index. Raises
         ValueError, TypeError."""
-        if self.integers is None:
+        if self.integers is None or k < 1:
             return nearest(queries, self.vectors, k)
         count, k = sides(queries, "queries", 2)[0], min(k, len(self))
         indices, scores = np.empty((count, k), np.int64), np.empty((count, k), np.float32)
@@ -88,7 +89,13 @@ def search(model: Path, query: str, documents: Path | None = None, k: int = 5, *
     that has texts and images in one space. index: a folder that keeps the lines' vectors, so that
     only new lines are embedded, "f16" or "i8" by index_dtype; Index.load opens it for many queries.
     rerank: a reranker's folder that orders the `candidates` (50) nearest. Raises what `command`
-    does."""
+    does, TypeError (a query that is no text; documents that are no file's name: `nearest` searches
+    what Encoder.encode makes of a list)."""
+    if not isinstance(query, str):
+        raise TypeError(f"query: expected a text, got {type(query)}")
+    if documents is not None and not isinstance(documents, (str, os.PathLike)):
+        raise TypeError(f"documents: expected the name of a file of lines, got {type(documents)}; "
+                        "Encoder.encode and nearest search a list of texts")
     found = command("search", model, query=query, documents=documents, images=images, k=k,
                     index=index, index_dtype=index_dtype, rerank=rerank, candidates=candidates,
                     **options)

@@ -3,8 +3,10 @@
 // GIL guards it. Contexts are never destroyed, because objects remember theirs.
 #include "py_call.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 struct py_context {
@@ -114,10 +116,13 @@ void py_call_progress(py_call *call, PyObject *progress)
     call->context->progress = progress;
 }
 
-void py_call_threads(py_call *call, int most)
+int py_begin_session(py_call *call, int threads, PyObject *progress)
 {
-    if (s24_ctx_threads(call->ctx) > most)
-        s24_ctx_set_threads(call->ctx, call->context->threads = most);
+    if (!py_begin(call)) return 0;
+    if (s24_ctx_threads(call->ctx) > threads)
+        s24_ctx_set_threads(call->ctx, call->context->threads = threads);
+    py_call_progress(call, progress == Py_None ? NULL : progress);
+    return 1;
 }
 
 void *py_call_work(py_call *call, size_t bytes)
@@ -141,8 +146,14 @@ int py_threads(void)
     return wanted_threads;
 }
 
-/* The class of a status: one of Python's own, or NULL: sparse24.Error. */
-static PyObject *class_of(s24_status status)
+/* Whether what could not be read is not there, which its status leaves to the sentence. */
+static int is_absent(const char *sentence)
+{
+    return strstr(sentence, strerror(ENOENT)) || strstr(sentence, "no such file");
+}
+
+/* The class of a status and its sentence: one of Python's own, or NULL: sparse24.Error. */
+static PyObject *class_of(s24_status status, const char *sentence)
 {
     switch (status) {
     case S24_ERROR_ARGUMENT:
@@ -153,7 +164,7 @@ static PyObject *class_of(s24_status status)
     case S24_ERROR_MEMORY:
         return PyExc_MemoryError;
     case S24_ERROR_IO:
-        return PyExc_OSError;
+        return is_absent(sentence) ? PyExc_FileNotFoundError : PyExc_OSError;
     case S24_ERROR_EXISTS:
         return PyExc_FileExistsError;
     case S24_ERROR_INTERRUPTED:
@@ -167,7 +178,7 @@ static void raise_status(py_call *call, s24_status status)
 {
     const char *sentence = s24_ctx_error(call->ctx);
     if (!*sentence) sentence = s24_status_text(status);
-    PyObject *class = class_of(status);
+    PyObject *class = class_of(status, sentence);
     if (class) {
         PyErr_SetString(class, sentence);
         return;

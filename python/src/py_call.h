@@ -38,8 +38,11 @@ int py_end(py_call *call, s24_status status);
 
 /* Makes `progress` (a callable, borrowed, or NULL) hear of the call's progress. After py_begin. */
 void py_call_progress(py_call *call, PyObject *progress);
-/* No more threads than so many for this call: what a session was made for. After py_begin. */
-void py_call_threads(py_call *call, int most);
+/* py_begin for what a session, which was made for so many threads, does with no more of them;
+   `progress` (a callable, borrowed, or None or NULL) hears of it. */
+int py_begin_session(py_call *call, int threads, PyObject *progress);
+#define PY_RUN_SESSION(call, threads, progress, expression)                                        \
+    (py_begin_session(&(call), threads, progress) && py_end(&(call), (expression)))
 /* Memory for one call, 64-byte aligned, which stays with the context; NULL: there is none. */
 void *py_call_work(py_call *call, size_t bytes);
 /* For callbacks of the library: calls `callable` (NULL: nobody) with the arguments that `format`

@@ -59,11 +59,8 @@ PyObject *pyf_encoder_embed_ids(PyObject *module, PyObject *args)
                           py_operand_take, &offsets, py_operand_take, &ids, &progress) ||
         !py_batch(&batch, &offsets, &ids) ||
         !py_operand_expect(&out, S24_F32, batch.texts * s24_encoder_width(encoder)) ||
-        !py_begin(&c))
-        return NULL;
-    py_call_threads(&c, threads);
-    py_call_progress(&c, py_callable(progress));
-    if (!py_end(&c, s24_encoder_embed_ids(out.dense.data, &tokens, encoder, c.ctx, &batch)))
+        !PY_RUN_SESSION(c, threads, progress,
+                        s24_encoder_embed_ids(out.dense.data, &tokens, encoder, c.ctx, &batch)))
         return NULL;
     return PyLong_FromLongLong(tokens);
 }
@@ -83,11 +80,9 @@ PyObject *pyf_encoder_embed_pixels(PyObject *module, PyObject *args)
     const int64_t count = out.dense.rows * out.dense.cols / width;
     if (!py_operand_expect(&out, S24_F32, count * width) ||
         !py_operand_expect(&pixels, S24_F32, count * info.channels * info.image * info.image) ||
-        !py_begin(&c))
-        return NULL;
-    py_call_threads(&c, threads);
-    if (!py_end(&c,
-                s24_encoder_embed_pixels(out.dense.data, encoder, c.ctx, pixels.dense.data, count)))
+        !PY_RUN_SESSION(
+            c, threads, NULL,
+            s24_encoder_embed_pixels(out.dense.data, encoder, c.ctx, pixels.dense.data, count)))
         return NULL;
     Py_RETURN_NONE;
 }
@@ -137,10 +132,9 @@ PyObject *pyf_encoder_classify(PyObject *module, PyObject *args)
                      (long long)other_count);
         ok = 0;
     }
-    if (ok && (ok = py_begin(&c))) {
-        py_call_threads(&c, threads);
-        ok = py_end(&c, s24_encoder_classify(out.dense.data, &tokens, encoder, c.ctx, &pairs));
-    }
+    ok =
+        ok && PY_RUN_SESSION(c, threads, NULL,
+                             s24_encoder_classify(out.dense.data, &tokens, encoder, c.ctx, &pairs));
     PyMem_Free(one);
     PyMem_Free(two);
     return ok ? PyLong_FromLongLong(tokens) : NULL;
@@ -161,12 +155,12 @@ PyObject *pyf_encoder_tag(PyObject *module, PyObject *args)
     const int64_t most = s24_encoder_max_tokens(encoder);
     _Static_assert(sizeof(s24_token) == 4 * sizeof(int32_t), "tokens are rows of an array");
     if (!py_operand_expect(&tokens, S24_I32, most * 4) ||
-        !py_operand_expect(&out, S24_F32, most * s24_encoder_classes(encoder)) || !py_begin(&c))
+        !py_operand_expect(&out, S24_F32, most * s24_encoder_classes(encoder)))
         return NULL;
     text.bytes = (size_t)bytes;
-    py_call_threads(&c, threads);
-    if (!py_end(&c,
-                s24_encoder_tag(tokens.dense.data, out.dense.data, &count, encoder, c.ctx, &text)))
+    if (!PY_RUN_SESSION(
+            c, threads, NULL,
+            s24_encoder_tag(tokens.dense.data, out.dense.data, &count, encoder, c.ctx, &text)))
         return NULL;
     return PyLong_FromLongLong(count);
 }
@@ -211,12 +205,10 @@ PyObject *pyf_encoder_embed(PyObject *module, PyObject *args)
         return NULL;
     s24_text *list = py_texts(texts, &count);
     if (!list) return NULL;
-    int ok = py_operand_expect(&out, S24_F32, count * s24_encoder_width(encoder)) && py_begin(&c);
-    if (ok) {
-        py_call_threads(&c, threads);
-        py_call_progress(&c, py_callable(progress));
-        ok = py_end(&c, s24_encoder_embed(out.dense.data, &tokens, encoder, c.ctx, list, count));
-    }
+    const int ok =
+        py_operand_expect(&out, S24_F32, count * s24_encoder_width(encoder)) &&
+        PY_RUN_SESSION(c, threads, progress,
+                       s24_encoder_embed(out.dense.data, &tokens, encoder, c.ctx, list, count));
     PyMem_Free(list);
     return ok ? PyLong_FromLongLong(tokens) : NULL;
 }
@@ -238,14 +230,11 @@ PyObject *pyf_encoder_weigh(PyObject *module, PyObject *args)
     if (!list) return NULL;
     const s24_word_weights out = {ids.dense.data, weights.dense.data, counts.dense.data,
                                   ids.dense.cols};
-    int ok = py_operand_expect(&ids, S24_I32, count * out.most) &&
-             py_operand_expect(&weights, S24_F32, count * out.most) &&
-             py_operand_expect(&counts, S24_I64, count) && py_begin(&c);
-    if (ok) {
-        py_call_threads(&c, threads);
-        py_call_progress(&c, py_callable(progress));
-        ok = py_end(&c, s24_encoder_weigh(&out, &tokens, encoder, c.ctx, list, count));
-    }
+    const int ok = py_operand_expect(&ids, S24_I32, count * out.most) &&
+                   py_operand_expect(&weights, S24_F32, count * out.most) &&
+                   py_operand_expect(&counts, S24_I64, count) &&
+                   PY_RUN_SESSION(c, threads, progress,
+                                  s24_encoder_weigh(&out, &tokens, encoder, c.ctx, list, count));
     PyMem_Free(list);
     return ok ? PyLong_FromLongLong(tokens) : NULL;
 }

@@ -99,10 +99,8 @@ PyObject *pyf_generate(PyObject *module, PyObject *args)
         !take_options(&o, options, &stops) || !py_batch(&prompts, &offsets, &ids))
         return NULL;
     o.user = token;
-    if (!py_begin(&c)) return NULL;
-    py_call_threads(&c, threads);
-    py_call_progress(&c, py_callable(progress));
-    if (!py_end(&c, s24_generate(session, c.ctx, cache, &prompts, &o))) return NULL;
+    if (!PY_RUN_SESSION(c, threads, progress, s24_generate(session, c.ctx, cache, &prompts, &o)))
+        return NULL;
     Py_RETURN_NONE;
 }
 
@@ -186,9 +184,8 @@ PyObject *pyf_generator_step(PyObject *module, PyObject *args)
     py_call c = {.module = module};
     s24_generator *generator;
     int threads;
-    if (!PyArg_ParseTuple(args, "O&i", py_generator, &generator, &threads) || !py_begin(&c))
+    if (!PyArg_ParseTuple(args, "O&i", py_generator, &generator, &threads) ||
+        !PY_RUN_SESSION(c, threads, NULL, s24_generator_step(generator, c.ctx)))
         return NULL;
-    py_call_threads(&c, threads);
-    if (!py_end(&c, s24_generator_step(generator, c.ctx))) return NULL;
     return PyLong_FromLongLong(s24_generator_live(generator));
 }

@@ -27,13 +27,11 @@ PyObject *pyf_encoder_embed_tokens(PyObject *module, PyObject *args)
     s24_text *list = py_texts(texts, &count);
     if (!list) return NULL;
     const s24_token_vectors to = {out.dense.data, offsets.dense.data, out.dense.rows};
-    int ok = py_operand_expect(&out, S24_F32, out.dense.rows * s24_encoder_width(encoder)) &&
-             py_operand_expect(&offsets, S24_I64, count + 1) && py_begin(&c);
-    if (ok) {
-        py_call_threads(&c, threads);
-        py_call_progress(&c, py_callable(progress));
-        ok = py_end(&c, s24_encoder_embed_tokens(&to, &tokens, encoder, c.ctx, list, count));
-    }
+    const int ok =
+        py_operand_expect(&out, S24_F32, out.dense.rows * s24_encoder_width(encoder)) &&
+        py_operand_expect(&offsets, S24_I64, count + 1) &&
+        PY_RUN_SESSION(c, threads, progress,
+                       s24_encoder_embed_tokens(&to, &tokens, encoder, c.ctx, list, count));
     PyMem_Free(list);
     return ok ? PyLong_FromLongLong(tokens) : NULL;
 }

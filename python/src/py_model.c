@@ -172,9 +172,8 @@ PyObject *pyf_session_forward(PyObject *module, PyObject *args)
     if (!py_batch(&batch, &offsets, &ids) || !take_inputs(&batch, &types, &mask) ||
         !take_outputs(&outputs, all, model, &batch))
         return NULL;
-    if (!py_begin(&c)) return NULL;
-    py_call_threads(&c, threads);
-    if (!py_end(&c, s24_session_forward(session, c.ctx, &batch, &outputs))) return NULL;
+    if (!PY_RUN_SESSION(c, threads, NULL, s24_session_forward(session, c.ctx, &batch, &outputs)))
+        return NULL;
     Py_RETURN_NONE;
 }
 
@@ -220,10 +219,8 @@ PyObject *pyf_session_images(PyObject *module, PyObject *args)
     s24_outputs outputs = {0};
     if (!take_images(&batch, model, &pixels) ||
         !take_image_outputs(&outputs, model, &batch, &hidden, &logits, &embeddings) ||
-        !py_begin(&c))
+        !PY_RUN_SESSION(c, threads, NULL, s24_session_forward(session, c.ctx, &batch, &outputs)))
         return NULL;
-    py_call_threads(&c, threads);
-    if (!py_end(&c, s24_session_forward(session, c.ctx, &batch, &outputs))) return NULL;
     Py_RETURN_NONE;
 }
 

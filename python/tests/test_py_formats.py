@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """6:8 and its kin, sparse matrices of integers, and hashes of what was written."""
 import pathlib
+import pickle
 import tempfile
 import unittest
 
@@ -38,6 +39,9 @@ class Lifted(Place):
             self.assertEqual((stored.info("w").kind, stored.info("w").shape), ("lifted", (16, 96)))
             np.testing.assert_array_equal(stored["w"], w)
             np.testing.assert_array_equal(stored.lifted("w").to_dense(), w)
+            again = pickle.loads(pickle.dumps(m))
+            self.assertEqual((again.shape, again.pattern), (m.shape, pattern))
+            np.testing.assert_array_equal(again.to_dense(), w)
             np.testing.assert_array_equal(stored.lifted("q").linear(x), q.linear(x))
 
     def test_refused(self):
@@ -52,6 +56,28 @@ class Lifted(Place):
         sparse24.save_checkpoint(self.root / "w.safetensors", {"w": w})
         with self.assertRaisesRegex(ValueError, "not lifted"):
             sparse24.Checkpoint(self.root / "w.safetensors").lifted("w")
+
+
+class Pickled(unittest.TestCase):
+    def test_sparse_matrices(self):
+        w = random(16, 32)
+        w[random(16, 32, seed=2) < 0.8] = 0
+        for kind, block in (("csr", (0, 0)), ("csc", (0, 0)), ("coo", (0, 0)), ("bsr", (4, 1)),
+                            ("bsr", (8, 8))):
+            for dense in (w, w.astype("f2"), (9 * w).astype("i1")):
+                m = SparseMatrix.from_dense(dense, kind, block)
+                again = pickle.loads(pickle.dumps(m))
+                self.assertEqual((again.format, again.dtype, again.shape, again.block,
+                                  again.stored),
+                                 (m.format, m.dtype, m.shape, m.block, m.stored))
+                np.testing.assert_array_equal(again.to_dense(), dense)
+        narrow = sparse24.arrays.tagged(np.full((4, 8), 0x3f80, np.uint16), "bf16")
+        m = SparseMatrix(sparse24._core.sparse_create(narrow, "csr", 0, 0))
+        again = pickle.loads(pickle.dumps(m))
+        self.assertEqual(again.dtype, "bf16")
+        np.testing.assert_array_equal(again.to_dense(), np.ones((4, 8)))
+        none = pickle.loads(pickle.dumps(SparseMatrix.from_dense(np.zeros((3, 5), "f4"))))
+        self.assertEqual((none.stored, none.shape), (0, (3, 5)))
 
 
 class Integers(unittest.TestCase):

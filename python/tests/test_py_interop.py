@@ -204,6 +204,14 @@ class Imports(unittest.TestCase):
             self.assertIsNotNone(getattr(sparse24, name))
         with self.assertRaisesRegex(AttributeError, "nothing"):
             _ = sparse24.nothing
+        tree = ast.parse((TREE / "python/sparse24/__init__.py").read_text(encoding="utf-8"))
+        imported = {alias.name for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)
+                    for alias in node.names if not alias.asname}
+        spelt = next(node.value for node in tree.body if isinstance(node, ast.Assign) and
+                     node.targets[0].id == "__all__")
+        self.assertEqual(set(ast.literal_eval(spelt)), imported)  # which type checkers read
+        self.assertEqual(imported, {*sparse24._HOME_OF, "Error", "machine", "set_threads",
+                                    "threads"})
         header = (TREE / "include/sparse24/sparse24.h").read_text(encoding="utf-8")
         self.assertIn(f'S24_VERSION       "{sparse24.__version__}"', header)
 

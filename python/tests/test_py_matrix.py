@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Matrix: every way to make one, its parts, its files, its products."""
+import copy
 import pathlib
+import pickle
 import tempfile
 import unittest
 
@@ -139,6 +141,19 @@ class Parts(unittest.TestCase):
             np.testing.assert_array_equal(again.to_dense(), q.to_dense())
         with self.assertRaisesRegex(TypeError, "8 bits with a scale for 64 columns"):
             q.to_order("rows64-i8-g64")
+
+    def test_pickled(self):
+        w = random(8, 64)
+        kinds = [Matrix.magnitude(w, dtype=dtype) for dtype in ("f32", "f16", "bf16", "i8", "e4m3")]
+        kinds += [kinds[0].quantize(scheme) for scheme in ("int8", "int8-g64", "int4", "int4-g64")]
+        kinds += [kinds[0].T, kinds[2].T, Matrix.magnitude(random(3, 20))]
+        for m in kinds:
+            for again in (pickle.loads(pickle.dumps(m)), copy.deepcopy(m)):
+                self.assertEqual((again.shape, again.dtype, again.bits, again.group, again.nbytes,
+                                  again.is_transposed),
+                                 (m.shape, m.dtype, m.bits, m.group, m.nbytes, m.is_transposed))
+                for one, two in zip(again.pack(), m.pack(), strict=True):
+                    np.testing.assert_array_equal(one, two)
 
     def test_files(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -35,10 +35,91 @@ class OneTextForMany(unittest.TestCase):
                 sparse24.sensitivity(self.model, texts)
         self.assertFalse((self.root / "no").exists())
 
-    def test_an_open_file_is(self):
-        with open(self.passages, encoding="utf-8") as texts:
-            layers = sparse24.prune_model(self.model, self.root / "out", "wanda", texts=texts)
-        self.assertGreater(layers[0].output_error, 0)
+    def test_an_open_file_is_as_the_command_line_reads_it(self):
+        spaced = self.root / "spaced.txt"
+        spaced.write_text("\nthe first passage\n \nthe second\n", encoding="utf-8")
+        wanted = sparse24.prune_model(self.model, self.root / "listed", "wanda",
+                                      texts=["the first passage", "the second"])
+        for path in (self.passages, spaced):
+            with open(path, encoding="utf-8") as texts:
+                layers = sparse24.prune_model(self.model, self.root / path.stem, "wanda",
+                                              texts=texts)
+            self.assertGreater(layers[0].output_error, 0)
+            self.assertEqual([layer.output_error for layer in layers],
+                             [layer.output_error for layer in wanted])
+
+    def test_texts_are_no_name_of_a_file(self):
+        with self.assertRaisesRegex(TypeError, "documents: expected the name of a file of lines"):
+            sparse24.search(self.model, "a query", ["one text", "another"])
+
+
+    def test_one_text_where_one_is_expected(self):
+        with self.assertRaisesRegex(TypeError, "query: expected a text, got <class 'list'>"):
+            sparse24.search(self.model, ["a query", "another"], self.passages)
+        with self.assertRaisesRegex(TypeError, "text: expected str, got <class 'list'>"):
+            sparse24.Tokenizer(self.model).encode(["a text"])
+
+    def test_a_name_is_not_its_letters(self):
+        model = sparse24.Model(self.model)
+        np.testing.assert_array_equal(model.forward([[2, 7]], outputs="hidden")["hidden"],
+                                      model.forward([[2, 7]])["hidden"])
+        with self.assertRaisesRegex(ValueError, r"outputs \['hiden'\]: expected some of"):
+            model.forward([[2, 7]], outputs="hiden")
+
+    def test_nothing_to_learn_from(self):
+        texts = ["a text", "another"]
+        for options, sentence in (({}, "a model without a head needs a teacher"),
+                                  ({"loss": {"labels": 0}}, "no loss has a weight over 0"),
+                                  ({"loss": {"cosine": 1}}, "cosine need a teacher")):
+            with self.assertRaisesRegex(ValueError, sentence):
+                sparse24.train(self.model, self.root / "no", texts=texts, steps=1, **options)
+        self.assertFalse((self.root / "no").exists())
+
+    def test_keys_that_are_no_names(self):
+        checkpoint = sparse24.Checkpoint(self.model)
+        self.assertIsNone(checkpoint.get(0))
+        with self.assertRaises(KeyError):
+            _ = checkpoint[0]
+
+
+class Names(unittest.TestCase):
+    def test_those_that_exist_are_told(self):
+        m, x = sparse24.Matrix.magnitude(W), np.ones((3, 16), np.float32)
+        with self.assertRaisesRegex(ValueError, "criterion 'sparsgpt': expected .*sparsegpt"):
+            sparse24.prune(W, "sparsgpt", x)
+        with self.assertRaisesRegex(ValueError, "scheme 'int3': expected one of int8, .*int4-g64"):
+            m.quantize("int3")
+        with tempfile.TemporaryDirectory() as place:
+            model = tiny_bert.write(pathlib.Path(place, "model"))
+            with self.assertRaisesRegex(ValueError, "quantize 'int3': expected one of int8, "):
+                sparse24.Model(model, quantize="int3")
+            with self.assertRaisesRegex(ValueError, "quantize 'int3': expected one of int8, "):
+                sparse24.prune_model(model, pathlib.Path(place, "no"), packed=True, quantize="int3")
+
+
+class NotThere(unittest.TestCase):
+    def test_it_is_a_file_not_found(self):
+        with tempfile.TemporaryDirectory() as place:
+            there = tiny_bert.write(pathlib.Path(place, "model"))
+            absent, texts = pathlib.Path(place, "absent"), ["a text"]
+            for call in (lambda: sparse24.Encoder(absent), lambda: sparse24.Encoder("owner/name"),
+                         lambda: sparse24.Model(absent), lambda: sparse24.Checkpoint(absent),
+                         lambda: sparse24.Tokenizer(absent), lambda: sparse24.Matrix.load(absent),
+                         lambda: sparse24.prune_model(absent, absent, "wanda", texts=texts),
+                         lambda: sparse24.distil(there, absent, absent, texts, steps=1),
+                         lambda: sparse24.prune_model(there, absent, masks=absent),
+                         lambda: sparse24.convert(absent, absent),
+                         lambda: sparse24.Index.load(absent),
+                         lambda: sparse24.search(there, "a query", absent),
+                         lambda: sparse24.command("info", absent)):
+                with self.assertRaisesRegex(FileNotFoundError, "absent|owner/name"):
+                    call()
+            self.assertFalse(absent.exists())
+            with self.assertRaises(OSError) as caught:  # it is there, and no file
+                sparse24.search(there, "a query", there)
+            self.assertNotIsInstance(caught.exception, FileNotFoundError)
+            with self.assertRaises(FileExistsError):
+                sparse24.command("prune", there, there)
 
 
 class Ids(unittest.TestCase):
@@ -70,6 +151,14 @@ class Ids(unittest.TestCase):
             with self.assertRaisesRegex(ValueError, f"max_new {max_new}: expected 1 or more"):
                 sparse24.Generator(self.model, texts=1).join([1], max_new=max_new)
 
+    def test_nothing_to_predict(self):
+        for ids in ([], [5]):
+            with self.assertRaisesRegex(ValueError, f"a text of {len(ids)} tokens has none to"):
+                self.model.perplexity(ids)
+        for options in ({"window": 1}, {"window": 4, "stride": 5}, {"stride": -1}):
+            with self.assertRaisesRegex(ValueError, "windows of [0-9]+ tokens, -?[0-9]+ apart"):
+                self.model.perplexity([5, 6, 7], **options)
+
     def test_nothing_to_learn_from(self):
         with tempfile.TemporaryDirectory() as place:
             for ids in ([[]], []):
@@ -97,6 +186,13 @@ class NoRows(unittest.TestCase):
         self.assertEqual(sparse24.nearest(documents, none, 3)[1].shape, (8, 0))
         with self.assertRaises(ValueError):
             sparse24.nearest(np.empty((0, 4), np.float32), documents, 3)
+        for k in (0, -1):
+            for find in (lambda: sparse24.nearest(documents, documents, k),
+                         lambda: sparse24.Index(documents).nearest(documents, k)):
+                with self.assertRaisesRegex(ValueError, f"k is {k}: expected 1 or more"):
+                    find()
+        with self.assertRaisesRegex(ValueError, "documents has 1 dimensions, expected 2"):
+            sparse24.Index(documents[0])
 
     def test_files(self):
         with tempfile.TemporaryDirectory() as place:
