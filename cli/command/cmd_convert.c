@@ -202,11 +202,22 @@ static int convert_to_onnx(cli_app *cli, const struct convert_options *o)
     return code == CLI_OK ? print_onnx(cli, read, &report) : code;
 }
 
+/* Refuses the name of a file of another format for what would be a folder of ours. */
+static int check_name(cli_app *cli, int to_onnx)
+{
+    const char *out = cli->operands[1], *dot = strrchr(out, '.');
+    if (dot && !strcmp(dot, ".gguf"))
+        return cli_fail(cli, CLI_USAGE, "%s: GGUF is read and not written", out);
+    if (!dot || to_onnx || strcmp(dot, ".onnx") != 0) return CLI_OK;
+    return cli_fail(cli, CLI_USAGE, "%s: --to onnx writes a folder with model.onnx", out);
+}
+
 static int run(cli_app *cli, const void *opaque)
 {
     const struct convert_options *o = opaque;
     const int to_onnx = o->to && !strcmp(o->to, "onnx");
-    const int code = cli_may_make(cli, cli->operands[1]);
+    int code = check_name(cli, to_onnx);
+    if (code == CLI_OK) code = cli_may_make(cli, cli->operands[1]);
     if (code != CLI_OK) return code;
     if (to_onnx && !is_gguf(cli->operands[0])) return convert_to_onnx(cli, o);
     return (is_gguf(cli->operands[0]) ? convert_gguf : convert_checkpoint)(cli, opaque);

@@ -80,11 +80,12 @@ def expect_name(name: typing.Any, option: str, kind: str) -> None:
         raise ValueError(f"{option} {name!r}: expected one of {', '.join(names)}")
 
 
-def token_ids(ids: typing.Any) -> np.ndarray:
-    """Ids of one text as i32. Raises TypeError (no whole numbers, no list of them), ValueError."""
+def token_ids(ids: typing.Any, name: str = "a text of token ids") -> np.ndarray:
+    """Ids of one text, or what `name` says, as i32. Raises TypeError (no whole numbers, no list of
+    them), ValueError."""
     given = np.asarray(ids)
     if given.ndim == 0 or (given.size and given.dtype.kind not in "iu"):
-        raise TypeError(f"a text of token ids: expected a list of whole numbers, got "
+        raise TypeError(f"{name}: expected a list of whole numbers, got "
                         f"{type(ids) if given.ndim == 0 else given.dtype}")
     narrow = given.reshape(-1).astype(np.int32)
     if (narrow != given.reshape(-1)).any():

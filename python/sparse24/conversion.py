@@ -7,6 +7,7 @@ import os
 import typing
 
 from . import _core
+from .arrays import expect_name
 
 Path = typing.Union[str, os.PathLike]
 
@@ -43,6 +44,7 @@ def convert(path: Path, out: Path, to: str = "sparse24", *, dtype: str | None = 
     """Writes a checkpoint, ours or another library's, anew in one of `forms`; dtype: of floats,
     "f32", "f16" or "bf16". Pickles of torch.save are read, not run. The output appears whole or not
     at all. Raises ValueError, FileExistsError unless force, OSError, Error (by its tensor)."""
+    expect_name(to, "to", "forms")
     source = _core.checkpoint_open_foreign(path)
     return Converted(**_core.checkpoint_convert(source, out, to, dtype, force))
 
@@ -66,6 +68,6 @@ def export_onnx(path: Path, out: Path, *, external: bool = False, force: bool = 
 
 def convert_gguf(file: Path, out: Path, *, dtype: str = "f32", force: bool = False) -> None:
     """Writes a Hugging Face folder of a GGUF file of llama.cpp: weights, configuration, tokenizer
-    and chat template (docs/guide/language.md says which models and types). Raises FileExistsError
+    and chat template (docs/guide/models.md says which models and types). Raises FileExistsError
     unless force, OSError, Error (by the file's key or tensor)."""
     _core.gguf_convert(file, out, dtype, force)

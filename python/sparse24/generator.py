@@ -9,7 +9,7 @@ import numpy as np
 
 from . import _core
 from .arrays import Ids, handle_of, token_ids
-from .language_model import ENDS, Decoder, Token, some_new
+from .language_model import ENDS, Decoder, Token, no_zeros
 from .model import Model
 
 
@@ -85,8 +85,8 @@ class Generator:
         Raises ValueError (no room, an option out of range, a prompt that is too long)."""
         words = isinstance(prompt, str)
         ids = token_ids(self.model.tokenizer.encode(prompt).ids if words else prompt)
-        some_new(max_new)
-        ends = np.asarray(self.model.end_ids if stops is None else stops, np.int32)
+        no_zeros(max_new=max_new, top_p=top_p, repeat_penalty=repeat_penalty)
+        ends = token_ids(self.model.end_ids if stops is None else stops, "stops")
         options = (max_new, repeat_penalty, temperature, top_k, top_p, min_p, seed, likeliest)
         came = self._came
 

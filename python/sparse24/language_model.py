@@ -11,7 +11,7 @@ import typing
 import numpy as np
 
 from . import _core
-from .arrays import Ids, handle_of
+from .arrays import Ids, handle_of, token_ids
 from .model import Model, lay
 from .tokenizer import Tokenizer
 
@@ -92,10 +92,12 @@ class Decoder:
         return piece
 
 
-def some_new(max_new: int) -> None:
-    """Raises ValueError: the library takes 0 for its default."""
-    if max_new < 1:
-        raise ValueError(f"max_new {max_new}: expected 1 or more")
+def no_zeros(**options: float) -> None:
+    """Raises ValueError for what is not over 0: the library takes 0 for its default."""
+    for name, value in options.items():
+        if value <= 0:
+            raise ValueError(f"{name} {value}: expected " +
+                             ("1 or more" if name == "max_new" else "a number over 0"))
 
 
 def generate(model: Model, prompts: str | typing.Sequence[typing.Any], *, max_new: int = 128,
@@ -113,17 +115,16 @@ def generate(model: Model, prompts: str | typing.Sequence[typing.Any], *, max_ne
     prompt that is too long), Error.
     """
     handle_of(model, "model", Model)
-    some_new(max_new)
+    no_zeros(max_new=max_new, top_p=top_p, repeat_penalty=repeat_penalty)
     rows = [prompts] if isinstance(prompts, str) else list(prompts)
     words = any(isinstance(row, str) for row in rows)
     ids = [model.tokenizer.encode(row).ids if isinstance(row, str) else row for row in rows]
     offsets, flat = lay(ids)
-    if stops is None:
-        stops = model.end_ids
+    ends = token_ids(model.end_ids if stops is None else stops, "stops")
     options = (max_new, repeat_penalty, temperature, top_k, top_p, min_p, seed, likeliest)
     room = int(min(np.diff(offsets).max(initial=1) + max_new, model.info["positions"]))
     decoders = [Decoder(model.tokenizer) if words else None for _ in rows]
-    work = (offsets, flat, np.asarray(stops, np.int32), options)
+    work = (offsets, flat, ends, options)
     for row in _stream(model, work, (room, cache_dtype)):
         prompt, index, token, log_probability, end, others = row
         decoder = decoders[prompt]

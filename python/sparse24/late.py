@@ -78,6 +78,10 @@ def max_sim(queries: typing.Sequence[Array], documents: typing.Sequence[Array], 
 def _laid(texts, dtype):
     """Texts' vectors end to end, and where each begins."""
     arrays = [np.asarray(text) for text in texts]
+    for one in arrays:
+        if one.ndim != 2:
+            raise ValueError(f"a text's vectors are an array [vectors, width], not {[*one.shape]}; "
+                             "one text is a list of one")
     half = dtype is None and bool(arrays) and all(one.dtype == np.float16 for one in arrays)
     offsets = np.concatenate(([0], np.cumsum([len(one) for one in arrays]))).astype(np.int64)
     if not arrays:

@@ -294,6 +294,7 @@ class Plan(Fixed):
     def __init__(self, w: Matrix, *, kernel: str | None = None, activations: str | None = None):
         """kernel: a row's name instead of the best one. activations: "i8" quantises each row of x
         as it comes, for a quantised w; floats by default."""
+        expect_name(kernel, "kernel", "kernels")
         self._set(_handle=_core.plan_create(handle_of(w, "w", Matrix), kernel, activations),
                   shape=w.shape)
 

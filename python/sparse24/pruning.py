@@ -307,7 +307,7 @@ def permute_model(model: Path, out: Path, *, texts: Passages = (), images: Array
                         max_tokens, include, exclude, force, progress)
 
 
-def sensitivity(model: Path, texts: Passages = (), patterns: typing.Sequence[str] = ("2:4",),
+def sensitivity(model: Path, texts: Passages = (), patterns: str | typing.Sequence[str] = "2:4",
                 criterion: Criterion = "sparsegpt", *, images: Array | None = None,
                 refine: str | None = None, include: str | None = None, exclude: str | None = None,
                 max_tokens: int = 0, dampening: float = 0.0, block: int = 0, seed: int = 0,
@@ -323,6 +323,7 @@ def sensitivity(model: Path, texts: Passages = (), patterns: typing.Sequence[str
     Raises ValueError (neither, an unknown pattern or price), MemoryError (they take more), OSError,
     Error, KeyboardInterrupt."""
     layers, on_layer = _collecting(report)
+    patterns = (patterns,) if isinstance(patterns, str) else patterns
     _core.model_sensitivity(_core.checkpoint_open(model), _passages(model, texts, images), on_layer,
                             progress, _how(criterion, dampening, block, refine, None, seed),
                             tuple(patterns), include, exclude, max_tokens, price, memory)

@@ -9,7 +9,7 @@ import typing
 import numpy as np
 
 from . import _core
-from .arrays import Ids, several, token_ids
+from .arrays import Ids, expect_name, several, token_ids
 from .checkpoint import Checkpoint
 from .encoder import Progress
 from .evaluation import Questions
@@ -60,6 +60,7 @@ def methods() -> list[str]:
 
 def method(name: str) -> Method:
     """What a method is, and its numbers. Raises ValueError."""
+    expect_name(name, "method", "train methods")
     summary, numbers = _core.train_method(name)
     pairs = (pair.split("=") for pair in numbers.split(",") if pair)
     return Method(summary, {key: float(value) for key, value in pairs})
@@ -289,6 +290,7 @@ def train(model: Path, out: Path, *, texts: typing.Iterable[str] | None = None,
     """
     if not force and os.path.lexists(out):
         raise FileExistsError(f"{os.fspath(out)} exists and may not be replaced without force")
+    expect_name(method, "method", "train methods")
     source = Checkpoint.of_config(model) if from_scratch else Checkpoint(model)
     where = open_device(device)
     info = _core.transformer_peek(source._handle)

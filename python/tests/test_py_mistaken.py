@@ -94,7 +94,21 @@ class Names(unittest.TestCase):
             with self.assertRaisesRegex(ValueError, "quantize 'int3': expected one of int8, "):
                 sparse24.Model(model, quantize="int3")
             with self.assertRaisesRegex(ValueError, "quantize 'int3': expected one of int8, "):
-                sparse24.prune_model(model, pathlib.Path(place, "no"), packed=True, quantize="int3")
+                sparse24.prune_model(model, pathlib.Path(place, "no"), quantize="int3")
+            with self.assertRaisesRegex(ValueError, "to 'onyx': expected one of .*sparse24"):
+                sparse24.convert(model, pathlib.Path(place, "no"), "onyx")
+            with self.assertRaisesRegex(ValueError, "method 'srste': expected one of .*sr-ste"):
+                sparse24.train(model, pathlib.Path(place, "no"), texts=["a"], method="srste")
+            texts = ["a text of some words"]
+            layers = sparse24.sensitivity(model, texts, "2:4")  # one pattern, and not three
+            self.assertEqual([layer.pattern for layer in layers], ["2:4"] * len(layers))
+            self.assertGreater(len(layers), 1)
+        with self.assertRaisesRegex(ValueError, "method 'nope': expected one of "):
+            sparse24.method("nope")
+        with self.assertRaisesRegex(ValueError, "kernel 'none': expected one of linear_"):
+            sparse24.Plan(m, kernel="none")
+        with self.assertRaisesRegex(ValueError, r"array \[vectors, width\], not \[4\]; one"):
+            sparse24.max_sim(np.ones((2, 4), np.float32), [np.ones((2, 4), np.float32)])
 
 
 class NotThere(unittest.TestCase):
@@ -150,6 +164,21 @@ class Ids(unittest.TestCase):
                 list(sparse24.generate(self.model, [[1]], max_new=max_new))
             with self.assertRaisesRegex(ValueError, f"max_new {max_new}: expected 1 or more"):
                 sparse24.Generator(self.model, texts=1).join([1], max_new=max_new)
+
+    def test_stops_are_ids(self):
+        for stops in ("a", ["a"], 3, [1.5]):
+            with self.assertRaisesRegex(TypeError, "stops: expected a list of whole numbers"):
+                list(sparse24.generate(self.model, [[1]], stops=stops))
+            with self.assertRaisesRegex(TypeError, "stops: expected a list of whole numbers"):
+                sparse24.Generator(self.model, texts=1).join([1], stops=stops)
+        self.assertEqual(len(list(sparse24.generate(self.model, [[1]], stops=[], max_new=2))), 2)
+
+    def test_zero_is_not_the_default(self):
+        for name in ("top_p", "repeat_penalty"):
+            with self.assertRaisesRegex(ValueError, f"{name} 0: expected a number over 0"):
+                list(sparse24.generate(self.model, [[1]], temperature=1, **{name: 0}))
+            with self.assertRaisesRegex(ValueError, f"{name} 0: expected a number over 0"):
+                sparse24.Generator(self.model, texts=1).join([1], temperature=1, **{name: 0})
 
     def test_nothing_to_predict(self):
         for ids in ([], [5]):

@@ -327,6 +327,10 @@ class Refused(Scratch):
             ("absent", ("convert", "absent.gguf", "out"), 3, "absent.gguf"),
             ("dtype", ("convert", "cut.gguf", "out", "--dtype", "i8"), 2, "dtype"),
             ("there", ("convert", "pre.gguf", "there"), 3, "there exists"),
+            ("a file of ONNX", ("convert", "cut.gguf", "m.onnx"), 2,
+             r"m\.onnx: --to onnx writes a folder with model\.onnx"),
+            ("GGUF is not written", ("convert", "there", "m.gguf"), 2,
+             r"m\.gguf: GGUF is read and not written"),
             ("operands", ("convert", "cut.gguf"), 2, "OUT")))
 
 
