@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Canonical and CUTLASS memory of any content: it is refused with a sentence, or it is a matrix
- * that goes to dense, is packed strictly and comes back as the same numbers; its transpose too.
+ * that goes to dense, is packed strictly, or by a mask of what is not 0, and comes back as the same
+ * numbers; its transpose too.
  *
- * Input: dtype, layout, rows, columns, then bytes that are repeated as often as the shape needs.
+ * Input: dtype, layout and whether by a mask, rows, columns, then bytes that are repeated as often
+ * as the shape needs.
  */
 #include "fuzz.h"
 
@@ -34,7 +36,20 @@ static int same(const uint8_t *a, const uint8_t *b, s24_dtype dtype)
     return !memcmp(a, b, s24_dtype_bytes(dtype)) || (is_zero(a, dtype) && is_zero(b, dtype));
 }
 
-static void go_round(s24_ctx *ctx, const s24_matrix *w)
+/* Packs by a mask of what is not 0, which is free()d by the caller. */
+static uint8_t *by_mask(s24_matrix_opts *opts, const s24_dense *of)
+{
+    const size_t count = (size_t)(of->rows * of->cols), element = s24_dtype_bytes(of->dtype);
+    uint8_t *mask = malloc(count ? count : 1);
+    CHECK(mask);
+    for (size_t i = 0; i < count; i++)
+        mask[i] = !is_zero((const uint8_t *)of->data + i * element, of->dtype);
+    opts->select = S24_SELECT_MASK;
+    opts->mask = mask;
+    return mask;
+}
+
+static void go_round(s24_ctx *ctx, const s24_matrix *w, int masked)
 {
     s24_dtype dtype = s24_matrix_dtype(w);
     size_t element = s24_dtype_bytes(dtype);
@@ -48,7 +63,9 @@ static void go_round(s24_ctx *ctx, const s24_matrix *w)
     int two_four = 0;
     CHECK(s24_matrix_to_dense(ctx, &first, w) == S24_OK);
     CHECK(s24_check(&two_four, NULL, ctx, &first) == S24_OK && two_four);
+    uint8_t *mask = masked ? by_mask(&opts, &first) : NULL;
     CHECK(s24_matrix_create(&again, ctx, &first, &opts) == S24_OK);
+    free(mask);
     CHECK(s24_matrix_to_dense(ctx, &second, again) == S24_OK);
     for (size_t i = 0; i < bytes; i += element)
         CHECK(same(once + i, twice + i, dtype));
@@ -58,7 +75,7 @@ static void go_round(s24_ctx *ctx, const s24_matrix *w)
 }
 
 /* The tensor that a transposed matrix stands for is packed to that matrix. */
-static void go_round_turned(s24_ctx *ctx, const s24_matrix *w)
+static void go_round_turned(s24_ctx *ctx, const s24_matrix *w, int masked)
 {
     const int64_t rows = s24_matrix_rows(w), cols = s24_matrix_cols(w);
     const s24_dtype dtype = s24_matrix_dtype(w);
@@ -67,12 +84,14 @@ static void go_round_turned(s24_ctx *ctx, const s24_matrix *w)
     CHECK(stored && again);
     const s24_dense lies = {stored, dtype, cols, rows, 0},
                     lies_again = {again, dtype, cols, rows, 0};
-    const s24_matrix_opts opts = {.size = sizeof opts, .allow_nonfinite = 1, .transpose = 1};
+    s24_matrix_opts opts = {.size = sizeof opts, .allow_nonfinite = 1, .transpose = 1};
     s24_matrix *view, *packed;
     CHECK(s24_matrix_transpose(&view, ctx, w) == S24_OK);
     CHECK(s24_matrix_to_dense(ctx, &lies, view) == S24_OK);
     s24_matrix_destroy(view);
+    uint8_t *mask = masked ? by_mask(&opts, &lies) : NULL;
     CHECK(s24_matrix_create(&packed, ctx, &lies, &opts) == S24_OK);
+    free(mask);
     CHECK(s24_matrix_rows(packed) == rows && s24_matrix_cols(packed) == cols);
     CHECK(s24_matrix_transpose(&view, ctx, packed) == S24_OK);
     CHECK(s24_matrix_to_dense(ctx, &lies_again, view) == S24_OK);
@@ -90,7 +109,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     s24_matrix *w = NULL;
     if (bytes < 4) return 0;
     s24_dtype dtype = dtypes[data[0] % 6];
-    int cutlass = data[1] % 2;
+    int cutlass = data[1] % 2, masked = data[1] / 2 % 2;
     int64_t rows = data[2] % 65, cols = data[3] % (cutlass ? 3 : 17) * (cutlass ? 64 : 4);
     size_t count = (size_t)(rows * (cols / 2));
     size_t indices = cutlass ? (size_t)(rows * cols) / 8 : (size_t)(rows * ((cols + 7) / 8));
@@ -99,8 +118,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     s24_status status = cutlass ? s24_matrix_from_cutlass(&w, ctx, values, codes, dtype, rows, cols)
                                 : s24_matrix_from_packed(&w, ctx, values, codes, dtype, rows, cols);
     if (status == S24_OK) {
-        go_round(ctx, w);
-        go_round_turned(ctx, w);
+        go_round(ctx, w, masked);
+        go_round_turned(ctx, w, masked);
     } else {
         CHECK(!w && *s24_ctx_error(ctx));
     }
