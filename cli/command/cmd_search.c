@@ -228,7 +228,23 @@ static int weigh_documents(cli_app *cli, const struct search_options *o, s24_enc
     return code;
 }
 
-/* By late interaction, of vectors that are not kept. */
+/* Ranks the lines by the vectors of tokens that the index has. */
+static int rank_stored(cli_app *cli, const stored_index *index, const spread *query, ranked *all)
+{
+    const s24_late_texts of = spread_view(query), documents = index_tokens(index);
+    float *scores = calloc((size_t)index->count + 1, sizeof *scores);
+    if (!scores)
+        return cli_fail(cli, CLI_IO, "out of memory for %lld scores", (long long)index->count);
+    const int code =
+        cli_status(cli, s24_late_scores(scores, cli->ctx, &of, &documents, index->by_mean));
+    for (int64_t i = 0; i < index->count; i++)
+        all[i] = (ranked){i, scores[i]};
+    rank_sort(all, index->count);
+    free(scores);
+    return code;
+}
+
+/* By late interaction, of vectors that the index has, or that are not kept. */
 static int rank_by_tokens(cli_app *cli, const struct search_options *o, s24_encoder *encoder,
                           sides *s, const s24_text *query, const encode_prompt *of_documents)
 {
@@ -236,13 +252,17 @@ static int rank_by_tokens(cli_app *cli, const struct search_options *o, s24_enco
     embedded *d = &s->documents;
     int code = spread_texts(cli, encoder, query, 1, &of_query);
     if (code == CLI_OK) code = encode_use_prompt(cli, encoder, of_documents, d);
-    if (code == CLI_OK) code = cli_status(cli, s24_lines_read(&d->lines, cli->ctx, o->documents));
+    if (code == CLI_OK)
+        code = o->index ? open_index(cli, o, encoder, s)
+                        : cli_status(cli, s24_lines_read(&d->lines, cli->ctx, o->documents));
     d->count = s24_lines_count(d->lines);
     s->ranks = calloc((size_t)d->count + 1, sizeof *s->ranks);
     if (code == CLI_OK && !s->ranks)
         code = cli_fail(cli, CLI_IO, "out of memory for %lld lines", (long long)d->count);
     if (code == CLI_OK)
-        code = spread_rank(cli, encoder, &of_query, s24_lines_texts(d->lines), s->ranks, d->count);
+        code = o->index ? rank_stored(cli, &s->index, &of_query, s->ranks)
+                        : spread_rank(cli, encoder, &of_query, s24_lines_texts(d->lines), s->ranks,
+                                      d->count);
     spread_free(&of_query);
     return code;
 }
@@ -258,11 +278,10 @@ static int encode(cli_app *cli, const struct search_options *o, s24_encoder *enc
     if (weighs && (o->index_dtype || o->images))
         return cli_fail(cli, CLI_UNSUPPORTED, "--%s is of vectors, and %s gives weights of words",
                         o->images ? "images" : "index-dtype", cli->operands[0]);
-    if (s24_encoder_is_late(encoder) && (o->index || o->images))
+    if (s24_encoder_is_late(encoder) && (o->index_dtype || o->images))
         return cli_fail(cli, CLI_UNSUPPORTED,
-                        "--%s keeps or reads one vector for each line, and %s gives one for each "
-                        "token",
-                        o->index ? "index" : "images", cli->operands[0]);
+                        "--%s is of one vector for each line, and %s gives one for each token",
+                        o->images ? "images" : "index-dtype", cli->operands[0]);
     int code = encode_use_prompt(cli, encoder, &of_query, &s->query);
     if (code == CLI_OK && s24_encoder_is_late(encoder))
         return rank_by_tokens(cli, o, encoder, s, &text, &of_documents);

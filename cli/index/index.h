@@ -13,11 +13,17 @@
  *
  *   starts.npy    [words + 1, 1] i64: where each word's list begins
  *   lines.npy     [postings, 1] i32, and weights.npy [postings, 1] f32
+ *
+ * Of a model of late interaction it has vectors of tokens:
+ *
+ *   starts.npy    [lines + 1, 1] i64: where each line's begin
+ *   vectors.npy   [vectors, width] f16
  */
 #ifndef SPARSE24_CLI_INDEX_INDEX_H
 #define SPARSE24_CLI_INDEX_INDEX_H
 
 #include "postings.h"
+#include "sparse24/late.h"
 
 /* Holds what one of the arrays has, in the file's pages or in memory. */
 typedef struct index_array {
@@ -37,13 +43,17 @@ enum {
     INDEX_ARRAYS
 };
 
+/* What it has of each line. */
+typedef enum index_kind { INDEX_OF_VECTORS, INDEX_OF_WORDS, INDEX_OF_TOKENS } index_kind;
+
 typedef struct stored_index {
     const char *folder;
     int lock;             /* of the folder, while the index is open */
     int64_t count, width; /* width: of a model of words its vocabulary */
     int integers;         /* 1: of i8 */
-    int weighs;           /* 1: of weights of words, which are so many: */
-    int64_t postings;
+    index_kind kind;
+    int by_mean; /* 1: scores of tokens' vectors are divided by the query's number of them */
+    int64_t parts, most; /* weights of words or vectors of tokens: of all lines, at most of one */
     index_array arrays[INDEX_ARRAYS];
     int64_t embedded; /* lines that were new */
 } stored_index;
@@ -68,6 +78,8 @@ const char *index_dtype(const stored_index *index);
 int index_has(const stored_index *index, int which);
 /* The lists of an index of words, borrowed, without room for a search. */
 postings index_postings(const stored_index *index);
+/* The vectors of tokens of an index of these, borrowed. */
+s24_late_texts index_tokens(const stored_index *index);
 /* Finds the k nearest of each query, in an index of vectors. */
 s24_status index_nearest(int64_t *lines, float *scores, s24_ctx *ctx, const stored_index *index,
                          const s24_dense *queries, int64_t k);

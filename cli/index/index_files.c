@@ -12,29 +12,50 @@
 #include "index/index.h"
 
 enum { PATH_BYTES = 4096 };
+enum {
+    OF_VECTORS = 1 << INDEX_OF_VECTORS,
+    OF_WORDS = 1 << INDEX_OF_WORDS,
+    OF_TOKENS = 1 << INDEX_OF_TOKENS
+};
 
 static const struct {
     const char *name, *descr;
     size_t element;
-    int64_t cols; /* 0: the width */
-} arrays[INDEX_ARRAYS] = {[INDEX_TEXTS] = {"texts.npy", "<u8", 8, 2},
-                          [INDEX_VECTORS] = {"vectors.npy", "<f2", 2, 0},
-                          [INDEX_INTEGERS] = {"integers.npy", "|i1", 1, 0},
-                          [INDEX_SCALES] = {"scales.npy", "<f4", 4, 1},
-                          [INDEX_STARTS] = {"starts.npy", "<i8", 8, 1},
-                          [INDEX_LINES] = {"lines.npy", "<i4", 4, 1},
-                          [INDEX_WEIGHTS] = {"weights.npy", "<f4", 4, 1}};
+    int64_t cols;    /* 0: the width */
+    unsigned kinds;  /* of index that have it, by bit */
+    int of_integers; /* where these are kept alone */
+} arrays[INDEX_ARRAYS] = {
+    [INDEX_TEXTS] = {"texts.npy", "<u8", 8, 2, OF_VECTORS | OF_WORDS | OF_TOKENS, 0},
+    [INDEX_VECTORS] = {"vectors.npy", "<f2", 2, 0, OF_VECTORS | OF_TOKENS, 0},
+    [INDEX_INTEGERS] = {"integers.npy", "|i1", 1, 0, OF_VECTORS, 1},
+    [INDEX_SCALES] = {"scales.npy", "<f4", 4, 1, OF_VECTORS, 1},
+    [INDEX_STARTS] = {"starts.npy", "<i8", 8, 1, OF_WORDS | OF_TOKENS, 0},
+    [INDEX_LINES] = {"lines.npy", "<i4", 4, 1, OF_WORDS, 0},
+    [INDEX_WEIGHTS] = {"weights.npy", "<f4", 4, 1, OF_WORDS, 0}};
 
 int index_has(const stored_index *index, int which)
 {
-    if (which == INDEX_TEXTS) return 1;
-    if (index->weighs) return which >= INDEX_STARTS;
-    return which == INDEX_VECTORS || (index->integers && which < INDEX_STARTS);
+    return (arrays[which].kinds >> index->kind & 1u) &&
+           (index->integers || !arrays[which].of_integers);
 }
 
 const char *index_dtype(const stored_index *index)
 {
-    return index->weighs ? "f32" : index->integers ? "i8" : "f16";
+    return index->kind == INDEX_OF_WORDS ? "f32" : index->integers ? "i8" : "f16";
+}
+
+/* What index.json calls the number of parts; NULL: each line is one. */
+static const char *parts_key(const stored_index *index)
+{
+    static const char *const keys[] = {
+        [INDEX_OF_VECTORS] = NULL, [INDEX_OF_WORDS] = "postings", [INDEX_OF_TOKENS] = "vectors"};
+    return keys[index->kind];
+}
+
+/* How many lists starts.npy parts them into. */
+static int64_t lists_of(const stored_index *index)
+{
+    return index->kind == INDEX_OF_WORDS ? index->width : index->count;
 }
 
 postings index_postings(const stored_index *index)
@@ -46,10 +67,21 @@ postings index_postings(const stored_index *index)
                       .weights = index->arrays[INDEX_WEIGHTS].data};
 }
 
+s24_late_texts index_tokens(const stored_index *index)
+{
+    return (s24_late_texts){.vectors = {.data = index->arrays[INDEX_VECTORS].data,
+                                        .dtype = S24_F16,
+                                        .rows = index->parts,
+                                        .cols = index->width},
+                            .offsets = index->arrays[INDEX_STARTS].data,
+                            .texts = index->count};
+}
+
 static int64_t rows_of(const stored_index *index, int which)
 {
-    if (which < INDEX_STARTS) return index->count;
-    return which == INDEX_STARTS ? index->width + 1 : index->postings;
+    if (which == INDEX_STARTS) return lists_of(index) + 1;
+    if (which == INDEX_LINES || which == INDEX_WEIGHTS) return index->parts;
+    return which == INDEX_VECTORS && index->kind == INDEX_OF_TOKENS ? index->parts : index->count;
 }
 
 static int64_t cols_of(const stored_index *index, int which)
@@ -155,35 +187,36 @@ static int check_json(cli_app *cli, const stored_index *index, const index_sourc
 static int check_starts(cli_app *cli, const stored_index *index)
 {
     char path[PATH_BYTES];
-    const int64_t *starts = index->arrays[INDEX_STARTS].data;
-    int good = starts[0] == 0 && starts[index->width] == index->postings;
-    for (int64_t w = 0; w < index->width && good; w++)
-        good = starts[w] <= starts[w + 1];
+    const int64_t *starts = index->arrays[INDEX_STARTS].data, lists = lists_of(index);
+    int good = starts[0] == 0 && starts[lists] == index->parts;
+    for (int64_t i = 0; i < lists && good; i++)
+        good = starts[i] <= starts[i + 1];
     if (good) return CLI_OK;
     return cli_fail(cli, CLI_FORMAT,
                     "%s: lists that follow one another, of %lld numbers in all, are expected; "
                     "remove the folder to make it anew",
-                    path_of(path, index, "starts.npy"), (long long)index->postings);
+                    path_of(path, index, "starts.npy"), (long long)index->parts);
 }
 
 static int read_arrays(cli_app *cli, stored_index *index, const json_t *object)
 {
     char path[PATH_BYTES];
     const json_int_t count = json_integer_value(json_object_get(object, "count"));
-    const json_int_t all = json_integer_value(json_object_get(object, "postings"));
+    const char *key = parts_key(index);
+    const json_int_t all = key ? json_integer_value(json_object_get(object, key)) : 0;
     const char *dtype = json_string_value(json_object_get(object, "dtype"));
     int code = CLI_OK;
-    index->integers = !index->weighs && dtype && !strcmp(dtype, "i8");
+    index->integers = index->kind == INDEX_OF_VECTORS && dtype && !strcmp(dtype, "i8");
     path_of(path, index, "index.json");
     if (count < 0 || count > INT32_MAX || !dtype || strcmp(dtype, index_dtype(index)) != 0)
         return cli_fail(cli, CLI_FORMAT, "%s: count or dtype is none", path);
-    if (index->weighs && (all < 0 || all > count * index->width))
-        return cli_fail(cli, CLI_FORMAT, "%s: postings is none", path);
+    if (all < 0 || (key && all > count * index->most))
+        return cli_fail(cli, CLI_FORMAT, "%s: %s is none", path, key);
     index->count = count;
-    index->postings = index->weighs ? all : 0;
+    index->parts = all;
     for (int i = 0; i < INDEX_ARRAYS && code == CLI_OK; i++)
         if (index_has(index, i)) code = map_array(cli, index, i);
-    if (code == CLI_OK && index->weighs) code = check_starts(cli, index);
+    if (code == CLI_OK && key) code = check_starts(cli, index);
     if (code == CLI_OK &&
         (json_int_t)sum_of(index) != json_integer_value(json_object_get(object, "sum")))
         code =
@@ -251,7 +284,9 @@ static json_t *index_json(const stored_index *index, const index_source *source,
     json_object_set_new(object, "count", json_integer(index->count));
     json_object_set_new(object, "width", json_integer(index->width));
     json_object_set_new(object, "dtype", json_string(index_dtype(index)));
-    if (index->weighs) json_object_set_new(object, "postings", json_integer(index->postings));
+    if (parts_key(index)) json_object_set_new(object, parts_key(index), json_integer(index->parts));
+    if (index->kind == INDEX_OF_TOKENS)
+        json_object_set_new(object, "by_mean", json_boolean(index->by_mean));
     json_object_set_new(object, "prompt", json_string(source->prompt));
     json_object_set_new(object, "max_tokens", json_integer(source->max_tokens));
     json_object_set_new(object, "sum", json_integer((json_int_t)sum_of(index)));

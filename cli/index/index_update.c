@@ -11,6 +11,8 @@
 #include <unistd.h>
 
 #include "index/index.h"
+#include "ragged.h"
+#include "spread.h"
 
 enum { CHUNK = 1024 /* texts that are embedded at a time */ };
 
@@ -59,7 +61,8 @@ static int make_arrays(update *u)
     stored_index *n = &u->next;
     const size_t count = (size_t)n->count, width = (size_t)n->width;
     const size_t bytes[] = {16 * count, 2 * count * width, count * width, 4 * count};
-    for (int i = 0; i < INDEX_STARTS; i++)
+    const int arrays = n->kind == INDEX_OF_VECTORS ? INDEX_STARTS : INDEX_VECTORS;
+    for (int i = 0; i < arrays; i++)
         if (index_has(n, i) && !(n->arrays[i].data = malloc(bytes[i] + 1)))
             return no_memory(u->cli, n->count);
     return CLI_OK;
@@ -148,6 +151,75 @@ static int fill_integers(update *u)
         code = cli_status(u->cli, status);
     }
     free(row);
+    return code;
+}
+
+/* ---- vectors of tokens ----------------------------------------------------------------------- */
+
+/* Vectors on their way into the next index, as lines follow one another. */
+typedef struct laying {
+    update *u;
+    spread made; /* of lines that are new */
+    uint16_t *vectors;
+    int64_t *starts, room;
+} laying;
+
+/* Room for a line's vectors, which come after those before it; NULL: no memory. */
+static uint16_t *lay(laying *l, int64_t line, int64_t vectors)
+{
+    const int64_t begin = l->starts[line], width = l->u->next.width;
+    l->starts[line + 1] = begin + vectors;
+    if (!ragged_grow(&l->vectors, &l->room, begin + vectors + 1,
+                     (size_t)width * sizeof *l->vectors))
+        return NULL;
+    return l->vectors + begin * width;
+}
+
+/* Puts a line there: the old index's, or, without one, that `made` has at `*row`. */
+static int put_line(laying *l, int64_t line, int64_t *row)
+{
+    const update *u = l->u;
+    const int64_t found = old_line(u, line), width = u->next.width;
+    const int64_t *rows = found < 0 ? l->made.offsets + (*row)++
+                                    : (const int64_t *)u->old->arrays[INDEX_STARTS].data + found;
+    const int64_t numbers = (rows[1] - rows[0]) * width;
+    uint16_t *to = lay(l, line, rows[1] - rows[0]);
+    if (!to) return no_memory(u->cli, u->next.count);
+    if (found < 0)
+        return cli_status(
+            u->cli, s24_convert(to, S24_F16, l->made.vectors + rows[0] * width, S24_F32, numbers));
+    memcpy(to, vector_at(u->old, rows[0]), 2 * (size_t)numbers);
+    return CLI_OK;
+}
+
+/* Takes over the vectors of lines from *line on that are there, and makes those of some that are
+   not. */
+static int lay_lines(laying *l, int64_t *line)
+{
+    s24_text texts[CHUNK];
+    update *u = l->u;
+    int64_t count = 0, row = 0, end = *line;
+    for (; end < u->next.count && count < CHUNK; end++)
+        if (old_line(u, end) < 0) texts[count++] = u->source->texts[end];
+    l->made.count = 0;
+    u->next.embedded += count;
+    int code = spread_texts(u->cli, u->source->encoder, texts, count, &l->made);
+    for (; *line < end && code == CLI_OK; ++*line)
+        code = put_line(l, *line, &row);
+    return code;
+}
+
+static int fill_tokens(update *u)
+{
+    stored_index *n = &u->next;
+    laying l = {.u = u, .starts = calloc((size_t)n->count + 2, sizeof *l.starts)};
+    int code = l.starts && lay(&l, 0, 0) ? CLI_OK : no_memory(u->cli, n->count);
+    for (int64_t line = 0; line < n->count && code == CLI_OK;)
+        code = lay_lines(&l, &line);
+    if (code == CLI_OK) n->parts = l.starts[n->count];
+    n->arrays[INDEX_STARTS].data = l.starts;
+    n->arrays[INDEX_VECTORS].data = l.vectors;
+    spread_free(&l.made);
     return code;
 }
 
@@ -248,7 +320,7 @@ static int turn(turning *t)
                         n->folder, (long long)t->old.texts - 1);
     take_rows(t, count_one);
     const int laid = postings_lay(&t->next);
-    n->postings = t->next.starts[n->width + 1];
+    n->parts = t->next.starts[n->width + 1];
     n->arrays[INDEX_LINES].data = t->next.lines;
     n->arrays[INDEX_WEIGHTS].data = t->next.weights;
     if (!laid) return no_memory(u->cli, n->count);
@@ -321,13 +393,16 @@ static int is_up_to_date(const update *u)
 
 static int run_update(update *u, const float *probe)
 {
+    static int (*const fills[])(update *) = {[INDEX_OF_VECTORS] = fill_vectors,
+                                             [INDEX_OF_WORDS] = fill_lists,
+                                             [INDEX_OF_TOKENS] = fill_tokens};
     const index_source *s = u->source;
     int code = make_arrays(u);
     for (int64_t i = 0; i < s->count && code == CLI_OK; i++)
         hash_text((uint64_t *)u->next.arrays[INDEX_TEXTS].data + 2 * i, &s->texts[i]);
     if (code != CLI_OK || is_up_to_date(u)) return code;
     code = sort_keys(u);
-    if (code == CLI_OK) code = u->next.weighs ? fill_lists(u) : fill_vectors(u);
+    if (code == CLI_OK) code = fills[u->next.kind](u);
     if (code == CLI_OK && u->next.integers) code = fill_integers(u);
     if (code == CLI_OK) code = index_write(u->cli, &u->next, s, probe);
     if (code != CLI_OK) return code;
@@ -337,15 +412,24 @@ static int run_update(update *u, const float *probe)
     return CLI_OK;
 }
 
-/* The vector of the text by which another model is told; of weights of words with zeros between. */
+/* The vector of the text by which another model is told: of weights of words with zeros between, of
+   vectors of tokens their sum. */
 static int embed_probe(cli_app *cli, s24_encoder *encoder, float *probe, int64_t width)
 {
     static const s24_text text = {INDEX_PROBE, sizeof INDEX_PROBE - 1};
     weighed row = {0};
+    memset(probe, 0, (size_t)width * sizeof *probe);
+    if (s24_encoder_is_late(encoder)) {
+        spread s = {.lines = NULL};
+        const int code = spread_texts(cli, encoder, &text, 1, &s);
+        for (int64_t i = 0; code == CLI_OK && i < s.offsets[1] * width; i++)
+            probe[i % width] += s.vectors[i];
+        spread_free(&s);
+        return code;
+    }
     if (!s24_encoder_weighs(encoder))
         return cli_status(cli, s24_encoder_embed(probe, NULL, encoder, cli->ctx, &text, 1));
     const int code = weigh_texts(cli, encoder, &text, 1, 0, &row);
-    memset(probe, 0, (size_t)width * sizeof *probe);
     for (int64_t i = 0; code == CLI_OK && i < row.offsets[1]; i++)
         probe[row.ids[i]] = row.weights[i];
     weighed_free(&row);
@@ -354,14 +438,20 @@ static int embed_probe(cli_app *cli, s24_encoder *encoder, float *probe, int64_t
 
 int index_open(cli_app *cli, stored_index *index, const char *folder, const index_source *source)
 {
-    *index = (stored_index){.folder = folder,
-                            .lock = -1,
-                            .width = s24_encoder_width(source->encoder),
-                            .weighs = s24_encoder_weighs(source->encoder)};
+    s24_encoder *encoder = source->encoder;
+    *index = (stored_index){.folder = folder, .lock = -1, .width = s24_encoder_width(encoder)};
+    if (s24_encoder_weighs(encoder)) {
+        index->kind = INDEX_OF_WORDS;
+        index->most = index->width;
+    } else if (s24_encoder_is_late(encoder)) {
+        index->kind = INDEX_OF_TOKENS;
+        index->most = s24_encoder_most_vectors(encoder);
+        index->by_mean = s24_encoder_scores_by_mean(encoder);
+    }
     int made = 0;
     float *probe = malloc((size_t)index->width * sizeof *probe);
     int code = probe ? lock_folder(cli, index, &made) : no_memory(cli, 1);
-    if (code == CLI_OK) code = embed_probe(cli, source->encoder, probe, index->width);
+    if (code == CLI_OK) code = embed_probe(cli, encoder, probe, index->width);
     if (code == CLI_OK) code = index_read(cli, index, source, probe);
     update u = {.cli = cli, .source = source, .old = index, .next = *index};
     memset(u.next.arrays, 0, sizeof u.next.arrays);

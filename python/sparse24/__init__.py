@@ -28,7 +28,7 @@ if _typing.TYPE_CHECKING:
     from .evaluation import Answers, Questions, evaluate_lm, evaluate_qa, evaluate_retrieval
     from .generator import Generator
     from .language_model import Chat, Token, generate
-    from .late import MultiVectorEncoder, max_sim
+    from .late import MultiVectorEncoder, TokenIndex, max_sim
     from .lifted import LiftedMatrix
     from .masks import (BadGroup, apply_mask, check, magnitude_mask, mask_flips, masked_decay,
                         mvue24, soft_threshold, soft_threshold_scale, tile_mask)
@@ -56,7 +56,7 @@ _HOMES = {
     "evaluation": ("Answers", "Questions", "evaluate_lm", "evaluate_qa", "evaluate_retrieval"),
     "generator": ("Generator",),
     "language_model": ("Chat", "Token", "generate"),
-    "late": ("MultiVectorEncoder", "max_sim"),
+    "late": ("MultiVectorEncoder", "TokenIndex", "max_sim"),
     "lifted": ("LiftedMatrix",),
     "masks": ("BadGroup", "apply_mask", "check", "magnitude_mask", "mask_flips", "masked_decay",
               "mvue24", "soft_threshold", "soft_threshold_scale", "tile_mask"),

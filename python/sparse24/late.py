@@ -2,6 +2,7 @@
 """Late interaction (ColBERT): a vector for each token of a text."""
 from __future__ import annotations
 
+import json
 import os
 import typing
 
@@ -10,6 +11,7 @@ import numpy as np
 from . import _core
 from .encoder import Encoder, Progress
 from .matrix import Array
+from .program import Path
 
 VECTORS = 1 << 15  # that there is room for at once
 
@@ -73,6 +75,55 @@ def max_sim(queries: typing.Sequence[Array], documents: typing.Sequence[Array], 
     if scores.size:
         _core.late_scores(scores, one, starts, two, ends, by_mean)
     return scores
+
+
+class TokenIndex:
+    """Vectors of documents' tokens, f16. Any number of threads may use one."""
+
+    def __init__(self, documents: typing.Sequence[Array], *, by_mean: bool = False):
+        """documents: arrays [vectors, width] as MultiVectorEncoder gives them, copied. by_mean:
+        scores are divided by the number of the query's vectors. Raises ValueError, TypeError."""
+        vectors, offsets = _laid(documents, None)
+        self.vectors: np.ndarray = vectors.astype(np.float16)  #: [vectors, width]
+        self.offsets: np.ndarray = offsets  #: [n + 1]: where each document's begin
+        self.by_mean = by_mean
+
+    @classmethod
+    def load(cls, folder: Path) -> TokenIndex:
+        """The vectors of a folder that `search` keeps with index= for a model of late interaction,
+        mapped, in the order of its file of documents. Raises OSError, ValueError (files that do not
+        fit together, an update that did not end, or an index of something else)."""
+        def part(name):
+            return np.load(os.path.join(folder, name), mmap_mode="r", allow_pickle=False)
+        with open(os.path.join(folder, "index.json"), encoding="utf-8") as file:
+            about = json.load(file)
+        if about.get("whole") is not True:
+            raise ValueError(f"{os.fspath(folder)}: an update did not end; search makes it anew")
+        if "vectors" not in about:
+            raise ValueError(f"{os.fspath(folder)}: it is no index of vectors of tokens")
+        index = cls.__new__(cls)
+        index.vectors, index.by_mean = part("vectors.npy"), about["by_mean"]
+        index.offsets = part("starts.npy").reshape(-1)
+        found = [(each.shape, each.dtype) for each in (index.vectors, index.offsets)]
+        if found != [((about["vectors"], about["width"]), np.float16),
+                     ((about["count"] + 1,), np.int64)]:
+            raise ValueError(f"{os.fspath(folder)}: arrays are not those of index.json")
+        return index
+
+    def __len__(self):
+        return len(self.offsets) - 1
+
+    def nearest(self, queries: typing.Sequence[Array], k: int = 10
+                ) -> tuple[np.ndarray, np.ndarray]:
+        """(indices, scores) [queries, k] of the documents with the highest scores, best first; of
+        equal ones the lower index. queries: arrays [vectors, width]. Raises ValueError,
+        TypeError."""
+        vectors, starts = _laid(queries, np.float32)
+        scores = np.zeros((len(queries), len(self)), np.float32)
+        if scores.size:
+            _core.late_scores(scores, vectors, starts, self.vectors, self.offsets, self.by_mean)
+        best = np.argsort(-scores, axis=1, kind="stable")[:, :k]
+        return best, np.take_along_axis(scores, best, 1)
 
 
 def _laid(texts, dtype):

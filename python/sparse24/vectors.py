@@ -39,14 +39,18 @@ class Index:
     @classmethod
     def load(cls, folder: Path) -> Index:
         """The vectors of a folder that `search` keeps with index=, mapped, in the order of its file
-        of documents. Raises OSError, ValueError (files that do not fit together, or an update that
-        did not end)."""
+        of documents. Raises OSError, ValueError (files that do not fit together, an update that did
+        not end, or an index of weights of words or of vectors of tokens)."""
         def part(name):
             return np.load(os.path.join(folder, name), mmap_mode="r", allow_pickle=False)
         with open(os.path.join(folder, "index.json"), encoding="utf-8") as file:
             about = json.load(file)
         if about.get("whole") is not True:
             raise ValueError(f"{os.fspath(folder)}: an update did not end; search makes it anew")
+        for key, kind in (("postings", "weights of words"),
+                          ("vectors", "vectors of tokens: TokenIndex.load opens it")):
+            if key in about:
+                raise ValueError(f"{os.fspath(folder)}: it is an index of {kind}")
         index, shape = cls.__new__(cls), (about["count"], about["width"])
         index._keep(part("vectors.npy"), None, None)
         if about["dtype"] == "i8":

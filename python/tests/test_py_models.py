@@ -163,7 +163,21 @@ class Encoders(Folder):
         ranked = sparse24.Classifier(folder).rerank(texts[2], texts)
         np.testing.assert_allclose([score for _, score in ranked],
                                    [scores[2, i] for i, _ in ranked], rtol=1e-4)
+        file, kept = self.place.name + "/late.txt", self.place.name + "/late.index"
+        with open(file, "w", encoding="utf-8") as out:
+            out.write("".join(f"{text}\n" for text in texts))
+        hits = sparse24.search(folder, texts[2], file, 7, index=kept)
+        for index in (sparse24.TokenIndex.load(kept), sparse24.TokenIndex(documents)):
+            self.assertEqual(len(index), len(texts))
+            lines, found = index.nearest(queries, 7)
+            self.assertEqual((lines.shape, found.dtype), ((5, 7), np.float32))
+            np.testing.assert_allclose(found[2], [hit.score for hit in hits], rtol=1e-3)
+            np.testing.assert_allclose(found, np.take_along_axis(scores, lines, 1), rtol=1e-2)
+            self.assertEqual(index.nearest([], 3)[0].shape, (0, 3))
+            self.assertEqual(index.nearest(queries, 99)[0].shape, (5, 40))
+        self.assertEqual(len(sparse24.TokenIndex([])), 0)
         for call, sentence in (
+                (lambda: sparse24.Index.load(kept), "TokenIndex.load opens it"),
                 (lambda: sparse24.Encoder(folder).encode("a"), "a vector for each token"),
                 (lambda: sparse24.MultiVectorEncoder(self.folder), "Encoder opens it"),
                 (lambda: encoder.encode("a", "other"), "there is no prompt"),

@@ -5,10 +5,11 @@ import json
 import struct
 import unittest
 
-from cli_case import Scratch
+from cli_case import Scratch, run
 import tiny_bert
 from test_cli_serve import Server
 from cli_data import floats, read
+from test_cli_index import array
 
 LINES = tiny_bert.sentences(30)
 OUT = 6
@@ -65,6 +66,60 @@ class Late(Scratch):
                 self.assertAlmostEqual(hit["score"], scores[row], delta=1e-4 * scores[row])
                 self.assertEqual(hit["text"], LINES[hit["line"]])
 
+    def test_index(self):
+        search = "search", "model", "--documents", "texts", "-k", 6
+        folder = self.folder / "index"
+
+        def both(embedded, *more):
+            for query in LINES[5], LINES[9]:
+                plain = self.json(*search, "--query", query, *more)
+                kept = self.json(*search, "--query", query, "--index", "index", *more)
+                self.assertEqual([hit["text"] for hit in kept["hits"]],
+                                 [hit["text"] for hit in plain["hits"]])
+                for one, other in zip(kept["hits"], plain["hits"]):
+                    self.assertAlmostEqual(one["score"], other["score"], delta=2e-2)
+                self.assertEqual(kept["index"]["embedded"], embedded)
+                embedded = 0
+            lines = (self.folder / "texts").read_text().splitlines()
+            self.assertEqual((kept["index"]["count"], kept["index"]["dtype"]),
+                             (len(lines), "f16"))
+
+        both(len(LINES))
+        rows = self.rows()
+        starts = array(folder / "starts.npy")
+        vectors = array(folder / "vectors.npy")
+        count = sum(map(len, rows))
+        self.assertEqual((starts[:2], vectors[:2]),
+                         (("<i8", (len(LINES) + 1, 1)), ("<f2", (count, OUT))))
+        offsets = struct.unpack(f"<{len(LINES) + 1}q", starts[2])
+        self.assertEqual([b - a for a, b in zip(offsets, offsets[1:])], list(map(len, rows)))
+        halves = struct.unpack(f"<{count * OUT}e", vectors[2])
+        for kept, x in zip(halves, (x for row in rows for vector in row for x in vector)):
+            self.assertAlmostEqual(kept, x, delta=1e-3)
+        for lines, embedded in ((["new one", *LINES[8:], "", LINES[3], "new two", LINES[3]], 3),
+                                (LINES, 7), ([], 0), (LINES[:4], 4)):
+            (self.folder / "texts").write_text("".join(f"{line}\n" for line in lines))
+            both(embedded)
+        both(0, "--rerank", "model")
+        kept = {path.name: path.read_bytes() for path in folder.iterdir()}
+        told = json.loads(kept["index.json"])
+        for name, file, data, sentence in (
+                ("probe", "index.json", json.dumps({**told, "probe": [1] * OUT}), "probe is not"),
+                ("vectors", "index.json", json.dumps({**told, "vectors": 1 << 40}),
+                 "vectors is none"),
+                ("one more", "index.json", json.dumps({**told, "vectors": told["vectors"] + 1}),
+                 "vectors.npy: an array of <f2"),
+                ("starts", "starts.npy", kept["starts.npy"][:-8] + b"\x00" * 8,
+                 "starts.npy: lists that follow"),
+                ("cut", "vectors.npy", kept["vectors.npy"][:-2], "vectors.npy: an array")):
+            with self.subTest(name):
+                (folder / file).write_bytes(data if isinstance(data, bytes) else data.encode())
+                done = run(*search, "--query", "x", "--index", "index", cwd=self.folder)
+                self.assertEqual(done.returncode, 4, done.stderr)
+                self.assertIn(sentence, done.stderr)
+                (folder / file).write_bytes(kept[file])
+        both(0)
+
     def test_eval(self):
         documents, queries = self.rows(), self.rows("--prompt-name", "query")
         right = [0, 0]
@@ -104,7 +159,10 @@ class Late(Scratch):
             ("ids", [*embed, "--ids", "-o", "v.safetensors"], 5, "the option ids is given"),
             ("top", [*embed, "--top", "3", "-o", "v.safetensors"], 2, "--top is of weights"),
             ("dimensions", [*search, "--dimensions", "2"], 2, "dimensions is 2, which is of"),
-            ("index", [*search, "--index", "i"], 5, "--index keeps or reads one vector"),
+            ("index", [*search, "--index", "i", "--index-dtype", "i8"], 5,
+             "--index-dtype is of one vector for each line"),
+            ("images", ["search", "model", "--images", ".", "--query", "x"], 5,
+             "--images is of one"),
             ("classify", ["classify", "model", "--input", "texts"], 2, "scores pairs of texts"),
         ])
 

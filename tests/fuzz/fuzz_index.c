@@ -61,9 +61,11 @@ static unsigned sum_of(const stored_index *index)
 {
     static const int64_t bytes[INDEX_STARTS] = {8, 2, 1, 4};
     const int64_t cols[INDEX_STARTS] = {2, index->width, index->width, 1};
+    const int64_t vectors = index->kind == INDEX_OF_TOKENS ? index->parts : index->count;
     unsigned sum = 0;
     for (int a = 0; a < INDEX_STARTS; a++)
-        for (int64_t i = 0; index_has(index, a) && i < index->count * cols[a] * bytes[a]; i++)
+        for (int64_t i = 0, rows = a == INDEX_VECTORS ? vectors : index->count;
+             index_has(index, a) && i < rows * cols[a] * bytes[a]; i++)
             sum += ((const uint8_t *)index->arrays[a].data)[i];
     return sum;
 }
@@ -94,19 +96,31 @@ static void search_lists(const stored_index *index)
     free(p.room);
 }
 
-static void read_index(int weighs)
+/* Each line's vectors are those of the array. */
+static void walk_tokens(const stored_index *index)
+{
+    const s24_late_texts tokens = index_tokens(index);
+    CHECK(tokens.texts == index->count && tokens.offsets[0] == 0);
+    for (int64_t i = 0; i < tokens.texts; i++)
+        CHECK(tokens.offsets[i] <= tokens.offsets[i + 1] &&
+              tokens.offsets[i + 1] <= tokens.vectors.rows);
+}
+
+static void read_index(index_kind kind)
 {
     static const float probe[] = {1, 0, 0.5F, 0};
     const index_source source = {.prompt = "a ", .max_tokens = 8};
     cli_app cli = {0};
-    stored_index index = {.folder = fuzz_folder(), .lock = -1, .width = WORDS, .weighs = weighs};
+    stored_index index = {
+        .folder = fuzz_folder(), .lock = -1, .width = WORDS, .kind = kind, .most = WORDS};
     fuzz_said = 0;
     const int code = index_read(&cli, &index, &source, probe);
     CHECK(fuzz_said == (code != CLI_OK));
     if (code == CLI_OK && index.count >= 0) {
         volatile unsigned sum = sum_of(&index);
         (void)sum;
-        if (weighs) search_lists(&index);
+        if (kind == INDEX_OF_WORDS) search_lists(&index);
+        if (kind == INDEX_OF_TOKENS) walk_tokens(&index);
     }
     for (int a = 0; a < INDEX_ARRAYS; a++)
         if (index.arrays[a].pages) munmap(index.arrays[a].pages, index.arrays[a].page_bytes);
@@ -115,7 +129,8 @@ static void read_index(int weighs)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
     (void)fuzz_put_parts(data, bytes, names, sizeof names / sizeof *names);
-    read_index(0);
-    read_index(1);
+    read_index(INDEX_OF_VECTORS);
+    read_index(INDEX_OF_WORDS);
+    read_index(INDEX_OF_TOKENS);
     return 0;
 }
