@@ -137,6 +137,7 @@ typedef struct serve_model {
     int64_t image_tokens;
     int classifies; /* 1: the encoder has a head, whose classes are the width */
     int weighs;     /* 1: it gives weights of words, of which the width are */
+    int late;       /* 1: it scores pairs by late interaction, and reads both texts by themselves */
     serve_language language;
     const s24_tokenizer *tokenizer; /* of either */
     const char *prompt;             /* before every text of an encoder */

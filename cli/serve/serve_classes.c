@@ -8,7 +8,6 @@
 
 #include "classes.h"
 #include "serve/serve.h"
-#include "sparse24/late.h"
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
@@ -53,7 +52,7 @@ static int check_lengths(serve_request *r, const char *key)
     const serve_model *m = r->model;
     const s24_text_pairs *p = &r->job.pairs;
     int truncate = 1;
-    const int late = s24_encoder_is_late(m->encoder); /* it reads each by itself */
+    const int late = m->late; /* it reads each by itself */
     if (!serve_read_flag(r, "truncate", &truncate) || !serve_read_direction(r)) return 0;
     for (int64_t i = 0; i < p->count && !truncate; i++) {
         const s24_text text = late && p->pairs ? p->pairs[i] : p->texts[p->same_text ? 0 : i];

@@ -32,7 +32,7 @@ static int open_with_head(serve_model *m, s24_encoder_opts *opts)
         m->encoder = NULL;
         opts->head = 1;
         status = s24_encoder_open(&m->encoder, cli->ctx, m->path, opts);
-        m->classifies = status == S24_OK;
+        m->classifies = m->late = status == S24_OK;
         return cli_status(cli, status);
     }
     m->weighs = status == S24_OK && s24_encoder_weighs(m->encoder);

@@ -163,7 +163,8 @@ class Plan(Scratch):
             _, status, usage = os.wait4(process.pid, 0)
             process.returncode = os.waitstatus_to_exitcode(status)
         self.assertEqual(process.returncode, 0)
-        self.assertLess(usage.ru_maxrss, 5 << 19)  # in kB
+        if not os.environ.get("S24_SANITIZE"):  # whose own memory would be measured
+            self.assertLess(usage.ru_maxrss, 5 << 19)  # in kB
 
     def test_a_layer_that_other_work_disturbed_gets_no_advice(self):
         """By a clock on which everything takes longer than what came before."""
