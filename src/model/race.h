@@ -45,10 +45,11 @@ typedef struct s24i_lap {
 
 typedef struct s24i_race {
     int products;
-    unsigned keeps;  /* products that have tiles to keep (bits); the others run 2:4 in their lap */
-    int64_t most[2]; /* rows that occur alone, and together; 0: none do */
-    double until;    /* the time when it must be over */
-    int dense_wins;  /* in doubt, 1: what looked faster dense runs dense; 0: by far faster; below */
+    unsigned keeps;   /* products that have tiles to keep (bits); the others run 2:4 in their lap */
+    unsigned streams; /* products (bits) whose weights come from memory each time; below */
+    int64_t most[2];  /* rows that occur alone, and together; 0: none do */
+    double until;     /* the time when it must be over */
+    int dense_wins; /* in doubt, 1: what looked faster dense runs dense; 0: by far faster; below */
     int dense_untimed; /* 1: what there was no time for runs dense */
     double (*now)(void *user);
     /* times[i]: the seconds of product i in a lap. */
@@ -60,7 +61,9 @@ typedef struct s24i_race {
  * choices[i] of each product. *agreed 0: times never came twice, because other work ran with
  * them. Then the choice of one thread counts for all together, or the other way round; if there is
  * neither, what looked far faster dense runs dense, or with race->dense_wins what looked faster;
- * if nothing could be timed at all, race->dense_untimed decides. Errors: those of race->run.
+ * if nothing could be timed at all, race->dense_untimed decides. A product that streams borrows no
+ * times and heeds neither: unless both tracks agreed, it runs dense only where that looked far
+ * faster. Errors: those of race->run.
  */
 s24_status s24i_race_run(s24i_choice *choices, int *agreed, const s24i_race *race);
 

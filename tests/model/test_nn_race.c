@@ -288,6 +288,55 @@ static void times_that_do_not_agree(void **state)
     }
 }
 
+/* A weight that streams runs 2:4 unless all times agreed: no doubt, and not one thread's times
+   alone, but by far. */
+static void weights_that_stream(void **state)
+{
+    (void)state;
+    const double factors[] = {0.7, 0.3};
+    for (int far = 0; far < 2; far++)
+        for (int times = 0; times < 3;
+             times++) { /* both disagree, all together do, there is none */
+            machine m = {.clock = times == 2 ? 2 : 0,
+                         .sparse = {1e-7, 0},
+                         .dense = {factors[far] * 1e-7, 0},
+                         .dense_factor = 1,
+                         .noisy_laps = -1,
+                         .busy = {times == 0, 1}};
+            const s24i_race r = {.products = 2,
+                                 .streams = 1,
+                                 .most = {256, 64},
+                                 .until = 1,
+                                 .dense_wins = 1,
+                                 .dense_untimed = 1,
+                                 .now = now,
+                                 .run = run,
+                                 .user = &m};
+            s24i_choice choices[2];
+            int agreed = 1;
+            assert_int_equal(s24i_race_run(choices, &agreed, &r), S24_OK);
+            assert_false(agreed);
+            for (int together = 0; together < 2; together++) {
+                assert_int_equal(choices[0].dense[together], far && times < 2 ? ALL : 0);
+                assert_int_equal(choices[1].dense[together], ALL);
+            }
+        }
+    /* Where all times agree, they decide. */
+    machine quiet = {.sparse = {1e-7, 0}, .dense = {0.9e-7, 0}, .dense_factor = 1};
+    const s24i_race r = {.products = 2,
+                         .streams = 1,
+                         .most = {256, 64},
+                         .until = 1,
+                         .now = now,
+                         .run = run,
+                         .user = &quiet};
+    s24i_choice choices[2];
+    int agreed = 0;
+    assert_int_equal(s24i_race_run(choices, &agreed, &r), S24_OK);
+    assert_true(agreed);
+    assert_int_equal(choices[0].dense[S24I_TOGETHER], ALL);
+}
+
 static void an_error_ends_it(void **state)
 {
     (void)state;
@@ -313,6 +362,7 @@ int main(void)
         cmocka_unit_test(many_threads),
         cmocka_unit_test(no_time_at_all),
         cmocka_unit_test(times_that_do_not_agree),
+        cmocka_unit_test(weights_that_stream),
         cmocka_unit_test(an_error_ends_it),
     };
     return cmocka_run_group_tests_name("nn_race", tests, NULL, NULL);

@@ -280,6 +280,18 @@ static unsigned have_kept(const racing *r)
     return have;
 }
 
+/* Those whose weights no near cache holds (bits). Few tokens take the time of reading them, and of
+   a block of such there is time for little else than laps of one token by one thread. */
+static unsigned streaming(const racing *r)
+{
+    unsigned stream = 0;
+    for (int i = 0; i < r->count; i++) {
+        const int64_t elems = r->products[i].n * r->products[i].k;
+        if (elems * (int64_t)s24_dtype_bytes(r->model->dtype) >= RACING_BYTES) stream |= 1u << i;
+    }
+    return stream;
+}
+
 static s24_status run_race(racing *r, int *agreed)
 {
     s24i_chooser *chooser = r->model->chooser;
@@ -295,6 +307,7 @@ static s24_status run_race(racing *r, int *agreed)
     TRY(s24_session_create(&r->session, r->ctx, r->model, tokens));
     const s24i_race race = {.products = r->count,
                             .keeps = have_kept(r),
+                            .streams = streaming(r),
                             .most = {CHUNK_ROWS, threads > 1 ? shared : 0},
                             .until = start + fmax(RACE_SECONDS - chooser->spent, MORE_SECONDS),
                             .dense_wins = on_tiles,

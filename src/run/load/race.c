@@ -144,10 +144,11 @@ static int has_agreed(track *t)
 static uint32_t dense_bits(const track *t, int product, int agreed, int way, double margin,
                            const s24i_race *race)
 {
-    const double least = log(agreed ? margin : race->dense_wins ? 1 : FAR);
+    const int streams = race->streams >> product & 1;
+    const double least = log(agreed ? margin : race->dense_wins && !streams ? 1 : FAR);
     const uint32_t all = (1u << S24I_ROW_OCTAVES) - 1;
     uint32_t bits = 0;
-    if (last_before(t, S24I_ROW_OCTAVES) < 0) return race->dense_untimed ? all : 0;
+    if (last_before(t, S24I_ROW_OCTAVES) < 0) return race->dense_untimed && !streams ? all : 0;
     for (int i = 0; i < S24I_ROW_OCTAVES; i++)
         if (ratio_at(t, i, product, way) < least) bits |= 1u << i;
     return bits;
@@ -170,15 +171,15 @@ static int keeps(const track tracks[2], const int sure[2], int product, const s2
     return points && gain / points > -log(KEPT_MARGIN);
 }
 
-/* For which numbers of rows a product runs dense. */
+/* For which numbers of rows a product runs dense, by whose times; firm: they agree. */
 static void choose_dense(s24i_choice *choice, const track tracks[2], const int as[2],
-                         const int sure[2], int product, const s24i_race *race)
+                         const int firm[2], int product, const s24i_race *race)
 {
     const int way = choice->kept ? S24I_RACE_KEPT : S24I_RACE_SPARSE;
     double margin = MARGIN;
     for (int times = 0; times < 2; times++) {
         for (int i = 0; i < 2; i++)
-            choice->dense[i] = dense_bits(&tracks[as[i]], product, sure[as[i]], way, margin, race);
+            choice->dense[i] = dense_bits(&tracks[as[i]], product, firm[i], way, margin, race);
         if (!choice->dense[0] && !choice->dense[1]) return;
         margin = 1;
     }
@@ -204,7 +205,8 @@ s24_status s24i_race_run(s24i_choice *choices, int *agreed, const s24i_race *rac
         as[together] = !occurs || (!sure[together] && sure[!together]) ? !together : together;
         *agreed &= sure[together] || !occurs;
     }
+    const int borrowed[2] = {sure[as[0]], sure[as[1]]}, all[2] = {*agreed, *agreed};
     for (int p = 0; p < race->products; p++)
-        choose_dense(&choices[p], tracks, as, sure, p, race);
+        choose_dense(&choices[p], tracks, as, race->streams >> p & 1 ? all : borrowed, p, race);
     return S24_OK;
 }
