@@ -116,7 +116,10 @@ static void as_pytorch(void **state)
         char key[32];
         static row rows[MOST_PARAMETERS];
         s24_objective o = towards;
-        if (!open_job(&j, names[i], 1, 1, 0)) SKIP_WITHOUT(names[i]);
+        if (!open_job(&j, names[i], 1, 1, 0)) {
+            mini_close(&file);
+            SKIP_WITHOUT(names[i]);
+        }
         const mini_tensor want = mini_get(&file, names[i]);
         snprintf(key, sizeof key, "loss.%s", names[i]);
         o.teacher = j.teacher;
