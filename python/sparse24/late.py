@@ -2,7 +2,6 @@
 """Late interaction (ColBERT): a vector for each token of a text."""
 from __future__ import annotations
 
-import json
 import os
 import typing
 
@@ -12,6 +11,7 @@ from . import _core
 from .encoder import Encoder, Progress
 from .matrix import Array
 from .program import Path
+from .vectors import stored
 
 VECTORS = 1 << 15  # that there is room for at once
 
@@ -93,12 +93,7 @@ class TokenIndex:
         """The vectors of a folder that `search` keeps with index= for a model of late interaction,
         mapped, in the order of its file of documents. Raises OSError, ValueError (files that do not
         fit together, an update that did not end, or an index of something else)."""
-        def part(name):
-            return np.load(os.path.join(folder, name), mmap_mode="r", allow_pickle=False)
-        with open(os.path.join(folder, "index.json"), encoding="utf-8") as file:
-            about = json.load(file)
-        if about.get("whole") is not True:
-            raise ValueError(f"{os.fspath(folder)}: an update did not end; search makes it anew")
+        about, part = stored(folder)
         if "vectors" not in about:
             raise ValueError(f"{os.fspath(folder)}: it is no index of vectors of tokens")
         index = cls.__new__(cls)

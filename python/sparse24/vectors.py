@@ -15,6 +15,18 @@ from .matrix import Array
 from .program import Path, command
 
 
+def stored(folder: Path) -> tuple[dict, typing.Callable[[str], np.ndarray]]:
+    """What the index.json of a folder of `search --index` says, and what maps one of its arrays by
+    name. Raises OSError, ValueError (an update that did not end)."""
+    def part(name):
+        return np.load(os.path.join(folder, name), mmap_mode="r", allow_pickle=False)
+    with open(os.path.join(folder, "index.json"), encoding="utf-8") as file:
+        about = json.load(file)
+    if about.get("whole") is not True:
+        raise ValueError(f"{os.fspath(folder)}: an update did not end; search makes it anew")
+    return about, part
+
+
 class Index:
     """Vectors of documents, f16, and next to them integers of 8 bits with a scale each, by which
     the same is found to the bit while half as much is read. Any number of threads may use one."""
@@ -41,12 +53,7 @@ class Index:
         """The vectors of a folder that `search` keeps with index=, mapped, in the order of its file
         of documents. Raises OSError, ValueError (files that do not fit together, an update that did
         not end, or an index of weights of words or of vectors of tokens)."""
-        def part(name):
-            return np.load(os.path.join(folder, name), mmap_mode="r", allow_pickle=False)
-        with open(os.path.join(folder, "index.json"), encoding="utf-8") as file:
-            about = json.load(file)
-        if about.get("whole") is not True:
-            raise ValueError(f"{os.fspath(folder)}: an update did not end; search makes it anew")
+        about, part = stored(folder)
         for key, kind in (("postings", "weights of words"),
                           ("vectors", "vectors of tokens: TokenIndex.load opens it")):
             if key in about:

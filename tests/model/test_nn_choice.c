@@ -251,6 +251,20 @@ static void tiles_are_kept(void **state)
     }
 }
 
+/* All of these shapes are noted, or the log says that they could not be measured and none is. */
+static void check_noted(s24_ctx *ctx, const char *log, int threads, const char *const *names,
+                        int count, const char *form)
+{
+    int notes = 0;
+    for (int i = 0; i < count; i++) {
+        char key[96];
+        s24i_choice choice;
+        snprintf(key, sizeof key, "f32 %d %s%s", threads, names[i], form);
+        notes += s24i_choice_read(&choice, s24_ctx_noted(ctx, key));
+    }
+    assert_int_equal(notes, strstr(log, "other work kept this machine from measuring") ? 0 : count);
+}
+
 /* Without notes it is measured; either all is noted, or a warning says that the machine was too
    busy. Notes that are none count as absent. */
 static void measured(void **state)
@@ -261,17 +275,7 @@ static void measured(void **state)
         s24_ctx *ctx = new_ctx(2, log);
         if (damaged) note_all(ctx, S24_F32, "luck");
         s24_model *model = preset(ctx, (s24_model_opts){0});
-        int notes = 0;
-        for (int i = 0; i < 4; i++) {
-            char key[96];
-            s24i_choice choice;
-            snprintf(key, sizeof key, "f32 2 %s", shapes[i]);
-            notes += s24i_choice_read(&choice, s24_ctx_noted(ctx, key));
-        }
-        if (strstr(log, "other work kept this machine from measuring"))
-            assert_int_equal(notes, 0);
-        else
-            assert_int_equal(notes, 4);
+        check_noted(ctx, log, 2, shapes, 4, "");
         assert_null(model->chooser);
         s24_model_destroy(model);
         s24_ctx_destroy(ctx);
@@ -389,14 +393,7 @@ static void forms_race(void **state)
     s24_ctx *ctx = new_ctx(1, log);
     note_all(ctx, S24_F32, "0 0");
     s24_model *model = preset(ctx, (s24_model_opts){.format = &csr, .zeros = 70});
-    int notes = 0;
-    for (int i = 0; i < 3; i++) {
-        char key[96];
-        s24i_choice choice;
-        snprintf(key, sizeof key, "f32 1 %s csr 30", apart[i]);
-        notes += s24i_choice_read(&choice, s24_ctx_noted(ctx, key));
-    }
-    assert_int_equal(notes, strstr(log, "kept this machine from measuring") ? 0 : 3);
+    check_noted(ctx, log, 1, apart, 3, " csr 30");
     s24_model_destroy(model);
     s24_ctx_destroy(ctx);
 }
