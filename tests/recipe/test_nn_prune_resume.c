@@ -158,5 +158,5 @@ int main(void)
     const struct CMUnitTest tests[] = {cmocka_unit_test(stopped_runs_end_in_the_same_bits),
                                        cmocka_unit_test(and_reconstructed_ones),
                                        cmocka_unit_test(and_those_that_aim)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, io_folder_setup, io_folder_teardown);
 }
