@@ -401,5 +401,6 @@ int main(void)
         cmocka_unit_test(device_models), cmocka_unit_test(device_training),
         cmocka_unit_test(golden_heads),  cmocka_unit_test(a_text_is_the_same_in_every_batch),
     };
-    return cmocka_run_group_tests_name("nn_encoder_models", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("nn_encoder_models", tests, io_folder_setup,
+                                       io_folder_teardown);
 }
