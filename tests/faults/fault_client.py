@@ -92,13 +92,21 @@ def without_times(text):
     return value
 
 
+DONE = "data: [DONE]\n\n"
+
+
 def is_error(answer):
-    """Does it say that the server could not do it, a stream in its last event?"""
+    """Does it say that the server could not do it? A stream that has begun has its status already:
+    its last event says it, a whole one, before the mark that ends it."""
     status, text = answer
-    if status == 200 and text.startswith("data: "):
-        text = text.rstrip().split("\n\n")[-1][6:]
-        return text.startswith("{") and "error" in json.loads(text)
-    return status >= 500 and "error" in json.loads(text)
+    if status == 200 and text.startswith("data: ") and text.endswith(DONE):
+        text = text.removesuffix(DONE).rstrip().split("\n\n")[-1].removeprefix("data: ")
+    elif status < 500:
+        return False
+    try:
+        return bool(json.loads(text)["error"]["message"])
+    except (ValueError, KeyError, TypeError):
+        return False
 
 
 def wrong(answers, good, is_short):

@@ -11,6 +11,7 @@ import unittest
 SOURCE = os.environ["S24_SOURCE"]
 sys.path[1:1] = [f"{SOURCE}/tests/{room}" for room in ("cli", "tools")]
 
+import fault_client
 import fault_matrix
 import fault_rows
 
@@ -18,6 +19,31 @@ import fault_rows
 ROWS = ("info check prune prune-file sensitivity convert-gguf convert pack unpack embed "
         "embed-dense join-measured search-index eval-qa generate serve serve-more").split()
 CALLS = 4  # of each kind
+
+
+PART, WENT = ('data: {"choices":[{"text":"a"}]}\n\n',
+              'data: {"error":{"message":"the server is out of memory","type":"server_error"}}\n\n')
+DONE = fault_client.DONE
+
+
+class Answers(unittest.TestCase):
+    """What counts as an answer that tells of a fault."""
+
+    def test_errors(self):
+        told = '{"error":{"message":"the server is out of memory"}}'
+        for answer in ((503, told), (500, told), (200, WENT + DONE), (200, PART + WENT + DONE)):
+            with self.subTest(answer):
+                self.assertIsNone(fault_client.wrong([answer], [(200, PART + DONE)], False))
+
+    def test_what_is_none(self):
+        empty = WENT.replace("the server is out of memory", "")
+        for answer in ((200, PART + WENT), (200, WENT), (200, WENT + PART + DONE),
+                       (200, PART + DONE + WENT), (200, PART + empty + DONE), (200, DONE),
+                       (200, PART + WENT.replace("}}", "}") + DONE), (200, '{"error":{}}'),
+                       (500, "no JSON"), (500, '{"error":"words"}'), (500, "[]"), (422, "{}")):
+            with self.subTest(answer):
+                self.assertIn("answer 0 is", fault_client.wrong(
+                    [answer], [(200, PART + PART + DONE)], False) or "")
 
 
 class Faults(unittest.TestCase):
