@@ -75,6 +75,8 @@ s24_status s24i_pruner_layer(const s24i_pruner *pruner, float *w, const s24_tens
 /* Rounds w to the dtype it is written in and writes it. On return w is what a reader of the new
    checkpoint will see. */
 s24_status s24i_pruner_write(const s24i_pruner *pruner, float *w, const s24_tensor *tensor);
+/* Packs rows that have the pattern and writes them. */
+s24_status s24i_pruner_pack(const s24i_pruner *pruner, const s24_dense *pruned, const char *name);
 
 /* The tensor becomes what is written of it. */
 void s24i_pruner_declare(const s24i_pruner *pruner, s24_tensor *tensor);
@@ -123,8 +125,8 @@ typedef struct s24i_trial {
 s24_status s24i_pruner_try(const s24i_pruner *pruner, const float *w, const s24_tensor *tensor,
                            const s24_stats *stats, const s24i_trial *trial);
 
-/* Does a tensor become 2:4 by magnitude, in floats of its own dtype? Prunes such a one, and writes
-   and reports it. */
+/* Does a tensor become 2:4 by magnitude, in floats of its own dtype, dense or packed? Prunes such
+   a one, and writes and reports it. */
 int s24i_pruner_goes_direct(const s24i_pruner *pruner, const s24_tensor *tensor);
 s24_status s24i_pruner_direct(const s24i_pruner *pruner, const s24_tensor *tensor);
 /* Loads a tensor and prunes it without statistics. */

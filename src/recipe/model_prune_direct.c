@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * A tensor that becomes 2:4 by magnitude and stays in its dtype: of large models nothing is done
- * more often, and it should cost about what a copy does. Weights are compared as they lie, pieces
- * of rows at a time, which threads share and which are still in the caches when they are written.
+ * A tensor that becomes 2:4 by magnitude and stays in its dtype, dense or packed: of large models
+ * nothing is done more often, and it should cost about what a copy does. Weights are compared as
+ * they lie, pieces of rows at a time, which threads share and which are still in the caches when
+ * they are packed and written.
  */
 #include "io/checkpoint/checkpoint.h"
 #include "recipe/model_prune.h"
@@ -35,7 +36,7 @@ int s24i_pruner_goes_direct(const s24i_pruner *pruner, const s24_tensor *tensor)
     const int floats =
         tensor->dtype == S24_F32 || tensor->dtype == S24_F16 || tensor->dtype == S24_BF16;
     return floats && !tensor->packed && !tensor->transposed &&
-           s24i_pruner_dtype(pruner, tensor) == tensor->dtype && !o->packed && !o->quantize &&
+           s24i_pruner_dtype(pruner, tensor) == tensor->dtype && !o->quantize && !o->low_rank &&
            !o->masks && !o->masks_only && !o->gradients && !pruner->scope && !p->device &&
            !p->refine && !p->score && (!p->pattern || !strcmp(p->pattern, "2:4")) && p->criterion &&
            !strcmp(p->criterion, "magnitude");
@@ -59,6 +60,18 @@ static void prune_steps(void *arg, int64_t begin, int64_t end, int thread)
     }
 }
 
+static s24_status write_piece(const s24i_pruner *pruner, const direct *d)
+{
+    const s24_tensor *tensor = d->tensor;
+    const s24_dense piece = {d->out, tensor->dtype, d->rows, tensor->shape[1], 0};
+    s24i_writer_set_rows(pruner->writer, d->rows);
+    const s24_status status = pruner->opts.packed
+                                  ? s24i_pruner_pack(pruner, &piece, tensor->name)
+                                  : s24_writer_write(pruner->writer, tensor->name, d->out);
+    s24i_writer_set_rows(pruner->writer, 0);
+    return s24i_name_tensor(pruner->ctx, status, tensor);
+}
+
 static s24_status prune_pieces(double sums[2], const s24i_pruner *pruner, direct *d)
 {
     const int64_t n = d->tensor->shape[0], most = d->step * STEPS;
@@ -71,10 +84,7 @@ static s24_status prune_pieces(double sums[2], const s24i_pruner *pruner, direct
             sums[1] += d->sums[i][1];
         }
         if (!isfinite(sums[0])) TRY(s24i_tensor_check_finite(pruner->ctx, d->tensor));
-        s24i_writer_set_rows(pruner->writer, d->rows);
-        const s24_status status = s24_writer_write(pruner->writer, d->tensor->name, d->out);
-        s24i_writer_set_rows(pruner->writer, 0);
-        TRY(s24i_name_tensor(pruner->ctx, status, d->tensor));
+        TRY(write_piece(pruner, d));
     }
     return S24_OK;
 }

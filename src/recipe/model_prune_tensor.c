@@ -36,7 +36,7 @@ s24_status s24i_pruner_load(const s24i_pruner *pruner, float *w, const s24_tenso
     return status;
 }
 
-static s24_status write_packed(const s24i_pruner *pruner, const s24_dense *pruned, const char *name)
+s24_status s24i_pruner_pack(const s24i_pruner *pruner, const s24_dense *pruned, const char *name)
 {
     s24_matrix *matrix;
     TRY(pruner->lift ? s24_matrix_lift(&matrix, pruner->ctx, pruned, pruner->lift)
@@ -87,7 +87,7 @@ static s24_status write_rounded(const s24i_pruner *pruner, const s24_dense *w,
     TRY(s24_convert(rounded, out.dtype, w->data, S24_F32, count));
     TRY(s24_convert(w->data, S24_F32, rounded, out.dtype, count));
     TRY(check_rounded(pruner, w, tensor));
-    return s24i_pruner_packs(pruner, tensor) ? write_packed(pruner, &out, tensor->name)
+    return s24i_pruner_packs(pruner, tensor) ? s24i_pruner_pack(pruner, &out, tensor->name)
                                              : write_dense(pruner, w, tensor, rounded);
 }
 

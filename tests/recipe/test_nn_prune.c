@@ -270,7 +270,38 @@ static void odd_columns_are_passed_through_by_name(void **state)
 
 /* ---- options --------------------------------------------------------------------------------- */
 
-/* The packed output holds what the strict packing of the dense output would. */
+/* Does b hold what the strict packing of a gives? */
+static void assert_is_pack_of(s24_ctx *ctx, const s24_tensor *b, const s24_tensor *a)
+{
+    const s24_dense from = dense_of(a);
+    const size_t values = (size_t)(a->shape[0] * a->shape[1] / 2) * s24_dtype_bytes(a->dtype);
+    s24_matrix *matrix;
+    assert_int_equal(b->dtype, a->dtype);
+    OK(ctx, s24_matrix_create(&matrix, ctx, &from, NULL));
+    assert_int_equal(b->bytes, s24_matrix_bytes(matrix));
+    assert_memory_equal(b->values, s24_matrix_values(matrix), values);
+    assert_memory_equal(b->indices, s24_matrix_indices(matrix), b->bytes - values);
+    s24_matrix_destroy(matrix);
+}
+
+/* Of the tensors of two checkpoints, as many as are packed. */
+static void assert_packs(s24_ctx *ctx, const char *packed_path, const char *dense_path,
+                         int expected)
+{
+    s24_checkpoint *dense, *packed;
+    int count = 0;
+    OK(ctx, s24_checkpoint_open(&dense, ctx, dense_path));
+    OK(ctx, s24_checkpoint_open(&packed, ctx, packed_path));
+    for (int64_t i = 0; i < s24_checkpoint_count(packed); i++) {
+        const s24_tensor *b = s24_checkpoint_tensor(packed, i);
+        if (b->packed) assert_is_pack_of(ctx, b, s24_checkpoint_find(dense, b->name));
+        count += b->packed != 0;
+    }
+    assert_int_equal(count, expected);
+    s24_checkpoint_close(packed);
+    s24_checkpoint_close(dense);
+}
+
 static void packed_equals_pack_of_dense(void **state)
 {
     static const s24_dtype dtypes[] = {S24_DTYPE_NONE, S24_F16, S24_BF16};
@@ -278,35 +309,67 @@ static void packed_equals_pack_of_dense(void **state)
     s24_ctx *ctx = make_ctx();
     const char *in = write_folder("pack", S24_F32);
     for (size_t d = 0; d < sizeof dtypes / sizeof *dtypes; d++) {
-        s24_checkpoint *dense, *packed;
         s24_model_prune_opts opts = options("sparsegpt", NULL);
         opts.dtype = dtypes[d];
         opts.force = 1;
         OK(ctx, prune_path(ctx, in, io_path("pack-dense"), &opts));
         opts.packed = 1;
         OK(ctx, prune_path(ctx, in, io_path("pack-packed"), &opts));
-        OK(ctx, s24_checkpoint_open(&dense, ctx, io_path("pack-dense")));
-        OK(ctx, s24_checkpoint_open(&packed, ctx, io_path("pack-packed")));
-        for (int i = 0; i < LAYERS; i++) {
-            const char *name = layer_name(i / BLOCK_LAYERS, i % BLOCK_LAYERS);
-            const s24_tensor *a = s24_checkpoint_find(dense, name);
-            const s24_tensor *b = s24_checkpoint_find(packed, name);
-            const s24_dense from = dense_of(a);
-            s24_matrix *matrix;
-            assert_true(b->packed);
-            assert_int_equal(a->dtype, dtypes[d] ? dtypes[d] : S24_F32);
-            assert_int_equal(b->dtype, a->dtype);
-            OK(ctx, s24_matrix_create(&matrix, ctx, &from, NULL));
-            const size_t values =
-                (size_t)(a->shape[0] * a->shape[1] / 2) * s24_dtype_bytes(a->dtype);
-            assert_int_equal(b->bytes, s24_matrix_bytes(matrix));
-            assert_memory_equal(b->values, s24_matrix_values(matrix), values);
-            assert_memory_equal(b->indices, s24_matrix_indices(matrix), b->bytes - values);
-            s24_matrix_destroy(matrix);
-        }
-        s24_checkpoint_close(packed);
-        s24_checkpoint_close(dense);
+        assert_packs(ctx, io_path("pack-packed"), io_path("pack-dense"), LAYERS);
     }
+    s24_ctx_destroy(ctx);
+}
+
+/* Numbers of any floats, ties and zeros of either sign among them, by a byte each. */
+static void *draw_numbers(s24_dtype dtype, int64_t count, uint32_t seed)
+{
+    static const float numbers[] = {0.0f, -0.0f, 0.25f, -0.25f, 0.5f, -1.5f, 3.0f, -0.125f};
+    float *wide = malloc((size_t)count * sizeof *wide);
+    void *out = malloc((size_t)count * s24_dtype_bytes(dtype));
+    for (int64_t i = 0; i < count; i++) {
+        seed = seed * 1664525u + 1013904223u;
+        wide[i] = numbers[seed >> 29];
+    }
+    assert_int_equal(s24_convert(out, dtype, wide, S24_F32, count), S24_OK);
+    free(wide);
+    return out;
+}
+
+/* By magnitude: in pieces of rows that threads share, of any shape and dtype of floats. */
+static void packed_by_magnitude_equals_pack_of_dense(void **state)
+{
+    enum { SHAPES = 4, DTYPES = 3, COUNT = SHAPES * DTYPES };
+    static const int64_t shapes[SHAPES][2] = {{1, 4}, {3, 20}, {70, 264}, {2100, 1028}};
+    static const s24_dtype dtypes[DTYPES] = {S24_F32, S24_F16, S24_BF16};
+    char in[600], out[600], dense[600], spelled[COUNT][32];
+    mini_tensor tensors[COUNT];
+    (void)state;
+    s24_ctx *ctx = make_ctx();
+    for (int i = 0; i < COUNT; i++) {
+        const s24_dtype dtype = dtypes[i % DTYPES];
+        const int64_t rows = shapes[i / DTYPES][0], cols = shapes[i / DTYPES][1];
+        snprintf(spelled[i], sizeof spelled[i], "layers.%d.some.weight", i);
+        tensors[i] = (mini_tensor){spelled[i],
+                                   dtype,
+                                   2,
+                                   {rows, cols},
+                                   draw_numbers(dtype, rows * cols, 7),
+                                   (size_t)(rows * cols) * s24_dtype_bytes(dtype)};
+    }
+    snprintf(in, sizeof in, "%s", io_path("any.safetensors"));
+    snprintf(dense, sizeof dense, "%s", io_path("any-dense.safetensors"));
+    snprintf(out, sizeof out, "%s", io_path("any-packed.safetensors"));
+    mini_write(in, tensors, COUNT, NULL);
+    s24_model_prune_opts opts = {.size = sizeof opts, .force = 1};
+    OK(ctx, prune_path(ctx, in, dense, &opts));
+    opts.packed = 1;
+    for (int threads = 1; threads <= 3; threads++) {
+        s24_ctx_set_threads(ctx, threads);
+        OK(ctx, prune_path(ctx, in, out, &opts));
+        assert_packs(ctx, out, dense, COUNT);
+    }
+    for (int i = 0; i < COUNT; i++)
+        free((void *)(uintptr_t)tensors[i].data);
     s24_ctx_destroy(ctx);
 }
 
@@ -393,6 +456,7 @@ int main(void)
         cmocka_unit_test(magnitude_needs_no_model),
         cmocka_unit_test(odd_columns_are_passed_through_by_name),
         cmocka_unit_test(packed_equals_pack_of_dense),
+        cmocka_unit_test(packed_by_magnitude_equals_pack_of_dense),
         cmocka_unit_test(packed_checkpoints_are_pruned_again),
         cmocka_unit_test(what_is_excluded_stays),
         cmocka_unit_test(nothing_selected_is_a_copy),

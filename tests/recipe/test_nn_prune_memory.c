@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Memory that ends at any place of pruning by gradients, across layers and of permuted channels:
-   the call says so and keeps nothing. */
+/* Memory that ends at any place of pruning by magnitude into packed tensors, by gradients, across
+   layers and of permuted channels: the call says so and keeps nothing. */
 #include "nn_failing.h"
 #include "nn_train_support.h"
 
@@ -31,6 +31,12 @@ static s24_status prune_globally(s24_ctx *ctx, const s24_checkpoint *in)
                                        .global = 1,
                                        .normalize = 1};
     return s24_model_prune(ctx, in, io_path("global"), &opts);
+}
+
+static s24_status prune_packed(s24_ctx *ctx, const s24_checkpoint *in)
+{
+    const s24_model_prune_opts opts = {.size = sizeof opts, .force = 1, .packed = 1};
+    return s24_model_prune(ctx, in, io_path("packed"), &opts);
 }
 
 static s24_status write_example(void *user, s24_ctx *ctx, const s24_example *example, int64_t index)
@@ -68,6 +74,11 @@ static s24_status permute_work(s24_ctx *ctx)
     return with_model(ctx, permute);
 }
 
+static s24_status packed_work(s24_ctx *ctx)
+{
+    return with_model(ctx, prune_packed);
+}
+
 static s24_status global_work(s24_ctx *ctx)
 {
     return with_model(ctx, prune_globally);
@@ -82,6 +93,7 @@ static void memory_may_end_anywhere(void **state)
 {
     (void)state;
     assert_true(count_failures(permute_work) > 50);
+    assert_true(count_failures(packed_work) > 20);
     assert_true(count_failures(global_work) > 20);
     assert_true(count_failures(gradients_work) > 50);
 }
