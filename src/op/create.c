@@ -6,6 +6,7 @@
  */
 #include <string.h>
 
+#include "format/element.h"
 #include "kernel/mvue24.h"
 #include "kernel/tile.h"
 #include "op/op.h"
@@ -31,12 +32,36 @@ struct job {
     atomic_int nonfinite; /* seen by the fused kernel */
 };
 
+/* A loop for each size, which compilers make vectors of. */
+static inline int has_zero_of(const void *values, int64_t count, size_t bytes, uint32_t magnitude)
+{
+    int found = 0;
+    for (int64_t i = 0; i < count; i++)
+        found |= (s24i_element_bits(values, bytes, i) & magnitude) == 0;
+    return found;
+}
+
+static int has_zero(const void *values, s24_dtype dtype, int64_t count)
+{
+    const s24i_element e = s24i_element_of(dtype);
+    if (e.bytes == 4) return has_zero_of(values, count, 4, e.magnitude);
+    if (e.bytes == 2) return has_zero_of(values, count, 2, e.magnitude);
+    return has_zero_of(values, count, 1, e.magnitude);
+}
+
+/* Where two of every group are other than zero, they are its largest. */
 static void pack_strict(job *j, int64_t row, int64_t col, const void *from, const uint8_t *mask,
                         int64_t count)
 {
+    const s24_dtype dtype = j->to->dtype;
+    void *values = s24i_values_at(j->to, row, col);
+    uint8_t *indices = s24i_indices_at(j->to, row, col);
     (void)mask;
-    s24i_pack_row(s24i_values_at(j->to, row, col), j->to->dtype, s24i_indices_at(j->to, row, col),
-                  from, j->src->dtype, count);
+    if (dtype == j->src->dtype) {
+        (void)j->kernel->prune_pack(values, indices, from, count);
+        if (!has_zero(values, dtype, count / 2)) return;
+    }
+    s24i_pack_row(values, dtype, indices, from, j->src->dtype, count);
 }
 
 static void pack_masked(job *j, int64_t row, int64_t col, const void *from, const uint8_t *mask,

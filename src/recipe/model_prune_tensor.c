@@ -38,9 +38,10 @@ s24_status s24i_pruner_load(const s24i_pruner *pruner, float *w, const s24_tenso
 
 s24_status s24i_pruner_pack(const s24i_pruner *pruner, const s24_dense *pruned, const char *name)
 {
+    const s24_matrix_opts finite = {.size = sizeof finite, .allow_nonfinite = 1};
     s24_matrix *matrix;
     TRY(pruner->lift ? s24_matrix_lift(&matrix, pruner->ctx, pruned, pruner->lift)
-                     : s24_matrix_create(&matrix, pruner->ctx, pruned, NULL));
+                     : s24_matrix_create(&matrix, pruner->ctx, pruned, &finite));
     const s24_status status = s24_writer_write_packed(
         pruner->writer, name, s24_matrix_values(matrix), s24_matrix_indices(matrix));
     s24_matrix_destroy(matrix);

@@ -51,6 +51,47 @@ static void test_strict_every_pair_of_dtypes(void **state)
     ctx_off(&h, ctx);
 }
 
+/* Two of every group are other than zero, but in every seventh group fewer in rows from the third
+   on: whole stretches have none such, and others have some. */
+static char *two_of_four(s24_dtype dtype, int64_t n, int64_t k, uint64_t *seed)
+{
+    char *data = calloc((size_t)(n * k), s24_dtype_bytes(dtype));
+    for (int64_t g = 0; g < n * k / 4; g++) {
+        const int first = (int)(test_random(seed) % 4), step = 1 + (int)(test_random(seed) % 3);
+        const int fewer = 4 * g / k > 1 && g % 7 == 0;
+        s24i_store_f32(data, dtype, 4 * g + first, fewer ? -0.0f : -2.0f);
+        s24i_store_f32(data, dtype, 4 * g + (first + step) % 4, fewer && g % 2 ? 0.0f : 1.0f);
+    }
+    return data;
+}
+
+/* The bytes are by the non-zeros alone, whichever kernel finds them. */
+static void test_strict_bytes(void **state)
+{
+    (void)state;
+    heap h = {0};
+    s24_ctx *ctx = ctx_on(&h, 3);
+    uint64_t seed = 6;
+    enum { N = 5, K = 1036, CODES = (K + 7) / 8 };
+    for (int a = 0; a < TWO_FOUR_DTYPES; a++) {
+        const s24_dtype dtype = two_four_dtypes[a];
+        const size_t bytes = s24_dtype_bytes(dtype);
+        char *data = two_of_four(dtype, N, K, &seed), values[K / 2 * 4];
+        uint8_t indices[CODES];
+        s24_dense src = {data, dtype, N, K, 0};
+        s24_matrix *w = make(ctx, &src, NULL);
+        for (int64_t r = 0; r < N; r++) {
+            s24i_pack_row(values, dtype, indices, data + (size_t)(r * K) * bytes, dtype, K);
+            assert_memory_equal((const char *)s24_matrix_values(w) + (size_t)(r * K / 2) * bytes,
+                                values, K / 2 * bytes);
+            assert_memory_equal(s24_matrix_indices(w) + r * CODES, indices, CODES);
+        }
+        free(data);
+        s24_matrix_destroy(w);
+    }
+    ctx_off(&h, ctx);
+}
+
 static void test_strict_refusals(void **state)
 {
     (void)state;
@@ -343,6 +384,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_strict_every_pair_of_dtypes),
+        cmocka_unit_test(test_strict_bytes),
         cmocka_unit_test(test_strict_refusals),
         cmocka_unit_test(test_bad_arguments),
         cmocka_unit_test(test_from_packed),
