@@ -4,6 +4,7 @@ ours and PyTorch's parts and back, folders that run as before, and files that ar
 import json
 import struct
 import unittest
+import unittest.mock
 
 from cli_case import Scratch
 import cli_data
@@ -129,6 +130,53 @@ class Schemes(Scratch):
                          "compressed-tensors int-quantized")
         self.good("convert", "int-quantized.safetensors", "out.safetensors")
         self.assertIsNone(self.json("info", "out.safetensors")["scheme"])
+
+
+class Pieces(Scratch):
+    """Weights of which more is made than is written at a time."""
+
+    def read(self, name):
+        return cli_data.read(self.folder / name)[0]
+
+    def test_floats(self):
+        rows, cols = 1500, 1024
+        codes = [c * 13 % 127 for c in range(cols)]
+        by = [2.0 ** -(r % 5) for r in range(rows)]
+        wide = [(q % 8 + 8 * (q > 7)) * 2.0 ** (max(q // 8, 1) - 10) for q in codes]
+        parts = {WEIGHT: data.entry("F8_E4M3", [rows, cols], bytes(codes) * rows),
+                 f"{WEIGHT}_scale": data.entry("F32", [rows, 1], struct.pack(f"<{rows}f", *by))}
+        data.write(self.folder / "in.safetensors", parts)
+        self.good("convert", "in.safetensors", "out.safetensors", "--dtype", "f32")
+        lines = [struct.pack(f"<{cols}f", *(v * 2.0 ** -i for v in wide)) for i in range(5)]
+        self.assertEqual(self.read("out.safetensors")[WEIGHT][2], b"".join(lines) * (rows // 5))
+        by[1300] = by[1400] = 2.0 ** 120
+        parts[f"{WEIGHT}_scale"]["data"] = struct.pack(f"<{rows}f", *by)
+        data.write(self.folder / "large.safetensors", parts)
+        column = next(c for c, v in enumerate(wide) if v >= 256)
+        self.fixtures = self.folder
+        self.refusals([("second piece", ("convert", "large.safetensors", "no.safetensors"), 4,
+                        rf"weight.: row 1300, column {column}, times its scale, is beyond f32")])
+
+    def test_integers_whose_words_have_bits_to_spare(self):
+        rows, cols = 9000, 1028
+        lines = [bytes((i * 7 + r * 29) % 256 for i in range(cols // 2)) for r in range(3)]
+        data.write(self.folder / "in.safetensors", {
+            f"{WEIGHT}_packed": data.entry("I32", [rows, 129],
+                                           b"".join(x + b"\0\0" for x in lines) * (rows // 3)),
+            f"{WEIGHT}_scale": data.entry("BF16", [rows, 1], data.brains([0.5]) * rows),
+            f"{WEIGHT}_shape": data.whole([rows, cols])})
+        self.good("convert", "in.safetensors", "out.safetensors")
+        self.assertEqual(self.read("out.safetensors")[f"{WEIGHT}.s24_values"][2],
+                         b"".join(bytes(b ^ 0x88 for b in x) for x in lines) * (rows // 3))
+
+    def test_marlin_of_several_runs(self):
+        for bits in (4, 8):
+            with unittest.mock.patch.object(data, "ROWS", 3 * ROWS), self.subTest(bits):
+                numbers, parts = data.marlin_24(bits, 128)
+                data.write(self.folder / "in.safetensors", parts)
+                self.good("convert", "in.safetensors", "out.safetensors", "--to", "dense",
+                          "--dtype", "f32", "--force")
+                self.assertEqual(floats(self.read("out.safetensors")[WEIGHT]), data.flat(numbers))
 
 
 class Folders(Scratch):

@@ -9,6 +9,8 @@
 #ifndef S24_IO_CONVERT_CONVERT_H
 #define S24_IO_CONVERT_CONVERT_H
 
+#include <stdatomic.h>
+
 #include "io/checkpoint/checkpoint.h"
 #include "io/checkpoint/names.h"
 #include "io/convert/quantization.h"
@@ -17,9 +19,11 @@
 typedef struct s24i_numbers {
     s24_ctx *ctx;
     int64_t rows, cols;
-    s24_dtype dtype;        /* of values, before scales; I8 of integers, whatever their bits */
-    int bits;               /* of integers: 8 or 4; else 0 */
-    const void *values;     /* [rows, cols], or with indices [rows, cols / 2] */
+    s24_dtype dtype;    /* of values, before scales; I8 of integers, whatever their bits */
+    int bits;           /* of integers: 8 or 4, of which a byte has two, the first low; else 0 */
+    uint8_t flip;       /* bits of such a byte that are not as two's complement has them */
+    const void *values; /* [rows, cols], or with indices [rows, cols / 2] */
+    int64_t stride;     /* bytes from a row of values to the next; 0: they leave nothing out */
     const uint8_t *indices; /* of 2:4 as docs/format.md has them; NULL: every number is there */
     const float *scales;    /* [rows, cols / group]; NULL: none */
     int64_t group;
@@ -96,6 +100,9 @@ s24_status s24i_numbers_room(void *out, s24i_numbers *numbers, int slot, int64_t
 /* Scales of f32 out of a part's floats, checked to be finite and not negative. */
 s24_status s24i_numbers_scales(s24i_numbers *out, const s24i_foreign *weight,
                                const s24_tensor *part);
+/* Where a row of values begins, and how many bytes it has. */
+const uint8_t *s24i_numbers_row(const s24i_numbers *numbers, int64_t row);
+int64_t s24i_numbers_row_bytes(const s24i_numbers *numbers);
 /* All of them [rows, cols], scaled, in floats of this dtype, freed by the caller. NOT_FINITE (what
    is scaled is beyond it), MEMORY. */
 s24_status s24i_numbers_dense(void **out, const s24i_numbers *numbers, s24_dtype dtype);
@@ -107,6 +114,24 @@ int s24i_numbers_are_integers(const s24i_numbers *numbers);
    they are stored. NOT_TWO_FOUR, MEMORY. */
 s24_status s24i_numbers_matrix(s24_matrix **out, const s24i_numbers *numbers, s24_dtype dtype,
                                int is_scaled);
+
+/* The same some rows at a time. *out must stay where it is; ended in any case. */
+typedef struct s24i_widening {
+    const s24i_numbers *numbers;
+    s24_dtype dtype;
+    float wide[256]; /* what the codes of elements of a byte or less stand for */
+    int64_t codes;   /* how many of them there are; 0: elements are larger */
+    int has_tables;
+    char *room; /* each thread's, `room_bytes` of it */
+    int64_t room_bytes;
+    char *to; /* of the rows that are made, from `first` on */
+    int64_t first;
+    atomic_int status;
+    _Atomic int64_t beyond; /* the first element that the dtype does not hold */
+} s24i_widening;
+s24_status s24i_widening_begin(s24i_widening *out, const s24i_numbers *numbers, s24_dtype dtype);
+s24_status s24i_widening_rows(void *to, s24i_widening *widening, int64_t first, int64_t rows);
+void s24i_widening_end(s24i_widening *widening);
 
 /* ---- sentences ------------------------------------------------------------------------------- */
 

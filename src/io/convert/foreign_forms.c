@@ -13,6 +13,15 @@ typedef struct writing {
     const s24_matrix *matrix;
 } writing;
 
+/* What is made of a weight is written so many bytes at a time, which caches hold. */
+enum { PIECE = 4 << 20 };
+
+/* How many rows of so many bytes that is. */
+static int64_t rows_of_piece(int64_t rows, int64_t bytes)
+{
+    return s24i_min(rows, s24i_max(1, PIECE / s24i_max(1, bytes)));
+}
+
 /* A tensor of the output, whose name is the weight's, or its stem, with a suffix. */
 static s24_tensor output(const s24i_moving *m, const char *name, s24_dtype dtype)
 {
@@ -56,17 +65,39 @@ static s24_status write_plain(const writing *x)
     return status;
 }
 
+/* Makes `most` rows at a time in `to` and writes them. */
+static s24_status write_widened(const writing *x, s24i_widening *w, void *to, int64_t most)
+{
+    const s24i_foreign *weight = x->moving->weight;
+    s24_status status = S24_OK;
+    for (int64_t first = 0; first < weight->rows && status == S24_OK; first += most) {
+        const int64_t rows = s24i_min(most, weight->rows - first);
+        TRY(s24i_name_tensor(weight->ctx, s24i_widening_rows(to, w, first, rows), weight->part[0]));
+        s24i_writer_set_rows(x->writer, rows);
+        status = s24_writer_write(x->writer, weight->name, to);
+        s24i_writer_set_rows(x->writer, 0);
+    }
+    return status;
+}
+
 static s24_status write_dense(const writing *x)
 {
     const s24i_foreign *w = x->moving->weight;
+    const s24_dtype dtype = x->moving->dtype;
+    const int64_t bytes = w->cols * (int64_t)s24_dtype_bytes(dtype);
+    const int64_t most = rows_of_piece(w->rows, bytes);
+    s24i_widening widening = {.numbers = NULL};
+    void *to = NULL;
+    s24_status status;
     if (!w->scheme && !w->part[0]->packed) return write_plain(x);
-    if (!x->numbers->scales && !x->numbers->indices && x->numbers->dtype == x->moving->dtype)
+    if (!x->numbers->scales && !x->numbers->indices && x->numbers->dtype == dtype)
         return s24_writer_write(x->writer, w->name, x->numbers->values);
-    void *dense;
-    TRY(s24i_name_tensor(w->ctx, s24i_numbers_dense(&dense, x->numbers, x->moving->dtype),
-                         w->part[0]));
-    const s24_status status = s24_writer_write(x->writer, w->name, dense);
-    s24_ctx_free(w->ctx, dense);
+    TRY_DONE(s24i_alloc_elems(&to, w->ctx, most * bytes, 1, "rows of a weight"));
+    TRY_DONE(s24i_widening_begin(&widening, x->numbers, dtype));
+    TRY_DONE(write_widened(x, &widening, to, most));
+done:
+    s24i_widening_end(&widening);
+    s24_ctx_free(w->ctx, to);
     return status;
 }
 
@@ -110,23 +141,76 @@ static void pair_up(void *arg, int64_t begin, int64_t end, int thread)
         p->pairs[i] = (uint8_t)((p->values[2 * i] & 15) | (p->values[2 * i + 1] & 15) << 4);
 }
 
-/* Integers as a file of ours has them: of 4 bits two in a byte, the first low. */
-static s24_status write_integers(const writing *x)
+/* The integers of a matrix, of 4 bits two in a byte, the first low. */
+static s24_status write_matrix(const writing *x)
 {
     const s24i_numbers *n = x->numbers;
-    const int8_t *values = x->matrix ? s24_matrix_values(x->matrix) : n->values;
-    const uint8_t *indices = x->matrix ? s24_matrix_indices(x->matrix) : n->indices;
-    const int64_t count = n->rows * n->cols / (indices ? 2 : 1);
+    const int8_t *values = s24_matrix_values(x->matrix);
+    const int64_t count = n->rows * n->cols / 2;
     uint8_t *pairs = NULL;
     if (n->bits == 4) {
         TRY(s24i_alloc_elems(&pairs, n->ctx, count / 2, 1, "a weight's integers"));
         pairing p = {values, pairs};
         s24_ctx_parallel_for(n->ctx, count / 2, pair_up, &p);
     }
-    const s24_status status =
-        s24_writer_write_quantized(x->writer, x->moving->weight->name,
-                                   pairs ? (const void *)pairs : values, indices, n->scales);
+    const s24_status status = s24_writer_write_quantized(x->writer, x->moving->weight->name,
+                                                         pairs ? (const void *)pairs : values,
+                                                         s24_matrix_indices(x->matrix), n->scales);
     s24_ctx_free(n->ctx, pairs);
+    return status;
+}
+
+/* Rows of stored integers on their way to two's complement. */
+typedef struct flipping {
+    const s24i_numbers *numbers;
+    uint8_t *to;
+    int64_t first;
+} flipping;
+
+static void flip_rows(void *arg, int64_t begin, int64_t end, int thread)
+{
+    const flipping *f = arg;
+    const int64_t bytes = s24i_numbers_row_bytes(f->numbers);
+    const uint8_t flip = f->numbers->flip;
+    (void)thread;
+    for (int64_t r = begin; r < end; r++) {
+        const uint8_t *from = s24i_numbers_row(f->numbers, f->first + r);
+        uint8_t *restrict to = f->to + r * bytes;
+        for (int64_t i = 0; i < bytes; i++)
+            to[i] = from[i] ^ flip;
+    }
+}
+
+static s24_status write_flipped(const writing *x, uint8_t *to, int64_t most)
+{
+    const s24i_numbers *n = x->numbers;
+    s24_status status = S24_OK;
+    for (flipping f = {n, to, 0}; f.first < n->rows && status == S24_OK; f.first += most) {
+        const int64_t rows = s24i_min(most, n->rows - f.first);
+        s24_ctx_parallel_for(n->ctx, rows, flip_rows, &f);
+        s24i_writer_set_rows(x->writer, rows);
+        status = s24_writer_write_quantized(x->writer, x->moving->weight->name, to,
+                                            n->indices ? n->indices + f.first * ((n->cols + 7) / 8)
+                                                       : NULL,
+                                            n->scales + f.first * (n->cols / n->group));
+        s24i_writer_set_rows(x->writer, 0);
+    }
+    return status;
+}
+
+/* Integers as a file of ours has them, whose bytes are those of others but for the signs. */
+static s24_status write_integers(const writing *x)
+{
+    const s24i_numbers *n = x->numbers;
+    const int64_t bytes = s24i_numbers_row_bytes(n), most = rows_of_piece(n->rows, bytes);
+    uint8_t *to;
+    if (x->matrix) return write_matrix(x);
+    if (!n->flip && !n->stride)
+        return s24_writer_write_quantized(x->writer, x->moving->weight->name, n->values, n->indices,
+                                          n->scales);
+    TRY(s24i_alloc_elems(&to, n->ctx, most * bytes, 1, "rows of a weight"));
+    const s24_status status = write_flipped(x, to, most);
+    s24_ctx_free(n->ctx, to);
     return status;
 }
 

@@ -10,6 +10,8 @@
  *
  * scales are [groups, n] in both.
  */
+#include <string.h>
+
 #include "io/convert/convert.h"
 
 enum { WORDS, SCALES, ZEROS, GROUPS, BLOCK = 64 };
@@ -152,29 +154,26 @@ static s24_status read_order(s24i_numbers *out, const s24i_foreign *w)
     return S24_OK;
 }
 
-/* Words on their way to rows. */
+/* Words on their way to rows: of each word's neighbours along k, or of pairs of AWQ's words. */
 typedef struct turning {
     const s24i_foreign *w;
-    int8_t *values;
-    int64_t rows;
+    uint8_t *values;
+    int64_t rows, stride;
 } turning;
 
-/* A block of rows, of each word's neighbours along k. */
+/* A block of rows. A word's bytes lie in the order of the columns. */
 static void turn_gptq(void *arg, int64_t begin, int64_t end, int thread)
 {
     const turning *t = arg;
     const s24_tensor *part = t->w->part[WORDS];
-    const int bits = t->w->bits, per_word = 32 / bits, middle = 1 << (bits - 1);
-    const uint32_t mask = 2 * (uint32_t)middle - 1;
     const int64_t last = s24i_min(t->rows, end * BLOCK);
     (void)thread;
     for (int64_t from = begin * BLOCK; from < last; from += BLOCK)
         for (int64_t i = 0; i < part->shape[0]; i++) {
             const uint32_t *words = (const uint32_t *)part->data + i * part->shape[1];
             for (int64_t r = from; r < s24i_min(from + BLOCK, last); r++)
-                for (int e = 0; e < per_word; e++)
-                    t->values[r * t->w->cols + i * per_word + e] =
-                        (int8_t)((int)(words[r] >> e * bits & mask) - middle);
+                memcpy(t->values + r * t->stride + i * (int64_t)sizeof *words, words + r,
+                       sizeof *words);
         }
 }
 
@@ -183,23 +182,26 @@ static void turn_awq(void *arg, int64_t begin, int64_t end, int thread)
 {
     const turning *t = arg;
     const s24_tensor *part = t->w->part[WORDS];
-    const int64_t last = s24i_min(t->rows, end * BLOCK);
+    const int64_t last = s24i_min(t->rows, end * BLOCK), cols = part->shape[0];
     (void)thread;
     for (int64_t from = begin * BLOCK; from < last; from += BLOCK)
-        for (int64_t c = 0; c < part->shape[0]; c++) {
-            const uint32_t *words = (const uint32_t *)part->data + c * part->shape[1];
+        for (int64_t c = 0; c < cols; c += 2) {
+            const uint32_t *low = (const uint32_t *)part->data + c * part->shape[1];
+            const uint32_t *high = c + 1 < cols ? low + part->shape[1] : low;
             for (int64_t r = from; r < s24i_min(from + BLOCK, last); r++)
-                t->values[r * t->w->cols + c] = (int8_t)(awq_element(words, r) - 8);
+                t->values[r * t->stride + c / 2] =
+                    (uint8_t)(awq_element(low, r) | awq_element(high, r) << 4);
         }
 }
 
 static s24_status turn(s24i_numbers *out, const s24i_foreign *w,
                        void (*rows)(void *arg, int64_t begin, int64_t end, int thread))
 {
-    turning t = {.w = w, .rows = out->rows};
-    TRY(s24i_numbers_room(&t.values, out, 0, out->rows * out->cols, 1));
-    s24_ctx_parallel_for(w->ctx, (out->rows + BLOCK - 1) / BLOCK, rows, &t);
     out->dtype = S24_I8;
+    out->flip = w->bits == 4 ? 0x88 : 0x80;
+    turning t = {.w = w, .rows = out->rows, .stride = s24i_numbers_row_bytes(out)};
+    TRY(s24i_numbers_room(&t.values, out, 0, out->rows * t.stride, 1));
+    s24_ctx_parallel_for(w->ctx, (out->rows + BLOCK - 1) / BLOCK, rows, &t);
     out->values = t.values;
     return S24_OK;
 }

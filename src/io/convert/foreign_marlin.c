@@ -36,77 +36,106 @@ static s24_status measure(s24i_foreign *w)
     return s24i_foreign_part(w, SCALES, S24_DTYPE_NONE, 2, scale);
 }
 
-/* Where in a run of four tiles an element stands that is stored at `at`. */
-static int64_t place_in_run(int at, int bits)
-{
-    static const int of_eight[] = {0, 2, 4, 6, 1, 3, 5, 7}, of_four[] = {0, 2, 1, 3};
-    const int place = bits == 4 ? at / 8 * 8 + of_eight[at % 8] : at / 4 * 4 + of_four[at % 4];
-    const int lane = place / 32, shift = place / 8 % 4, e = place % 8;
-    const int row = 2 * (lane % 4) + e % 2 + 8 * (e / 2 % 2), col = lane / 4;
-    return 16 * row + col / 2 * 256 + 8 * (col % 2) + 4 * (e / 4) + shift;
-}
-
-/* Words on their way to rows: of a run, where each of its elements goes from its first row on. */
+/* Words on their way to rows. */
 typedef struct turning {
     const s24i_foreign *w;
-    int8_t *values;
-    uint8_t *indices;
-    int64_t places[RUN];
+    uint8_t *values, *indices;
 } turning;
 
-/* Runs are of 64 rows and 16 stored columns. */
+/* ---- values ---------------------------------------------------------------------------------- */
+
+/*
+ * Of a run, the words of 4 bits from `from` on that lie 4 apart have, of the two rows, the columns
+ * 0 1 8 9, 2 3 10 11, 4 5 12 13 and 6 7 14 15: the first row's in the nibbles 0 4 1 5, the second
+ * one's in 2 6 3 7.
+ */
+static void turn_fours(uint8_t *first, uint8_t *second, const uint32_t *from)
+{
+    uint64_t rows[2] = {0, 0};
+    for (int q = 0; q < 4; q++) {
+        const uint32_t word = from[4 * q] ^ 0x88888888u;
+        const uint32_t low = word & 0x0f0f0f0fu, high = word >> 4 & 0x0f0f0f0fu;
+        const uint32_t near = low | low >> 12, far = high | high >> 12;
+        rows[0] |= (uint64_t)(near & 255) << 8 * q | (uint64_t)(far & 255) << (32 + 8 * q);
+        rows[1] |= (uint64_t)(near >> 8 & 255) << 8 * q | (uint64_t)(far >> 8 & 255)
+                                                              << (32 + 8 * q);
+    }
+    memcpy(first, &rows[0], sizeof rows[0]);
+    memcpy(second, &rows[1], sizeof rows[1]);
+}
+
+/* Those of 8 bits that lie 8 apart have a row's columns 0 8 1 9, 2 10 3 11, … */
+static void turn_bytes(uint8_t *row, const uint32_t *from)
+{
+    for (int q = 0; q < 4; q++) {
+        const uint32_t word = from[8 * q] ^ 0x80808080u;
+        row[2 * q] = (uint8_t)word;
+        row[2 * q + 1] = (uint8_t)(word >> 16);
+        row[8 + 2 * q] = (uint8_t)(word >> 8);
+        row[8 + 2 * q + 1] = (uint8_t)(word >> 24);
+    }
+}
+
+/* A run of 64 rows and 16 stored columns, of which rows of values are `stride` bytes apart. */
+static void turn_run(uint8_t *to, int64_t stride, const uint32_t *from, int bits)
+{
+    for (int block = 0; block < RUN_ROWS / 8; block++)
+        for (int i = 0; i < 4; i++) {
+            uint8_t *row = to + (8 * block + i) * stride;
+            if (bits == 4) {
+                turn_fours(row, row + 4 * stride, from + 16 * block + i);
+            } else {
+                turn_bytes(row, from + 32 * block + 2 * i);
+                turn_bytes(row + 4 * stride, from + 32 * block + 2 * i + 1);
+            }
+        }
+}
+
 static void turn_runs(void *arg, int64_t begin, int64_t end, int thread)
 {
     const turning *t = arg;
     const s24i_foreign *w = t->w;
     const uint32_t *words = w->part[VALUES]->data;
-    const int per_word = 32 / w->bits, middle = 1 << (w->bits - 1);
-    const uint32_t mask = 2 * (uint32_t)middle - 1;
-    const int64_t half = w->cols / 2, length = w->rows * TILE;
+    const int per_word = 32 / w->bits;
+    const int64_t stride = w->cols / 2 * w->bits / 8, length = w->rows * TILE;
     (void)thread;
     for (int64_t run = begin; run < end; run++)
-        for (int64_t tile = 0; tile < half / TILE; tile++) {
-            const uint32_t *from = words + (tile * length + run * RUN) / per_word;
-            int8_t *to = t->values + run * RUN_ROWS * half + tile * TILE;
-            for (int i = 0; i < RUN; i += per_word, from++)
-                for (int e = 0; e < per_word; e++)
-                    to[t->places[i + e]] = (int8_t)((int)(*from >> e * w->bits & mask) - middle);
-        }
+        for (int64_t tile = 0; tile < w->cols / 2 / TILE; tile++)
+            turn_run(t->values + run * RUN_ROWS * stride + tile * TILE * w->bits / 8, stride,
+                     words + (tile * length + run * RUN) / per_word, w->bits);
 }
 
-static void place_runs(turning *t)
+/* ---- codes ----------------------------------------------------------------------------------- */
+
+/* Where the words of a row lie among those of its run. */
+static int place_of(int row)
 {
-    const int64_t half = t->w->cols / 2;
-    for (int i = 0; i < RUN; i++) {
-        const int64_t at = place_in_run(i, t->w->bits);
-        const int64_t row = at / (TILE * TILE) * TILE + at % TILE;
-        t->places[i] = row * half + at % (TILE * TILE) / TILE;
-    }
+    return row % 2 * 2 + row % 8 / 4 + row % 4 / 2 * 32 + row / 8 * 4;
 }
 
-/* The word of 16 columns of a row. */
-static uint16_t word_of(const s24i_foreign *w, int64_t row, int64_t word)
-{
-    int64_t r = row / 64 * 64 + row % 2 * 2 + row % 8 / 4 + row % 4 / 2 * 32 + row % 64 / 8 * 4;
-    int64_t c = word;
-    const int up = r % 2 == 0 && c % 2 == 1, down = r % 2 == 1 && c % 2 == 0;
-    r += up - down;
-    c -= up - down;
-    return ((const uint16_t *)w->part[META]->data)[c / 2 * 2 * w->rows + 2 * r + c % 2];
-}
-
-static void code_rows(void *arg, int64_t begin, int64_t end, int thread)
+/* Runs of rows. Words of 16 columns stand in pairs, and in two rows of a run crosswise: the first
+   words of both, then the second ones. */
+static void code_runs(void *arg, int64_t begin, int64_t end, int thread)
 {
     const turning *t = arg;
-    const int64_t stride = t->w->cols / 8;
+    const int64_t stride = t->w->cols / 8, rows = t->w->rows;
+    int places[RUN_ROWS];
     (void)thread;
-    for (int64_t r = begin; r < end; r++)
-        for (int64_t c = 0; c < stride / 2; c++) {
-            const uint16_t word = word_of(t->w, r, c);
-            t->indices[r * stride + 2 * c] = (uint8_t)word;
-            t->indices[r * stride + 2 * c + 1] = (uint8_t)(word >> 8);
+    for (int i = 0; i < RUN_ROWS; i++)
+        places[i] = place_of(i) / 2 * 4 + place_of(i) % 2;
+    for (int64_t run = begin; run < end; run++)
+        for (int64_t pair = 0; pair < stride / 4; pair++) {
+            const uint16_t *meta =
+                (const uint16_t *)t->w->part[META]->data + 2 * (pair * rows + run * RUN_ROWS);
+            uint8_t *restrict to = t->indices + run * RUN_ROWS * stride + 4 * pair;
+            for (int i = 0; i < RUN_ROWS; i++) {
+                const uint32_t words = meta[places[i]] | (uint32_t)meta[places[i] + 2] << 16;
+                memcpy(to + i * stride, &words, sizeof words);
+            }
         }
 }
+
+/* ---- all of it ------------------------------------------------------------------------------- */
 
 /* Scales in our order; of more than two groups those of eight rows are interleaved. */
 static s24_status read_scales(s24i_numbers *out, const s24i_foreign *w)
@@ -129,11 +158,10 @@ static s24_status read_scales(s24i_numbers *out, const s24i_foreign *w)
 static s24_status read(s24i_numbers *out, const s24i_foreign *w)
 {
     turning t = {.w = w};
-    TRY(s24i_numbers_room(&t.values, out, 0, out->rows * (out->cols / 2), 1));
+    TRY(s24i_numbers_room(&t.values, out, 0, out->rows * (out->cols / 2) * out->bits / 8, 1));
     TRY(s24i_numbers_room(&t.indices, out, 2, out->rows * (out->cols / 8), 1));
-    place_runs(&t);
     s24_ctx_parallel_for(w->ctx, out->rows / RUN_ROWS, turn_runs, &t);
-    s24_ctx_parallel_for(w->ctx, out->rows, code_rows, &t);
+    s24_ctx_parallel_for(w->ctx, out->rows / RUN_ROWS, code_runs, &t);
     out->dtype = S24_I8;
     out->values = t.values;
     out->indices = t.indices;

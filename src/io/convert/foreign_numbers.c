@@ -1,10 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/*
- * The numbers of a foreign weight: what its scheme reads, and what is made of that. An integer
- * counts as scale · (integer − zero), rounded once to f32, whatever it becomes then.
- */
-#include <math.h>
-#include <stdatomic.h>
+/* The numbers of a foreign weight: what its scheme reads, and what is 2:4 of that. */
 #include <string.h>
 
 #include "io/convert/convert.h"
@@ -80,108 +75,16 @@ s24_status s24i_numbers_scales(s24i_numbers *out, const s24i_foreign *weight,
     return s24i_check_scales(weight->ctx, weight->path, part->name, scales, &of);
 }
 
-/* A row's stored elements, f32, 2:4 ones spread out. `packed` has room for half of a row. */
-static s24_status spread_row(float *row, const s24i_numbers *x, int64_t r, float *packed)
+int64_t s24i_numbers_row_bytes(const s24i_numbers *x)
 {
-    const size_t size = s24_dtype_bytes(x->dtype);
-    const int64_t half = x->cols / 2, stride = (x->cols + 7) / 8;
-    const char *values = x->values;
-    if (!x->indices)
-        return s24_convert(row, S24_F32, values + (size_t)(r * x->cols) * size, x->dtype, x->cols);
-    TRY(s24_convert(packed, S24_F32, values + (size_t)(r * half) * size, x->dtype, half));
-    memset(row, 0, (size_t)x->cols * sizeof *row);
-    for (int64_t g = 0; g < x->cols / 4; g++) {
-        const int code = x->indices[r * stride + g / 2] >> 4 * (g % 2) & 15;
-        row[4 * g + (code & 3)] = packed[2 * g];
-        row[4 * g + (code >> 2)] = packed[2 * g + 1];
-    }
-    return S24_OK;
+    const int64_t count = x->indices ? x->cols / 2 : x->cols;
+    return x->bits == 4 ? (count + 1) / 2 : count * (int64_t)s24_dtype_bytes(x->dtype);
 }
 
-static void scale_row(float *row, const s24i_numbers *x, int64_t r)
+const uint8_t *s24i_numbers_row(const s24i_numbers *x, int64_t row)
 {
-    const int64_t groups = x->group ? x->cols / x->group : 0;
-    for (int64_t g = 0; g < groups && !x->groups; g++)
-        for (int64_t c = g * x->group; c < (g + 1) * x->group; c++)
-            row[c] = (row[c] - (float)(x->zeros ? x->zeros[r * groups + g] : 0)) *
-                     x->scales[r * groups + g];
-    for (int64_t c = 0; c < x->cols && groups && x->groups; c++) {
-        const int64_t group = r * groups + x->groups[c];
-        row[c] = (row[c] - (float)(x->zeros ? x->zeros[group] : 0)) * x->scales[group];
-    }
-}
-
-/* A weight's rows on their way to floats: `row` has room for each thread's. */
-typedef struct widening {
-    const s24i_numbers *numbers;
-    float *row;
-    char *dense;
-    s24_dtype dtype;
-    atomic_int status;
-    _Atomic int64_t beyond; /* the first element that the dtype does not hold; none: the count */
-} widening;
-
-/* Notes the first number of a row that its dtype made infinite; `row` becomes what it has. */
-static void look_beyond(widening *w, float *row, const char *dense, int64_t r)
-{
-    const int64_t cols = w->numbers->cols;
-    int64_t least = atomic_load(&w->beyond), c = 0;
-    if (w->dtype != S24_F32) (void)s24_convert(row, S24_F32, dense, w->dtype, cols);
-    while (c < cols && isfinite(row[c]))
-        c++;
-    while (c < cols && r * cols + c < least &&
-           !atomic_compare_exchange_weak(&w->beyond, &least, r * cols + c))
-        ;
-}
-
-static void widen_rows(void *arg, int64_t begin, int64_t end, int thread)
-{
-    widening *w = arg;
-    const s24i_numbers *x = w->numbers;
-    const size_t row_bytes = (size_t)x->cols * s24_dtype_bytes(w->dtype);
-    float *row = w->row + 2 * x->cols * thread;
-    for (int64_t r = begin; r < end; r++) {
-        s24_status status = spread_row(row, x, r, row + x->cols);
-        scale_row(row, x, r);
-        if (status == S24_OK)
-            status = s24_convert(w->dense + (size_t)r * row_bytes, w->dtype, row, S24_F32, x->cols);
-        if (status != S24_OK) atomic_store(&w->status, (int)status);
-        if (x->scales) look_beyond(w, row, w->dense + (size_t)r * row_bytes, r);
-    }
-}
-
-static s24_status check_beyond(widening *w)
-{
-    const s24i_numbers *x = w->numbers;
-    const int64_t at = atomic_load(&w->beyond);
-    REQUIRE(x->ctx, at == x->rows * x->cols, S24_ERROR_NOT_FINITE,
-            "row %lld, column %lld, times its scale, is beyond %s; expected %s",
-            (long long)(at / x->cols), (long long)(at % x->cols), s24_dtype_name(w->dtype),
-            w->dtype == S24_F16 ? "a wider dtype" : "a smaller scale");
-    return S24_OK;
-}
-
-s24_status s24i_numbers_dense(void **out, const s24i_numbers *x, s24_dtype dtype)
-{
-    s24_status status;
-    const int threads = s24_ctx_threads(x->ctx);
-    widening w = {.numbers = x, .dtype = dtype};
-    atomic_init(&w.status, S24_OK);
-    atomic_init(&w.beyond, x->rows * x->cols);
-    *out = NULL;
-    TRY_DONE(s24i_alloc_elems(&w.dense, x->ctx, x->rows * x->cols, s24_dtype_bytes(dtype),
-                              "a weight's numbers"));
-    TRY_DONE(
-        s24i_alloc_elems(&w.row, x->ctx, 2 * x->cols * threads, sizeof *w.row, "rows of a weight"));
-    s24_ctx_parallel_for(x->ctx, x->rows, widen_rows, &w);
-    TRY_DONE((s24_status)atomic_load(&w.status));
-    TRY_DONE(check_beyond(&w));
-    *out = w.dense;
-    w.dense = NULL;
-done:
-    s24_ctx_free(x->ctx, w.row);
-    s24_ctx_free(x->ctx, w.dense);
-    return status;
+    const int64_t stride = x->stride ? x->stride : s24i_numbers_row_bytes(x);
+    return (const uint8_t *)x->values + row * stride;
 }
 
 /* Elements that are not zero of a group of four of this many bytes each, whose signs `mask` leaves
@@ -198,14 +101,34 @@ static int kept(const uint8_t *group, size_t size, uint8_t mask)
     return count;
 }
 
+/* The same of integers. */
+static int kept_integers(const uint8_t *group, int bits, uint8_t flip)
+{
+    const uint8_t mask = bits == 4 ? 15 : 255;
+    int count = 0;
+    for (int i = 0; i < 4; i++)
+        count += ((group[i * bits / 8] ^ flip) >> i * bits % 8 & mask) != 0;
+    return count;
+}
+
+static int row_is_two_four(const s24i_numbers *x, const uint8_t *row)
+{
+    const size_t size = s24_dtype_bytes(x->dtype), step = x->bits ? (size_t)x->bits / 2 : 4 * size;
+    const uint8_t mask = x->dtype == S24_I8 ? 0xff : 0x7f;
+    for (int64_t g = 0; g < x->cols / 4; g++) {
+        const uint8_t *group = row + (size_t)g * step;
+        if ((x->bits ? kept_integers(group, x->bits, x->flip) : kept(group, size, mask)) > 2)
+            return 0;
+    }
+    return 1;
+}
+
 int s24i_numbers_are_two_four(const s24i_numbers *x)
 {
-    const size_t size = s24_dtype_bytes(x->dtype);
-    const uint8_t *values = x->values, mask = x->dtype == S24_I8 ? 0xff : 0x7f;
     if (x->indices) return 1;
     if (x->cols % 4 || !x->rows || !x->cols || x->zeros) return 0;
-    for (int64_t g = 0; g < x->rows * x->cols / 4; g++)
-        if (kept(values + (size_t)g * 4 * size, size, mask) > 2) return 0;
+    for (int64_t r = 0; r < x->rows; r++)
+        if (!row_is_two_four(x, s24i_numbers_row(x, r))) return 0;
     return 1;
 }
 
@@ -213,6 +136,39 @@ int s24i_numbers_are_integers(const s24i_numbers *x)
 {
     const int has_group = x->group == 64 || x->group == 128 || x->group == x->cols;
     return x->bits && x->scales && has_group && !x->zeros && !x->groups && x->cols % 4 == 0;
+}
+
+/* Integers on their way to a byte each. */
+typedef struct spreading {
+    const s24i_numbers *numbers;
+    int8_t *to;
+} spreading;
+
+static void spread_integers(void *arg, int64_t begin, int64_t end, int thread)
+{
+    const spreading *s = arg;
+    const s24i_numbers *x = s->numbers;
+    (void)thread;
+    for (int64_t r = begin; r < end; r++) {
+        const uint8_t *row = s24i_numbers_row(x, r);
+        int8_t *to = s->to + r * x->cols;
+        for (int64_t c = 0; c < x->cols && x->bits == 8; c++)
+            to[c] = (int8_t)(row[c] ^ x->flip);
+        for (int64_t c = 0; c < x->cols && x->bits == 4; c++)
+            to[c] = (int8_t)((int8_t)((row[c / 2] ^ x->flip) << 4 * (1 - c % 2)) >> 4);
+    }
+}
+
+/* The 2:4 matrix of integers, all of which are there. */
+static s24_status matrix_of_integers(s24_matrix **out, const s24i_numbers *x)
+{
+    spreading s = {.numbers = x};
+    TRY(s24i_alloc_elems(&s.to, x->ctx, x->rows * x->cols, 1, "a weight's integers"));
+    s24_ctx_parallel_for(x->ctx, x->rows, spread_integers, &s);
+    const s24_dense dense = {s.to, S24_I8, x->rows, x->cols, 0};
+    const s24_status status = s24_matrix_create(out, x->ctx, &dense, NULL);
+    s24_ctx_free(x->ctx, s.to);
+    return status;
 }
 
 s24_status s24i_numbers_matrix(s24_matrix **out, const s24i_numbers *x, s24_dtype dtype,
@@ -224,6 +180,7 @@ s24_status s24i_numbers_matrix(s24_matrix **out, const s24i_numbers *x, s24_dtyp
     if (x->indices && is_as_stored)
         return s24_matrix_from_packed(out, x->ctx, x->values, x->indices, x->dtype, x->rows,
                                       x->cols);
+    if (x->bits && is_as_stored) return matrix_of_integers(out, x);
     if (!is_as_stored) {
         TRY(s24i_numbers_dense(&scaled, x, dtype));
         dense.data = scaled;

@@ -117,44 +117,13 @@ static s24_status read_groups(s24i_numbers *out, const s24i_foreign *w)
     return S24_OK;
 }
 
-/* A row's integers, of which a word has the first in its low bits: so its bytes lie in the order of
-   the columns. */
-static void spread_row(int8_t *values, const uint8_t *bytes, int bits, int64_t cols)
-{
-    for (int64_t i = 0; i < cols && bits == 8; i++)
-        values[i] = (int8_t)(bytes[i] - 128);
-    for (int64_t i = 0; i < cols / 2 && bits == 4; i++) {
-        values[2 * i] = (int8_t)((bytes[i] & 15) - 8);
-        values[2 * i + 1] = (int8_t)((bytes[i] >> 4) - 8);
-    }
-    if (bits == 4 && cols % 2) values[cols - 1] = (int8_t)((bytes[cols / 2] & 15) - 8);
-}
-
-/* Words and the integers in them. */
-typedef struct spreading {
-    const uint32_t *words;
-    int8_t *values;
-    int64_t stride, cols;
-    int bits;
-} spreading;
-
-static void spread_rows(void *arg, int64_t begin, int64_t end, int thread)
-{
-    const spreading *s = arg;
-    (void)thread;
-    for (int64_t r = begin; r < end; r++)
-        spread_row(s->values + r * s->cols, (const uint8_t *)(s->words + r * s->stride), s->bits,
-                   s->cols);
-}
-
+/* A word has a row's first integer in its low bits: so its bytes lie in the columns' order. */
 static s24_status read_words(s24i_numbers *out, const s24i_foreign *w)
 {
-    int8_t *values;
-    TRY(s24i_numbers_room(&values, out, 0, out->rows * out->cols, 1));
-    spreading s = {w->part[VALUES]->data, values, w->part[VALUES]->shape[1], out->cols, out->bits};
-    s24_ctx_parallel_for(w->ctx, out->rows, spread_rows, &s);
     out->dtype = S24_I8;
-    out->values = values;
+    out->values = w->part[VALUES]->data;
+    out->stride = w->part[VALUES]->shape[1] * (int64_t)sizeof(uint32_t);
+    out->flip = out->bits == 4 ? 0x88 : 0x80;
     if (w->part[ZEROS]) TRY(read_zeros(out, w));
     if (w->part[GROUPS]) TRY(read_groups(out, w));
     return s24i_numbers_scales(out, w, w->part[SCALES]);
