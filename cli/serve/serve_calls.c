@@ -224,8 +224,8 @@ static int read_message(reading *r, const generate_marks *marks)
     told += strlen(marks->call[1]);
     json_t *arguments = json_loadb(told, (size_t)(last - told), JSON_REJECT_DUPLICATES, NULL);
     if (!arguments) arguments = generate_bytes_json(told, (size_t)(last - told));
-    const int good = arguments && add_call(r, json_string_value(name), arguments);
-    *r->lost |= !arguments;
+    const int good = name && arguments && add_call(r, json_string_value(name), arguments);
+    *r->lost |= !name || !arguments;
     r->at = end ? end + strlen(marks->call[2]) : r->end;
     json_decref(name);
     json_decref(arguments);

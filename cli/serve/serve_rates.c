@@ -6,16 +6,19 @@
 #include <stdlib.h>
 
 /* Makes a token's object: its text, what it stands for in bytes, and its log probability. */
-static int rate_json(json_t **out, cli_app *cli, const s24_tokenizer *tokenizer,
-                     const int32_t both[2], float log_probability)
+static int rate_json(json_t **out, serve_generation *g, const int32_t both[2],
+                     float log_probability)
 {
     char *piece;
     size_t count;
-    const int code = generate_token_bytes(cli, &piece, &count, tokenizer, both);
-    json_t *object = json_object(), *bytes = json_array();
+    const int code =
+        generate_token_bytes(&g->model->cli, &piece, &count, g->model->tokenizer, both);
+    json_t *object = json_object(), *bytes = json_array(),
+           *text = generate_bytes_json(piece, count);
+    g->lost |= !text;
     for (size_t i = 0; i < count; i++)
         json_array_append_new(bytes, json_integer((unsigned char)piece[i]));
-    json_object_set_new(object, "token", generate_bytes_json(piece, count));
+    json_object_set_new(object, "token", text);
     json_object_set_new(object, "logprob", cli_real((double)log_probability));
     json_object_set_new(object, "bytes", bytes);
     free(piece);
@@ -36,13 +39,12 @@ int serve_rates_add(serve_generation *generation, const s24_new_token *token, in
                     size_t before)
 {
     serve_generation *g = generation;
-    cli_app *cli = &g->model->cli;
     int32_t both[2] = {anchor, token->id};
     json_t *rate, *top = json_array(), *one;
-    int code = rate_json(&rate, cli, g->model->tokenizer, both, token->log_probability);
+    int code = rate_json(&rate, g, both, token->log_probability);
     for (int64_t i = 0; i < token->likeliest_count && code == CLI_OK; i++) {
         both[1] = token->likeliest[i].id;
-        code = rate_json(&one, cli, g->model->tokenizer, both, token->likeliest[i].log_probability);
+        code = rate_json(&one, g, both, token->likeliest[i].log_probability);
         json_array_append_new(top, one);
     }
     json_object_set_new(rate, "top_logprobs", top);

@@ -2,6 +2,7 @@
 """Some of the faults of every command (tools/faults has all): whatever call fails, a command ends
 with a code of the contract and a sentence, its outputs are old or new, and the next run works."""
 import concurrent.futures
+import errno
 import os
 import pathlib
 import re
@@ -19,8 +20,6 @@ import fault_rows
 ROWS = ("info check prune prune-file sensitivity convert-gguf convert pack unpack embed "
         "embed-dense join-measured search-index eval-qa generate serve serve-more").split()
 CALLS = 4  # of each kind
-
-
 PART, WENT = ('data: {"choices":[{"text":"a"}]}\n\n',
               'data: {"error":{"message":"the server is out of memory","type":"server_error"}}\n\n')
 DONE = fault_client.DONE
@@ -70,9 +69,25 @@ class Faults(unittest.TestCase):
                 self.assertTrue(any(path == route or route.endswith("*") and
                                     path.startswith(route[:-1]) for path in asked))
 
+    @classmethod
+    def setUpClass(cls):
+        cls.world = fault_matrix.World(os.environ["S24_BUILD"], os.environ["S24_FAULTS_LIBRARY"])
+        cls.addClassCleanup(cls.world.close)
+
+    def test_log_probabilities(self):
+        """Of a server that has one token to stream with them the last allocations fail, each once:
+        the stream is whole or ends with the error."""
+        path, body = fault_rows.MORE_ASKS[-1]
+        row = fault_rows.Row("rates", "serve talk --socket listens --threads 1 --json",
+                             between=["listens"], stdout=False, slow=True,
+                             asks=[(path, {**body, "max_tokens": 1})])
+        sweep = fault_matrix.Sweep(row, self.world, False)
+        self.addCleanup(sweep.close)
+        sweep.calls("alloc", errno.ENOMEM, lambda count: range(count - 200, count - 80))
+        self.assertEqual([str(defect) for defect in sweep.defects], [])
+        self.assertGreater(sweep.runs["alloc"], 100)
+
     def test_some_of_all(self):
-        self.world = fault_matrix.World(os.environ["S24_BUILD"], os.environ["S24_FAULTS_LIBRARY"])
-        self.addCleanup(self.world.close)
         rows = [row for row in fault_rows.ROWS if row.name in ROWS]
         self.assertEqual(len(rows), len(ROWS))
         with concurrent.futures.ThreadPoolExecutor(2) as pool:
