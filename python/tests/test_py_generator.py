@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 """Texts that join and leave a running batch."""
-import gc
 import os
 import signal
 import threading
@@ -8,7 +7,7 @@ import unittest
 
 import numpy as np
 import sparse24
-from py_support import golden, resident
+from py_support import golden, growth
 
 PROMPTS = [[1, 2, 3], [1, 2, 3, 9, 4], [7, 7], [5]]
 
@@ -99,18 +98,13 @@ class Joining(unittest.TestCase):
         self.assertEqual(rest[-1].end, "length")
 
     def test_memory_stays_flat(self):
-        grown = []
-        while len(grown) < 3 and (not grown or grown[-1] >= 1 << 20):
-            gc.collect()
-            before = resident()
+        def two_at_a_time():
             batch = sparse24.Generator(self.model, texts=2, tokens=8)
             for i in range(2000):
                 batch.join([1, 2 + i % 3], stops=(3, 4), max_new=2)
                 list(batch)
-            del batch
-            gc.collect()
-            grown.append(resident() - before)
-        self.assertLess(grown[-1], 1 << 20)
+
+        self.assertLess(growth(two_at_a_time, 1), 1 << 20)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Memory of other packages, threads, references, signals, and what `import sparse24` brings."""
 import ast
-import gc
 import logging
 import os
 import re
@@ -14,7 +13,7 @@ import unittest
 
 import numpy as np
 import sparse24
-from py_support import TREE, resident, tiny_bert
+from py_support import TREE, growth, tiny_bert
 from sparse24 import Matrix, _core
 
 
@@ -112,6 +111,8 @@ class Threads(unittest.TestCase):
 
 
 class References(unittest.TestCase):
+    """Calls leave nothing behind: thousands of each, or as many as S24_CALLS says."""
+
     def test_memory_stays_flat(self):
         w, x = random(8, 16), random(1, 16)
         m, out = Matrix.magnitude(w), np.empty((1, 8), np.float32)
@@ -144,17 +145,27 @@ class References(unittest.TestCase):
         for call in calls:
             for _ in range(300):
                 call()
-            held, grown = sys.getrefcount(x), []
-            while len(grown) < 3 and (not grown or grown[-1] >= 1 << 20):
-                # What ran before left a heap with holes, which the first calls may fill.
-                gc.collect()
-                before = resident()
-                for _ in range(7000):
-                    call()
-                gc.collect()
-                grown.append(resident() - before)
-            self.assertLess(grown[-1], 1 << 20, calls.index(call))
+            held = sys.getrefcount(x)
+            self.assertLess(growth(call), 1 << 20, calls.index(call))
             self.assertEqual(sys.getrefcount(x), held)
+
+    def test_memory_stays_flat_with_files(self):
+        w = random(8, 16)
+        mask, vectors = sparse24.magnitude_mask(w), random(9, 16)
+        with tempfile.TemporaryDirectory() as folder:
+            model = tiny_bert.write(folder + "/model")
+            weights = os.path.join(model, "model.safetensors")
+            name = next(iter(sparse24.Checkpoint(weights)))
+            encoder, tokenizer = sparse24.Encoder(model), sparse24.Tokenizer(model)
+            calls = [
+                lambda: encoder.encode("read the file"), lambda: encoder.share(),
+                lambda: tokenizer.encode("read the file"),
+                lambda: sparse24.Checkpoint(weights)[name], lambda: sparse24.magnitude_mask(w),
+                lambda: sparse24.apply_mask(w, mask),
+                lambda: sparse24.nearest(vectors[:1], vectors, 2),
+            ]
+            for call in calls:
+                self.assertLess(growth(call), 1 << 20, calls.index(call))
 
 
 class Signals(unittest.TestCase):
