@@ -25,21 +25,36 @@ PyObject *py_callable(PyObject *object)
     return object == Py_None ? NULL : object;
 }
 
+/* How many layers there are in each format that some are in, by its name. */
+static PyObject *format_layers(const s24_model *model)
+{
+    PyObject *counts = PyDict_New();
+    for (int f = S24_FORMAT_COO; counts && f <= S24_FORMAT_BSR; f++) {
+        const int64_t layers = s24_model_format_layers(model, (s24_format)f);
+        PyObject *count = layers ? PyLong_FromLongLong(layers) : NULL;
+        if (layers &&
+            (!count || PyDict_SetItemString(counts, s24_format_name((s24_format)f), count) < 0))
+            Py_CLEAR(counts);
+        Py_XDECREF(count);
+    }
+    return counts;
+}
+
 PyObject *py_model_dict(const s24_model *model)
 {
     s24_model_info i;
     s24_model_describe(&i, model);
     return Py_BuildValue(
-        "{sssLsLsLsLsLsLsLsOsLsLsLsOsssLsLsLsLsL}", "model_type", i.model_type, "vocabulary",
+        "{sssLsLsLsLsLsLsLsOsLsLsLsNsOsssLsLsLsLsL}", "model_type", i.model_type, "vocabulary",
         (long long)i.vocabulary, "positions", (long long)i.positions, "types", (long long)i.types,
         "width", (long long)i.width, "layers", (long long)i.layers, "heads", (long long)i.heads,
         "kv_heads", (long long)s24_model_kv_heads(model), "classifies_tokens",
         s24_model_classifies_tokens(model) ? Py_True : Py_False, "intermediate",
         (long long)i.intermediate, "linear_layers", (long long)i.linear_layers, "sparse_layers",
-        (long long)i.sparse_layers, "has_qa_head", i.has_qa_head ? Py_True : Py_False, "dtype",
-        s24_dtype_name(i.dtype), "weight_bytes", (long long)i.weight_bytes, "dense_copies",
-        (long long)i.dense_copies, "image", (long long)i.image, "channels", (long long)i.channels,
-        "classes", (long long)i.classes);
+        (long long)i.sparse_layers, "format_layers", format_layers(model), "has_qa_head",
+        i.has_qa_head ? Py_True : Py_False, "dtype", s24_dtype_name(i.dtype), "weight_bytes",
+        (long long)i.weight_bytes, "dense_copies", (long long)i.dense_copies, "image",
+        (long long)i.image, "channels", (long long)i.channels, "classes", (long long)i.classes);
 }
 
 PyObject *pyf_model_load(PyObject *module, PyObject *args)

@@ -58,6 +58,9 @@ class Checkpoints(Folder):
             blocks = sparse24.Checkpoint(root / "out")
             np.testing.assert_array_equal(blocks[name], w)
             np.testing.assert_array_equal(blocks.sparse(name).to_dense(), w)
+            info = sparse24.Model(root / "out", all_sparse=True).info
+            self.assertEqual(info["format_layers"], {"bsr": 12})
+            self.assertEqual(sparse24.Model(root / "pruned").info["format_layers"], {})
             with self.assertRaisesRegex(TypeError, "sparse"):
                 blocks.bits(name)
             with self.assertRaisesRegex(ValueError, "not in a sparse"):
