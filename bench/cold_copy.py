@@ -4,7 +4,7 @@
 cache of pages, then with all of it. prune ends when the disk has what it wrote, so that cp is told
 alone and with a sync.
 
-    bench/cold_copy.py PROGRAM PLACE [--blocks 13] [--cold 3] [--warm 2]
+    bench/cold_copy.py PROGRAM PLACE [--blocks 13] [--cold 3] [--warm 2] [--packed]
 
 Makes the folder in PLACE, of Llama's blocks of 4,096 numbers, bf16, in four files (13 blocks: 6.2
 GB), and removes it. PLACE has room for two of them. The cache is dropped by the kernel's own
@@ -105,7 +105,8 @@ def turn(options, model, cold, way):
     if cold:
         pathlib.Path("/proc/sys/vm/drop_caches").write_text("3\n")
     if way == "prune":
-        seconds, most = run(options.program, "prune", str(model), str(out), "--quiet")
+        words = ["--packed"] if options.packed else []
+        seconds, most = run(options.program, "prune", str(model), str(out), "--quiet", *words)
         return {"prune_s": seconds, "anonymous_bytes": most}
     seconds, _ = run("cp", "-r", str(model), str(out))
     began = time.monotonic()
@@ -120,6 +121,7 @@ def main():
     parser.add_argument("--blocks", type=int, default=13)
     parser.add_argument("--cold", type=int, default=3, help="rounds with nothing in the cache")
     parser.add_argument("--warm", type=int, default=2)
+    parser.add_argument("--packed", action="store_true", help="prune to packed tensors")
     options = parser.parse_args()
     model, rounds = options.place / "model", []
     try:
