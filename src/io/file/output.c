@@ -22,7 +22,7 @@ enum { RENAME_WITHOUT_REPLACING = 1, RENAME_BOTH_WAYS = 2 };
 static void start_writing_back(int fd, uint64_t offset, size_t bytes)
 {
 #if defined(SYS_sync_file_range) && LONG_MAX > INT_MAX
-    enum { WORTH = 1 << 20, BEGIN = 2 };
+    enum { WORTH = 1 << 19, BEGIN = 2 };
     if (bytes >= WORTH) (void)syscall(SYS_sync_file_range, fd, (long)offset, (long)bytes, BEGIN);
 #else
     (void)fd, (void)offset, (void)bytes;
