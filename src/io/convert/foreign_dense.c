@@ -11,6 +11,18 @@
 
 #include "io/convert/convert.h"
 
+int64_t s24i_numbers_row_bytes(const s24i_numbers *x)
+{
+    const int64_t count = x->indices ? x->cols / 2 : x->cols;
+    return x->bits == 4 ? (count + 1) / 2 : count * (int64_t)s24_dtype_bytes(x->dtype);
+}
+
+const uint8_t *s24i_numbers_row(const s24i_numbers *x, int64_t row)
+{
+    const int64_t stride = x->stride ? x->stride : s24i_numbers_row_bytes(x);
+    return (const uint8_t *)x->values + row * stride;
+}
+
 /* What a table was made of: scale −1, no table was. */
 typedef struct key {
     float scale;

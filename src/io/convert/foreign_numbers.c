@@ -75,18 +75,6 @@ s24_status s24i_numbers_scales(s24i_numbers *out, const s24i_foreign *weight,
     return s24i_check_scales(weight->ctx, weight->path, part->name, scales, &of);
 }
 
-int64_t s24i_numbers_row_bytes(const s24i_numbers *x)
-{
-    const int64_t count = x->indices ? x->cols / 2 : x->cols;
-    return x->bits == 4 ? (count + 1) / 2 : count * (int64_t)s24_dtype_bytes(x->dtype);
-}
-
-const uint8_t *s24i_numbers_row(const s24i_numbers *x, int64_t row)
-{
-    const int64_t stride = x->stride ? x->stride : s24i_numbers_row_bytes(x);
-    return (const uint8_t *)x->values + row * stride;
-}
-
 /* Elements that are not zero of a group of four of this many bytes each, whose signs `mask` leaves
    out: −0 is zero. */
 static int kept(const uint8_t *group, size_t size, uint8_t mask)
