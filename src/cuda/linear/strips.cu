@@ -93,6 +93,7 @@ many_way many_way_of(const s24i_device *device, const s24i_device_integers *job)
 /* What a product of few tokens takes in a tile, in us. */
 struct few_cost {
     double begin, busy, step, crowd;
+    int held; /* spans in the rings, where they count; else 0 */
 };
 const few_cost few_costs[] = {
 #define STRIPS_COST(...) {__VA_ARGS__},
@@ -116,6 +117,7 @@ struct few_way {
 double few_time(const s24i_device *device, const few_way &way, const few_cost &cost,
                 const s24_device_integers *w)
 {
+    constexpr double met = 1.6;
     const strips_row *row = way.row;
     const int places = device->cluster_blocks[way.share < MOST_CLUSTER ? way.share : MOST_CLUSTER];
     const double k_blocks = ceil((double)w->k / 128);
@@ -123,9 +125,12 @@ double few_time(const s24i_device *device, const few_way &way, const few_cost &c
     const double steps = ceil(k_blocks / (way.share * row->parts));
     const double further = fmax(0, ceil(blocks / ((double)places * row->blocks)) - 1);
     const double full = blocks / device->processors;
-    const double crowd = row->blocks == 1
-                             ? 1 + cost.crowd * further
-                             : (1 + cost.crowd * fmax(0, full - 1)) * (1 + 0.3 * further);
+    double crowd = row->blocks == 1 ? 1 + cost.crowd * further
+                                    : (1 + cost.crowd * fmax(0, full - 1)) * (1 + 0.3 * further);
+    /* Where rings hold half of a block's spans, the next product but one starts before this one is
+       done, and two of its blocks meet on a processor (docs/designs/035-gpu-integers.md). */
+    const bool early = ceil(ceil(k_blocks / 2) / way.share) <= 2 * cost.held;
+    if (early && blocks < (row->blocks - 1) * device->processors) crowd = fmax(crowd, met);
     return cost.begin + cost.busy * fmin(full, 1) + cost.step * steps * crowd;
 }
 
