@@ -12,6 +12,7 @@ typedef struct machine {
     double sparse[2], dense[2]; /* seconds of a lap: of one row's work, and beside the work */
     double kept[2];             /* of 2:4 with tiles; zeros: it does not race */
     unsigned keeps;             /* products that have tiles (bits), 0: both have */
+    unsigned streams;           /* products that stream (bits) */
     double dense_factor;        /* of the second product */
     int noisy_laps;             /* the first so many laps take 10 times as long; −1: … */
     int busy[2];                /* … alone, or together, each takes longer than the last */
@@ -47,6 +48,7 @@ static s24_status run(void *user, double times[S24I_RACE_PRODUCTS], const s24i_l
 static void race_in_doubt(s24i_choice choices[2], machine *m, double until, int in_doubt)
 {
     const s24i_race r = {.products = 2,
+                         .streams = m->streams,
                          .most = {256, 64},
                          .until = until,
                          .dense_wins = in_doubt,
@@ -66,6 +68,7 @@ static void race(s24i_choice choices[2], int *agreed, machine *m, int threads)
                          .keeps = m->keeps                      ? m->keeps
                                   : m->kept[0] + m->kept[1] > 0 ? 3
                                                                 : 0,
+                         .streams = m->streams,
                          .most = {256, threads > 1 ? 32 * threads : 0},
                          .until = 0.15,
                          .now = now,
@@ -293,46 +296,28 @@ static void times_that_do_not_agree(void **state)
 static void weights_that_stream(void **state)
 {
     (void)state;
+    enum { BOTH_DISAGREE, ALONE_AGREES, NO_TIME, CASES };
     const double factors[] = {0.7, 0.3};
-    for (int far = 0; far < 2; far++)
-        for (int times = 0; times < 3;
-             times++) { /* both disagree, all together do, there is none */
-            machine m = {.clock = times == 2 ? 2 : 0,
-                         .sparse = {1e-7, 0},
-                         .dense = {factors[far] * 1e-7, 0},
-                         .dense_factor = 1,
-                         .noisy_laps = -1,
-                         .busy = {times == 0, 1}};
-            const s24i_race r = {.products = 2,
-                                 .streams = 1,
-                                 .most = {256, 64},
-                                 .until = 1,
-                                 .dense_wins = 1,
-                                 .dense_untimed = 1,
-                                 .now = now,
-                                 .run = run,
-                                 .user = &m};
-            s24i_choice choices[2];
-            int agreed = 1;
-            assert_int_equal(s24i_race_run(choices, &agreed, &r), S24_OK);
-            assert_false(agreed);
-            for (int together = 0; together < 2; together++) {
-                assert_int_equal(choices[0].dense[together], far && times < 2 ? ALL : 0);
-                assert_int_equal(choices[1].dense[together], ALL);
-            }
-        }
-    /* Where all times agree, they decide. */
-    machine quiet = {.sparse = {1e-7, 0}, .dense = {0.9e-7, 0}, .dense_factor = 1};
-    const s24i_race r = {.products = 2,
-                         .streams = 1,
-                         .most = {256, 64},
-                         .until = 1,
-                         .now = now,
-                         .run = run,
-                         .user = &quiet};
     s24i_choice choices[2];
+    for (int i = 0; i < 2 * CASES; i++) {
+        const int far = i % 2, times = i / 2;
+        machine m = {.clock = times == NO_TIME ? 2 : 0,
+                     .sparse = {1e-7, 0},
+                     .dense = {factors[far] * 1e-7, 0},
+                     .dense_factor = 1,
+                     .streams = 1,
+                     .noisy_laps = -1,
+                     .busy = {times == BOTH_DISAGREE, 1}};
+        race_in_doubt(choices, &m, 1, 1);
+        for (int together = 0; together < 2; together++) {
+            assert_int_equal(choices[0].dense[together], far && times != NO_TIME ? ALL : 0);
+            assert_int_equal(choices[1].dense[together], ALL);
+        }
+    }
+    /* Where all times agree, they decide. */
+    machine quiet = {.sparse = {1e-7, 0}, .dense = {0.9e-7, 0}, .dense_factor = 1, .streams = 1};
     int agreed = 0;
-    assert_int_equal(s24i_race_run(choices, &agreed, &r), S24_OK);
+    race(choices, &agreed, &quiet, 2);
     assert_true(agreed);
     assert_int_equal(choices[0].dense[S24I_TOGETHER], ALL);
 }

@@ -284,9 +284,9 @@ static void assert_is_pack_of(s24_ctx *ctx, const s24_tensor *b, const s24_tenso
     s24_matrix_destroy(matrix);
 }
 
-/* Of the tensors of two checkpoints, as many as are packed. */
+/* Of the tensors of two checkpoints, as many as are packed, all of a dtype; NONE: of any. */
 static void assert_packs(s24_ctx *ctx, const char *packed_path, const char *dense_path,
-                         int expected)
+                         int expected, s24_dtype dtype)
 {
     s24_checkpoint *dense, *packed;
     int count = 0;
@@ -295,6 +295,7 @@ static void assert_packs(s24_ctx *ctx, const char *packed_path, const char *dens
     for (int64_t i = 0; i < s24_checkpoint_count(packed); i++) {
         const s24_tensor *b = s24_checkpoint_tensor(packed, i);
         if (b->packed) assert_is_pack_of(ctx, b, s24_checkpoint_find(dense, b->name));
+        if (b->packed && dtype != S24_DTYPE_NONE) assert_int_equal(b->dtype, dtype);
         count += b->packed != 0;
     }
     assert_int_equal(count, expected);
@@ -315,7 +316,8 @@ static void packed_equals_pack_of_dense(void **state)
         OK(ctx, prune_path(ctx, in, io_path("pack-dense"), &opts));
         opts.packed = 1;
         OK(ctx, prune_path(ctx, in, io_path("pack-packed"), &opts));
-        assert_packs(ctx, io_path("pack-packed"), io_path("pack-dense"), LAYERS);
+        assert_packs(ctx, io_path("pack-packed"), io_path("pack-dense"), LAYERS,
+                     dtypes[d] ? dtypes[d] : S24_F32);
     }
     s24_ctx_destroy(ctx);
 }
@@ -366,7 +368,7 @@ static void packed_by_magnitude_equals_pack_of_dense(void **state)
     for (int threads = 1; threads <= 3; threads++) {
         s24_ctx_set_threads(ctx, threads);
         OK(ctx, prune_path(ctx, in, out, &opts));
-        assert_packs(ctx, out, dense, COUNT);
+        assert_packs(ctx, out, dense, COUNT, S24_DTYPE_NONE);
     }
     for (int i = 0; i < COUNT; i++)
         free((void *)(uintptr_t)tensors[i].data);
