@@ -44,7 +44,7 @@ def passages(path):
 
 
 def prepare_texts(options, out):
-    """The text to measure on, and lines to calibrate with."""
+    """The text to measure on, lines to calibrate with, and all of those to distil on."""
     folder = None
     if not (options.text and options.calibration):
         folder = demo_inputs.data_folder("qa-dev.json", "XQuAD and SQuAD, without --text FILE and "
@@ -53,6 +53,7 @@ def prepare_texts(options, out):
     (out / "text.txt").write_text(plain[:options.characters], encoding="utf-8")
     lines = passages(options.calibration or folder / "qa-train.json.xz")
     order = sorted(range(len(lines)), key=lambda i: demo_inputs.seeded(str(i)))
+    demo_inputs.write_lines(out / "passages.txt", [lines[i] for i in order])
     # Passages are shorter than what a sample may have: some of them make one.
     joined, samples = "", []
     for line in (lines[i] for i in order):
@@ -100,14 +101,31 @@ class Work:
         o, out = self.options, self.out / method
         more = [] if method == "magnitude" else [
             "--calibration", self.out / "calibration.txt", "--samples", o.samples,
-            "--max-tokens", o.max_tokens]
+            "--max-tokens", o.max_tokens, "--device", o.device]
         return self.once(out, "prune", dense, out, "--method", method, *more)
 
+    def drawn(self, dense):
+        """Texts that the dense model goes on with from the first words of passages."""
+        o, starts = self.options, self.out / "starts.txt"
+        lines = (self.out / "passages.txt").read_text(encoding="utf-8").splitlines()
+        demo_inputs.write_lines(starts, [" ".join(line.split()[:6]) for line in lines[:o.drawn]])
+        told = self.tool("generate", dense, "--input", starts, "--temperature", 1, "--max-new",
+                         o.max_tokens, "--device", o.device,
+                         *(["--dtype", "bf16"] if o.device != "cpu" else []))
+        return [" ".join(line.split()[:6]) + p["text"]
+                for line, p in zip(lines, told["prompts"])]
+
     def distilled(self, dense, start):
-        o, out = self.options, self.out / "distilled"
-        return self.once(out, "train", start, out, "--teacher", dense, "--stream",
-                         o.distil_on or self.out / "calibration.txt", "--minutes", o.minutes,
-                         "--max-tokens", o.max_tokens, "--loss", "logits=1")
+        o, out, text = self.options, self.out / "distilled", self.out / "distil.txt"
+        if not text.exists():
+            first = (o.distil_on or self.out / "passages.txt").read_text(encoding="utf-8")
+            text.write_text("\n\n".join([first, *(self.drawn(dense) if o.drawn else [])]),
+                            encoding="utf-8")
+        return self.once(out, "train", start, out, "--teacher", dense, "--stream", text,
+                         "--minutes", o.minutes, "--max-tokens", o.window, "--loss", "logits=1",
+                         "--temperature", 1, "--rate", o.rate, "--device", o.device,
+                         "--report", self.out / "distilled.html",
+                         "--metrics", self.out / "distilled.jsonl")
 
     def packed(self, folder, scheme):
         out = folder.with_name(f"{folder.name}-{scheme}" if scheme else f"{folder.name}-packed")
@@ -231,7 +249,13 @@ def arguments(argv):
                         help="distil what SparseGPT leaves towards dense for so long (default: "
                              "not at all)")
     parser.add_argument("--distil-on", type=path, metavar="FILE",
-                        help="the text for that (default: the calibration's)")
+                        help="the text for that (default: all passages of --calibration)")
+    parser.add_argument("--drawn", type=int, default=0, metavar="N",
+                        help="and N texts that are drawn from the dense model (default: none)")
+    parser.add_argument("--rate", type=float, default=2e-4, metavar="X",
+                        help="the largest rate of that (default: 2e-4)")
+    parser.add_argument("--device", default="cpu", metavar="cpu|cuda[:i]",
+                        help="where models are made; they are measured on the CPU (default: cpu)")
     for name, default, said in (
             ("characters", CHARACTERS, "of the text"), ("window", 1024, "tokens of a window"),
             ("stride", 512, "tokens that a window begins after the one before"),

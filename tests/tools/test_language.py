@@ -62,6 +62,27 @@ class Language(unittest.TestCase):
         self.assertEqual(self.main(*more)[0], 0)
         self.assertEqual((made / "sparsegpt" / "model.safetensors").stat().st_mtime_ns, before)
 
+    def test_distilled(self):
+        tensors, _ = gguf_data.model("llama")
+        model, text = self.folder / "small.gguf", self.folder / "text.txt"
+        model.write_bytes(gguf_data.file(gguf_data.keys("llama"), tensors))
+        text.write_text("abc hgfe\nabab dcab\n" * 20)
+        code, out, err = self.main(
+            "--model", model, "--text", text, "--calibration", text, "--window", 16, "--stride", 8,
+            "--samples", 4, "--max-tokens", 8, "--max-new", 4, "--minutes", 0.01, "--drawn", 3)
+        self.assertEqual((code, err), (0, ""))
+        made = self.folder / "out" / "language"
+        rows = json.loads((made / "result.json").read_text())["rows"]
+        self.assertEqual([(r["kind"], r["form"]) for r in rows[-4:]],
+                         [("distilled", form) for form in ("f32", "bf16", "int8", "int4-g64")])
+        self.assertIn("distilled, int4-g64", out)
+        # All passages, not the samples alone, and what the dense model drew.
+        learned = (made / "distil.txt").read_text()
+        self.assertGreater(learned.count("abab dcab"), 16)
+        self.assertEqual(len((made / "starts.txt").read_text().splitlines()), 3)
+        self.assertGreater(len(learned.split("\n\n")), 3)
+        self.assertTrue((made / "distilled.jsonl").read_text())
+
     def test_no_inputs(self):
         with mock.patch.dict(os.environ, {"SPARSE24_DATA": str(self.folder)}):
             code, _, err = self.main("--model", self.folder / "small.gguf")
