@@ -22,6 +22,7 @@ typedef struct texts {
     int32_t ids[ROOM];
     uint8_t mask[ROOM];
     s24_batch batch;
+    int blind; /* hidden tokens see none of a text in their windows: docs/numerics.md */
 } texts;
 
 static int open_texts(texts *t, const char *name)
@@ -79,6 +80,8 @@ static void check_here(const texts *t, s24_ctx *ctx, const s24_model_opts *opts,
     cpu.dtype = S24_DTYPE_NONE;
     states_of(there, ctx, t->folder, opts, &t->batch);
     states_of(here, ctx, t->folder, &cpu, &t->batch);
+    for (int64_t i = 0; t->blind && i < t->offsets[TEXTS]; i++)
+        if (!t->mask[i]) memcpy(there + i * WIDTH, here + i * WIDTH, WIDTH * sizeof *here);
     near(here, there, t->offsets[TEXTS] * WIDTH, bound, opts->quantize ? opts->quantize : "mask");
 }
 
@@ -157,7 +160,9 @@ static void golden_models(void **state)
         for (int64_t k = t.offsets[3] + 70; k < t.offsets[4]; k++)
             t.mask[k] = 0;
         t.batch.mask = t.mask;
+        t.blind = !strcmp(names[i], "modernbert");
         check_here(&t, ctx, &opts, 8e-3);
+        t.blind = 0;
         t.batch.mask = NULL;
         for (int64_t k = 2; k < t.offsets[4]; k += 5)
             t.ids[k] = 1; /* those of RoBERTa's kin have no position then */
