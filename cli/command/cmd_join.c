@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Runs sparse24 join: makes one file of vectors of the parts that embed --shard wrote, or of what
-   sensitivity --shard measured. */
+/* Runs sparse24 join: makes one file of vectors of the parts that embed --shard wrote, of what
+   sensitivity --shard measured, or of the masks of prune --shard. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "block_parts.h"
 #include "sensitivity.h"
 #include "shard.h"
 
@@ -17,6 +18,8 @@ static const cli_example examples[] = {
      "The vectors of all lines, in their order."},
     {"sparse24 join measured.json part-1.json part-2.json",
      "What each pattern costs each layer, for sensitivity --from."},
+    {"sparse24 join masks.safetensors part-1.safetensors part-2.safetensors",
+     "The masks of all layers, for prune --masks."},
     {NULL, NULL}};
 
 typedef struct joined {
@@ -125,15 +128,10 @@ static int report(const joined *j)
     return cli_json_print(cli, object);
 }
 
-static int run(cli_app *cli, const void *opaque)
+static int join_vectors(cli_app *cli)
 {
     joined j = {.cli = cli};
-    int is_measured = 0;
-    (void)opaque;
-    int code = sensitivity_is_part(cli, &is_measured, cli->operands[1]);
-    if (code != CLI_OK) return code;
-    if (is_measured) return sensitivity_join(cli);
-    code = embedded_may_save(cli, cli->operands[0]);
+    int code = embedded_may_save(cli, cli->operands[0]);
     for (int i = 1; i < cli->operand_count && code == CLI_OK; i++)
         code = take_file(&j, cli->operands[i]);
     if (code == CLI_OK) code = none_is_missing(&j);
@@ -145,15 +143,32 @@ static int run(cli_app *cli, const void *opaque)
     return code;
 }
 
+/* As the first part is. */
+static int run(cli_app *cli, const void *opaque)
+{
+    int is_measured = 0;
+    s24_checkpoint *first = NULL;
+    (void)opaque;
+    int code = sensitivity_is_part(cli, &is_measured, cli->operands[1]);
+    if (code != CLI_OK) return code;
+    if (is_measured) return sensitivity_join(cli);
+    code = cli_status(cli, s24_checkpoint_open(&first, cli->ctx, cli->operands[1]));
+    if (code != CLI_OK) return code;
+    const int of_masks = mask_part_is(first);
+    s24_checkpoint_close(first);
+    return of_masks ? mask_parts_join(cli) : join_vectors(cli);
+}
+
 const cli_command cmd_join = {
     .name = "join",
-    .summary = "make one file of the parts that embed or sensitivity wrote",
+    .summary = "make one file of the parts that embed, sensitivity or prune wrote",
     .operands = "OUT PART...",
     .text = "Puts the parts that embed --shard I/N wrote, in any order, together to OUT, a file of "
             "vectors as embed --output writes it. A part that is missing, or there twice, and one "
             "of another input or another model are refused by name.\nOf parts that sensitivity "
             "--shard I/N wrote it makes the file that sensitivity --output writes of all layers, "
-            "byte for byte.",
+            "byte for byte; of parts of prune --masks-only --shard I/N the file of all masks, as "
+            "prune --masks takes it.",
     .examples = examples,
     .options_bytes = sizeof(struct join_options),
     .writes = 1,

@@ -7,14 +7,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "passages.h"
+#include "base/hash.h"
+#include "block_parts.h"
 #include "prune_examples.h"
 #include "sparse24/device.h"
 
 struct prune_options {
     cli_common common;
     const char *method, *pattern, *refine, *masks, *include, *exclude, *dtype, *quantize, *scope,
-        *normalize, *low_rank, *aim;
+        *normalize, *low_rank, *aim, *shard;
     passages_options passages;
     struct train_options examples;
     int64_t reconstruct, seed;
@@ -97,6 +98,10 @@ static const cli_option options[] = {
      NULL},
     {"masks-only", 0, CLI_FLAG, offsetof(struct prune_options, masks_only), NULL, NULL,
      "Write no model, but a .safetensors file of masks of the pruned tensors.", NULL},
+    {"shard", 0, CLI_TEXT, offsetof(struct prune_options, shard), "I/N", NULL,
+     "Of part I of N of the blocks alone, on what the dense blocks before it give; join makes one "
+     "file of all parts.",
+     NULL},
     {"reconstruct", 0, CLI_COUNT, offsetof(struct prune_options, reconstruct), "STEPS", NULL,
      "Then train what stays of each half of a block for so many steps to give what the dense "
      "model gives, without labels.",
@@ -143,6 +148,8 @@ static const cli_rule rules[] = {
     {CLI_NOT_WITH, "reconstruct", "quantize", "makes integers, which do not learn"},
     {CLI_NOT_WITH, "masks-only", "packed quantize reconstruct dtype=f32 dtype=f16 dtype=bf16",
      "is of weights"},
+    {CLI_ONLY_WITH, "shard", "masks-only", NULL},
+    {CLI_NOT_WITH, "shard", "masks text qa scope=global", "is of some blocks alone"},
     {CLI_ONLY_WITH, "quantize", "packed", NULL},
     {CLI_NOT_WITH, "quantize", "dtype=f32 dtype=f16 dtype=bf16", "is of floats"},
     {CLI_ONE_OF, NULL, NULL, NULL}};
@@ -244,12 +251,53 @@ static int make_layers(job *j)
     return j->layers ? CLI_OK : cli_fail(j->cli, CLI_IO, "out of memory for %zu tensors", tensors);
 }
 
-static int run_prune(cli_app *cli, const s24_checkpoint *in, const s24_model_prune_opts *opts)
+static int run_prune(cli_app *cli, const s24_checkpoint *in, const char *out,
+                     const s24_model_prune_opts *opts)
 {
-    const s24_status status = s24_model_prune(cli->ctx, in, cli->operands[1], opts);
+    const s24_status status = s24_model_prune(cli->ctx, in, out, opts);
     if (status == S24_ERROR_INTERRUPTED && opts->keep)
         return cli_fail(cli, CLI_INTERRUPTED, "interrupted; --resume goes on from %s", opts->keep);
     return cli_status(cli, status);
+}
+
+/* Of what decides about the masks of all parts, whichever GPUs make them. */
+static uint64_t hash_run(cli_app *cli, const struct prune_options *o, const passages *given,
+                         const s24_checkpoint *in)
+{
+    const char *const texts[] = {s24_version(), o->method,  o->pattern, o->refine,
+                                 o->include,    o->exclude, o->aim};
+    const int64_t numbers[] = {o->passages.max_tokens, o->seed, cli_on_cpu(cli)};
+    uint64_t hash = s24i_hash(1, numbers, sizeof numbers);
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        hash = block_parts_hash_text(hash, texts[i]);
+    return block_parts_hash(hash, given, in);
+}
+
+/* The masks of a part go to a folder of the run's first. */
+static int prune_part(cli_app *cli, const struct prune_options *o, const s24_checkpoint *in,
+                      const s24_model_prune_opts *opts, const passages *given)
+{
+    char path[4200];
+    char *names = NULL;
+    s24_temporary *folder = NULL;
+    s24_checkpoint *masks = NULL;
+    s24_model_prune_opts own = *opts;
+    const block_part part = {o->shard, o->include, o->exclude};
+    int code = block_part_layers(cli, &names, in, &part);
+    if (code == CLI_OK && *names) {
+        own.include = names;
+        own.exclude = NULL;
+        code = cli_temporary_create(cli, &folder);
+        snprintf(path, sizeof path, "%s/masks.safetensors", s24_temporary_path(folder));
+        if (code == CLI_OK) code = run_prune(cli, in, path, &own);
+        if (code == CLI_OK) code = cli_status(cli, s24_checkpoint_open(&masks, cli->ctx, path));
+    }
+    if (code == CLI_OK)
+        code = mask_part_save(cli, cli->operands[1], masks, o->shard, hash_run(cli, o, given, in));
+    s24_checkpoint_close(masks);
+    s24_temporary_destroy(folder);
+    free(names);
+    return code;
 }
 
 static int prune_with(cli_app *cli, const struct prune_options *o, s24_device *device,
@@ -304,7 +352,9 @@ static int prune_with(cli_app *cli, const struct prune_options *o, s24_device *d
                                  .device = passes ? device : NULL,
                                  .keep = o->resume ? kept : NULL,
                                  .aim = o->aim};
-    if (code == CLI_OK) code = run_prune(cli, in, &opts);
+    if (code == CLI_OK)
+        code = o->shard ? prune_part(cli, o, in, &opts, &given)
+                        : run_prune(cli, in, cli->operands[1], &opts);
     if (code == CLI_OK) code = report(cli, &j);
     s24_model_gradients_destroy(gradients);
     s24_checkpoint_close(masks);

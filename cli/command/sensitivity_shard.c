@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Parts of a measurement. Part I of N has the blocks from B·(I − 1)/N on, up to B·I/N, of B; a file
- * holds what was measured of its layers, and a hash of all that decides it: model, passages,
- * options. join puts parts together to the file that one process writes.
+ * Parts of a measurement (block_parts.h): a file holds what was measured of a part's layers, and a
+ * hash of all that decides it: model, passages, options. join puts parts together to the file that
+ * one process writes.
  */
-#include <ctype.h>
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -12,6 +11,7 @@
 #include <string.h>
 
 #include "base/hash.h"
+#include "block_parts.h"
 #include "sensitivity.h"
 #include "shard.h"
 
@@ -19,68 +19,11 @@
 
 enum { DIGITS = 17 /* of a double that is read back as it was */ };
 
-/* ---- which layers ---------------------------------------------------------------------------- */
-
-/* The block of a tensor's name, its first number. */
-static int64_t block_of(const char *name)
-{
-    while (*name && !isdigit((unsigned char)*name))
-        name++;
-    return strtoll(name, NULL, 10);
-}
-
-static int is_selected(const sensitivity_job *j, const s24_tensor *tensor)
-{
-    return s24_tensor_is_selected(tensor, j->options->include, j->options->exclude);
-}
-
 int sensitivity_part(sensitivity_job *j)
 {
-    shard part;
-    size_t bytes = 1;
-    const int64_t count = s24_checkpoint_count(j->in);
-    const int code = shard_parse(j->cli, &part, j->options->shard);
-    if (code != CLI_OK) return code;
-    for (int64_t i = 0; i < count; i++) {
-        const s24_tensor *t = s24_checkpoint_tensor(j->in, i);
-        if (!is_selected(j, t)) continue;
-        bytes += strlen(t->name) + 1;
-        if (block_of(t->name) >= part.lines) part.lines = block_of(t->name) + 1;
-    }
-    j->names = calloc(bytes, 1);
-    if (!j->names) return cli_fail(j->cli, CLI_IO, "out of memory for the layers' names");
-    for (int64_t i = 0; i < count; i++) {
-        const s24_tensor *t = s24_checkpoint_tensor(j->in, i);
-        const int64_t block = block_of(t->name);
-        if (!is_selected(j, t) || block < shard_begin(&part) || block >= shard_end(&part)) continue;
-        if (*j->names) strcat(j->names, ",");
-        strcat(j->names, t->name);
-    }
-    return CLI_OK;
-}
-
-/* ---- what decides the numbers ---------------------------------------------------------------- */
-
-static uint64_t hash_text(uint64_t hash, const char *text)
-{
-    const size_t bytes = text ? strlen(text) + 1 : 0;
-    return s24i_hash(s24i_hash(hash, &bytes, sizeof bytes), text ? text : "", bytes);
-}
-
-static uint64_t hash_passages(uint64_t hash, const passages *given)
-{
-    const s24_batch *ids = &given->batch;
-    if (given->pixels)
-        return s24i_hash(hash, given->pixels, (size_t)given->values * sizeof *given->pixels);
-    if (given->ids) {
-        hash = s24i_hash(hash, ids->offsets, (size_t)(ids->texts + 1) * sizeof *ids->offsets);
-        return s24i_hash(hash, ids->ids, (size_t)ids->offsets[ids->texts] * sizeof *ids->ids);
-    }
-    for (int64_t i = 0; i < given->count; i++) {
-        hash = s24i_hash(hash, &given->texts[i].bytes, sizeof given->texts[i].bytes);
-        hash = s24i_hash(hash, given->texts[i].data, given->texts[i].bytes);
-    }
-    return hash;
+    const struct sensitivity_options *o = j->options;
+    const block_part part = {o->shard, o->include, o->exclude};
+    return block_part_layers(j->cli, &j->names, j->in, &part);
 }
 
 uint64_t sensitivity_hash(const sensitivity_job *j, const passages *given)
@@ -90,15 +33,9 @@ uint64_t sensitivity_hash(const sensitivity_job *j, const passages *given)
                                  o->include,    o->exclude, o->price};
     uint64_t hash = 1;
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
-        hash = hash_text(hash, texts[i]);
+        hash = block_parts_hash_text(hash, texts[i]);
     hash = s24i_hash(hash, &o->passages.max_tokens, sizeof o->passages.max_tokens);
-    hash = hash_passages(hash, given);
-    for (int64_t i = 0; i < s24_checkpoint_count(j->in); i++) {
-        const s24_tensor *t = s24_checkpoint_tensor(j->in, i);
-        hash = hash_text(hash, t->name);
-        if (t->data) hash = s24i_hash(hash, t->data, t->bytes);
-    }
-    return hash;
+    return block_parts_hash(hash, given, j->in);
 }
 
 /* ---- the file -------------------------------------------------------------------------------- */

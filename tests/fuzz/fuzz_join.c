@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What join reads: parts of vectors that embed --shard wrote, and of measurements that sensitivity
- * --shard wrote, two of each; and a whole measurement, as sensitivity --from reads it. Whatever
+ * What join reads: parts of vectors that embed --shard wrote or of masks that prune --shard wrote,
+ * and of measurements that sensitivity --shard wrote, two of each; and a whole measurement, as
+ * sensitivity --from reads it. Whatever
  * they are, they are refused with a sentence, or what they make can be used.
  */
 #include "fuzz.h"
@@ -105,8 +106,7 @@ sensitivity_layer *sensitivity_new(sensitivity_job *job, const s24_tensor *tenso
 /* One or two parts. */
 static void join(cli_app *cli, const char *const *parts, int count)
 {
-    static char name[] = "out.npy";
-    char *operands[] = {name, NULL, NULL};
+    char *operands[] = {strdup(fuzz_path("out")), NULL, NULL};
     for (int i = 0; i < count; i++)
         operands[1 + i] = strdup(fuzz_path(parts[i]));
     fuzz_said = 0;
@@ -114,8 +114,8 @@ static void join(cli_app *cli, const char *const *parts, int count)
     cli->operand_count = 1 + count;
     const int code = cmd_join.run(cli, NULL);
     CHECK(fuzz_said == (code != CLI_OK));
-    free(operands[1]);
-    free(operands[2]);
+    for (int i = 0; i < 3; i++)
+        free(operands[i]);
 }
 
 /* A measurement of the layers of a small model. */
@@ -146,7 +146,7 @@ static s24_checkpoint *small_model(s24_ctx *ctx)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
     static s24_checkpoint *model;
-    cli_common common = {0};
+    cli_common common = {.force = 1}; /* masks are written */
     cli_app cli = {.ctx = fuzz_ctx(), .common = &common, .json = bytes % 2 == 0};
     if (!model) model = small_model(cli.ctx);
     (void)fuzz_put_parts(data, bytes, names, 4);
