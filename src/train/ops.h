@@ -225,11 +225,19 @@ typedef struct s24i_arena {
 
 /* Layers of blocks, S24I_LAYERS_A_BLOCK each, whose zeros will stay, some of them 2:4. */
 enum { S24I_LAYERS_A_BLOCK = 4, S24I_NO_PLAN = -1 };
+typedef enum s24i_becomes {
+    S24I_BECOMES_NOTHING,
+    S24I_BECOMES_FORWARD, /* 2:4 along k */
+    S24I_BECOMES_BOTH     /* and along n */
+} s24i_becomes;
 typedef struct s24i_fixed {
     s24i_layer *const *layers;
     int64_t count;
-    int64_t tokens; /* of a batch, about */
-    int64_t parts;  /* batches of a step, all with the same weights */
+    /* What a batch's products of the first four read and write: free to be overwritten. */
+    void *x[S24I_LAYERS_A_BLOCK], *y[S24I_LAYERS_A_BLOCK];
+    int64_t tokens;       /* of a batch, about */
+    int64_t parts;        /* batches of a step, all with the same weights */
+    s24i_becomes becomes; /* what layers that are dense now may be later */
 } s24i_fixed;
 
 /* What a step gives: the loss, the sum of the gradients' squares and, of the optimiser's first

@@ -56,15 +56,27 @@ s24_status s24i_optimiser_create(s24i_optimiser *o, s24_transformer *t, s24_ctx 
     return begin(o, t, ctx);
 }
 
+static s24i_becomes becomes(const s24i_optimiser *o)
+{
+    const s24i_mask_choice choice = o->method->choice;
+    if (!o->learns) return S24I_BECOMES_NOTHING;
+    return choice == S24I_CHOICE_TILES || choice == S24I_CHOICE_GREEDY ? S24I_BECOMES_BOTH
+                                                                       : S24I_BECOMES_FORWARD;
+}
+
 s24_status s24i_optimiser_fix(const s24i_optimiser *o, s24_transformer *t, s24_ctx *ctx,
                               int64_t *plan)
 {
     s24i_machine *m = &t->machine;
     s24i_layer **layers;
+    const s24i_buffers *at = &t->at;
     const int64_t most = t->opts.max_tokens, tokens = o->step_tokens;
     s24i_fixed fixed = {.count = S24I_LAYERS_A_BLOCK * t->shape.layers,
+                        .x = {at->n.at, at->context.at, at->n.at, at->h.at},
+                        .y = {at->qkv.at, at->z, at->u.at, at->z},
                         .tokens = s24i_min(most, tokens),
-                        .parts = (tokens + most - 1) / most};
+                        .parts = (tokens + most - 1) / most,
+                        .becomes = becomes(o)};
     /* What runs of scaled weights is dense until the end, though a checkpoint may have been written
        while they were settled. */
     if (!o->mask || o->method->forward == S24I_FORWARD_SCALED) return S24_OK;

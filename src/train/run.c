@@ -496,6 +496,21 @@ static s24_status meet(runner *r, s24_status mine)
     return s24i_share_meet(&r->share, r->t, r->ctx, &run, mine);
 }
 
+/* Which layers run 2:4 is what rank 0 measured, which is what its checkpoints say. */
+static s24_status share_plan(runner *r)
+{
+    const double mine = (double)r->state.plan;
+    s24_status status = S24_OK;
+    if (!r->share.comm) return S24_OK;
+    TRY(s24i_share_say(&r->share, r->ctx, S24_OK, &mine, 1));
+    const int64_t plan = (int64_t)s24i_share_of(&r->share, 0, 0);
+    if (plan != r->state.plan) {
+        r->state.plan = plan;
+        status = s24i_optimiser_fix(&r->optimiser, r->t, r->ctx, &r->state.plan);
+    }
+    return s24i_share_say(&r->share, r->ctx, status, NULL, 0);
+}
+
 static void set_pulse(runner *r, const s24i_pulse *pulse)
 {
     r->t->machine.pulse = pulse;
@@ -534,6 +549,7 @@ s24_status s24_train(s24_train_report *report, s24_transformer *transformer, s24
     TRY(read_options(&r.opts, ctx, opts));
     s24_status status = s24i_share_create(&r.share, transformer, ctx, &r.opts);
     if (status == S24_OK) status = meet(&r, prepare(&r));
+    if (status == S24_OK) status = share_plan(&r);
     set_pulse(&r, &r.pulse);
     status =
         s24i_method_finish(&r.optimiser, transformer, ctx, status == S24_OK ? loop(&r) : status);

@@ -9,7 +9,9 @@
  * how many waits succeed, S24_FAKE_DEVICES how many devices there are, S24_FAKE_WINDOWS how many of
  * these have windows for the others, which are threads of one process. S24_FAKE_REPORT names a file
  * for the counts, written at the end, and S24_FAKE_CALLS one to which the name of each kernel is
- * added when it is asked for.
+ * added when it is asked for. A timer counts S24_FAKE_TIMED microseconds a kernel of a graph and
+ * S24_FAKE_PRODUCT a dense product of training, on all devices or on number S24_FAKE_SLOW alone. Of
+ * the weights that a device packs the first S24_FAKE_UNFIT are not 2:4.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,6 +40,7 @@ struct s24i_device {
     fake_pooling pools[MOST_POOLS]; /* of the capture */
     int pool_count, gives;          /* gives: a result */
     int marks;                      /* alive */
+    int products, weights;          /* dense ones since the timer's start; that were packed */
     int kernels, begun, ran; /* enqueued; before the capture; in graphs since the timer's start */
 };
 
@@ -244,7 +247,6 @@ KERNEL(fake_train_norm, s24_device_train_add_norm_args)
 KERNEL(fake_train_rotate, s24_device_train_rotate_args)
 KERNEL(fake_train_attention, s24_device_train_attention_args)
 KERNEL(fake_train_activate, s24_device_train_activate_args)
-KERNEL(fake_train_product, s24_device_train_product_args)
 KERNEL(fake_train_convert, s24_device_train_convert_args)
 KERNEL(fake_train_dropout, s24_device_train_dropout_args)
 KERNEL(fake_train_sums, s24_device_train_sums_args)
@@ -260,6 +262,17 @@ KERNEL(fake_train_fp8, s24_device_train_fp8_args)
 KERNEL(fake_train_tokens, s24_device_train_tokens_args)
 KERNEL(fake_train_variance, s24_device_train_variance_args)
 KERNEL(fake_train_lift, s24_device_train_lift_args)
+
+static s24_status fake_train_product(s24i_device *d, const s24_device_train_product_args *job,
+                                     void *stream, s24i_device_error *error)
+{
+    (void)job;
+    (void)stream;
+    called(__func__);
+    d->kernels++;
+    d->products++;
+    return alive(d, error);
+}
 
 /* These two are real: what prunes goes by them. */
 static s24_status fake_rows(s24i_device *d, const s24i_device_rows *job, void *stream,
@@ -325,13 +338,14 @@ static s24_status fake_descend(s24i_device *d, const s24i_device_descent *job, v
     return alive(d, error);
 }
 
-/* Every weight is 2:4. */
+/* Every weight is 2:4, but those that come first. */
 static s24_status fake_weight(s24i_device *d, const s24i_device_weight *job, void *stream,
                               s24i_device_error *error)
 {
     (void)stream;
     called(__func__);
-    if (job->report) memset(job->report, 0xff, sizeof *job->report);
+    const int unfit = ++d->weights <= number_of("S24_FAKE_UNFIT", 0);
+    if (job->report) *job->report = (s24i_device_report){unfit ? 0 : -1, -1, -1, unfit ? 0 : -1};
     return alive(d, error);
 }
 
@@ -547,13 +561,15 @@ static void fake_pinned_free(s24i_device *d, void *memory)
 static s24_status fake_timer_start(s24i_device *d, void *stream, s24i_device_error *error)
 {
     (void)stream;
-    d->ran = 0;
+    d->ran = d->products = 0;
     return alive(d, error);
 }
 static s24_status fake_timer_stop(s24i_device *d, double *seconds, void *stream,
                                   s24i_device_error *error)
 {
-    *seconds = 1e-6 * (double)(1 + number_of("S24_FAKE_TIMED", 0) * d->ran);
+    const int slow = d->index == number_of("S24_FAKE_SLOW", d->index);
+    *seconds = 1e-6 * (double)(1 + number_of("S24_FAKE_TIMED", 0) * d->ran +
+                               slow * number_of("S24_FAKE_PRODUCT", 0) * d->products);
     return fake_wait(d, stream, error);
 }
 

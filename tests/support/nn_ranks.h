@@ -21,6 +21,7 @@ typedef struct rank_work {
     void (*work)(struct rank_work *w);
     const void *job; /* of all */
     s24_ctx *ctx;
+    int apart; /* 1: rank r opens device 1 + r, else all open device 1 */
     s24_device *device;
     s24_comm *comm;
     s24_status status;
@@ -33,7 +34,9 @@ static inline void *rank_thread(void *opaque)
 {
     rank_work *w = opaque;
     const s24_ctx_opts opts = {.size = sizeof opts, .threads = w->threads};
-    const s24_device_opts device = {.size = sizeof device, .name = "cuda:1", .library = w->plugin};
+    char name[32];
+    snprintf(name, sizeof name, "cuda:%d", 1 + (w->apart ? w->rank : 0));
+    const s24_device_opts device = {.size = sizeof device, .name = name, .library = w->plugin};
     w->status = s24_ctx_create(&w->ctx, &opts);
     if (w->status == S24_OK && w->plugin)
         w->status = s24_device_create(&w->device, w->ctx, &device);

@@ -143,6 +143,68 @@ static void what_learns_lies_once(void **state)
     assert_true(bytes_of("fixed", NULL) < dense - layers);
 }
 
+/* A run on a device of its own, where dense products take so long and so many of the weights that
+   it sees first are not 2:4. */
+static void run_where(int row, s24_train_opts *opts, s24_status expected, const char *product,
+                      const char *unfit)
+{
+    int64_t count;
+    s24_device *const usual = there;
+    s24_ctx *ctx = new_ctx();
+    const s24_device_opts device = {.size = sizeof device, .library = S24_FAKE_PLUGIN};
+    OK(ctx, s24_device_create(&there, ctx, &device));
+    setenv("S24_FAKE_PRODUCT", product, 1);
+    setenv("S24_FAKE_UNFIT", unfit, 1);
+    free(run(row, opts, expected, &count));
+    unsetenv("S24_FAKE_PRODUCT");
+    unsetenv("S24_FAKE_UNFIT");
+    s24_device_destroy(there);
+    s24_ctx_destroy(ctx);
+    there = usual;
+}
+
+/* How many layers are multiplied 2:4 at the end of a run that began where dense products take so
+   long, was stopped while it was dense, and went on where they take so long. */
+static int64_t layers_after(int row, const char *numbers, const char *began, const char *went_on)
+{
+    char path[600];
+    watch w = {.stop_at = 2};
+    s24_train_opts opts = options(row, &w);
+    /* All layers', which are looked at along both sides, then along one. */
+    const char *dense = strstr(numbers, "fp8=1") ? "8" : "16";
+    snprintf(path, sizeof path, "%s", io_path("plan.safetensors"));
+    remove(path);
+    opts.numbers = numbers;
+    opts.checkpoint = path;
+    run_where(row, &opts, S24_ERROR_INTERRUPTED, began, dense);
+    assert_int_equal(w.last.sparse, 0);
+    assert_int_equal(w.last.sparse_layers, 0);
+    w.stop_at = 0;
+    opts.resume = 1;
+    run_where(row, &opts, S24_OK, went_on, dense);
+    assert_int_equal(w.last.sparse, 1);
+    return w.last.sparse_layers;
+}
+
+/* Which layers run 2:4 decides about bits: a run holds to what was faster where it began, though
+   it is elsewhere when its first step in 2:4 comes. */
+static void a_plan_is_of_the_beginning(void **state)
+{
+    static const char *const each[][2] = {
+        {"step", "least=0.4,most=0.5"},     {"ste", "start=0.5"},
+        {"s-ste", "start=0.5,mvue=0"},      {"s-ste", "start=0.5,mvue=0,fp8=1"},
+        {"fst", "start=0.5,tail=0,mvue=0"}, {"semi-sparse", "start=0.5"}};
+    (void)state;
+    for (size_t i = 0; i < sizeof each / sizeof *each; i++) {
+        const int row = row_named(each[i][0]);
+        const int64_t fast = layers_after(row, each[i][1], "100", "0");
+        const int64_t slow = layers_after(row, each[i][1], "0", "100");
+        if (fast != PLACES || slow != 0)
+            fail_msg("%s,%s: %lld and %lld layers are 2:4", each[i][0], each[i][1], (long long)fast,
+                     (long long)slow);
+    }
+}
+
 static int setup(void **state)
 {
     s24_ctx *ctx = new_ctx();
@@ -165,6 +227,7 @@ static int teardown(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(rows_ask_for_their_operations),
-                                       cmocka_unit_test(what_learns_lies_once)};
+                                       cmocka_unit_test(what_learns_lies_once),
+                                       cmocka_unit_test(a_plan_is_of_the_beginning)};
     return cmocka_run_group_tests(tests, setup, teardown);
 }
