@@ -508,7 +508,7 @@ static s24_status share_plan(runner *r)
         r->state.plan = plan;
         status = s24i_optimiser_fix(&r->optimiser, r->t, r->ctx, &r->state.plan);
     }
-    return s24i_share_say(&r->share, r->ctx, status, NULL, 0);
+    return s24i_share_say(&r->share, r->ctx, status, &mine, 0);
 }
 
 static void set_pulse(runner *r, const s24i_pulse *pulse)
