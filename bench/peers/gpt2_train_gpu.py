@@ -20,9 +20,9 @@ from torch.nn import functional as f
 
 
 class Block(nn.Module):
-    def __init__(self, width, heads):
+    def __init__(self, width, heads, causal=True, approximate="tanh"):
         super().__init__()
-        self.heads = heads
+        self.heads, self.causal, self.approximate = heads, causal, approximate
         self.norm_1, self.norm_2 = nn.LayerNorm(width), nn.LayerNorm(width)
         self.qkv, self.attention = nn.Linear(width, 3 * width), nn.Linear(width, width)
         self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
@@ -31,9 +31,9 @@ class Block(nn.Module):
         texts, tokens, width = x.shape
         q, k, v = (part.view(texts, tokens, self.heads, -1).transpose(1, 2)
                    for part in self.qkv(self.norm_1(x)).split(width, dim=2))
-        context = f.scaled_dot_product_attention(q, k, v, is_causal=True)
+        context = f.scaled_dot_product_attention(q, k, v, is_causal=self.causal)
         x = x + self.attention(context.transpose(1, 2).reshape(x.shape))
-        return x + self.down(f.gelu(self.up(self.norm_2(x)), approximate="tanh"))
+        return x + self.down(f.gelu(self.up(self.norm_2(x)), approximate=self.approximate))
 
 
 class Model(nn.Module):
@@ -54,19 +54,18 @@ class Model(nn.Module):
         return f.cross_entropy(logits.flatten(0, 1), targets.flatten())
 
 
-def steps(o):
-    """Milliseconds of each step but the first three, waited for one by one."""
-    torch.manual_seed(1)
-    model = Model(o).cuda()
+def timed(model, examples, steps):
+    """Milliseconds of each step but the first three, waited for one by one; examples() gives the
+    model's two arguments."""
     run = torch.compile(model)
     optimiser = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
     times = []
-    for _ in range(o.steps):
-        ids = torch.randint(0, o.words, (o.texts, o.tokens + 1), device="cuda")
+    for _ in range(steps):
+        given = examples()
         torch.cuda.synchronize()
         start = time.perf_counter()
         with torch.autocast("cuda", torch.bfloat16):
-            loss = run(ids[:, :-1], ids[:, 1:])
+            loss = run(*given)
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimiser.step()
@@ -76,15 +75,8 @@ def steps(o):
     return times[3:]
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    for name, usual in (("layers", 12), ("width", 768), ("words", 50304), ("texts", 64),
-                        ("tokens", 1024), ("steps", 15)):
-        parser.add_argument(f"--{name}", type=int, default=usual)
-    parser.add_argument("--json")
-    options = parser.parse_args()
-    torch.set_float32_matmul_precision("high")
-    times = steps(options)
+def told(options, times):
+    """Prints what was found, and writes it where --json says."""
     found = {"torch": torch.__version__, "median_ms": statistics.median(times),
              "least_ms": min(times), "most_ms": max(times),
              "gib": torch.cuda.max_memory_allocated() / 2**30, **vars(options)}
@@ -92,6 +84,23 @@ def main():
     if options.json:
         with open(options.json, "w", encoding="utf-8") as file:
             json.dump(found, file, indent=1)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    for name, usual in (("layers", 12), ("width", 768), ("words", 50304), ("texts", 64),
+                        ("tokens", 1024), ("steps", 15)):
+        parser.add_argument(f"--{name}", type=int, default=usual)
+    parser.add_argument("--json")
+    o = parser.parse_args()
+    torch.set_float32_matmul_precision("high")
+    torch.manual_seed(1)
+
+    def texts():
+        ids = torch.randint(0, o.words, (o.texts, o.tokens + 1), device="cuda")
+        return ids[:, :-1], ids[:, 1:]
+
+    told(o, timed(Model(o).cuda(), texts, o.steps))
 
 
 if __name__ == "__main__":
