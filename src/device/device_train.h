@@ -330,10 +330,12 @@ typedef struct s24_device_train_cross_entropy_args {
     size_t size; /* sizeof(s24_device_train_cross_entropy_args) */
     s24_dtype dtype;
     int64_t rows, n, ld;
-    const float *logits, *teacher; /* teacher or NULL */
-    void *dlogits;                 /* or NULL: the loss alone */
-    const int32_t *labels;         /* [rows] or NULL: none */
-    double *loss, *losses;         /* [1], [rows] */
+    const void *logits;    /* of f32, or narrow: of dtype, and then dlogits may be there */
+    const float *teacher;  /* or NULL, as it is where narrow */
+    void *dlogits;         /* or NULL: the loss alone */
+    const int32_t *labels; /* [rows] or NULL: none */
+    double *loss, *losses; /* [1], [rows] */
+    int narrow;
     double label_weight, teacher_weight;
     float temperature, gradient_scale;
     void *work;

@@ -54,6 +54,8 @@ s24_status s24_device_train_cross_entropy(s24_ctx *ctx, s24_device *device,
             S24_ERROR_UNSUPPORTED,
             "the sums of [%" PRId64 ", %" PRId64 "] logits need more than %d bytes of work memory",
             a.rows, a.n, (int)S24_DEVICE_TRAIN_WORK);
+    REQUIRE(ctx, !a.narrow || !a.teacher, S24_ERROR_UNSUPPORTED,
+            "a teacher's logits are next to logits of f32, not of %s", s24_dtype_name(a.dtype));
     TRY(check_terms(ctx, TERMS(a)));
     const s24i_train_pointer pointers[] = {{"logits", a.logits, 0},
                                            {"teacher", a.teacher, 1},

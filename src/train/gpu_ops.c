@@ -45,7 +45,7 @@ static void forward(s24i_machine *m, const s24_dense *y, const void *x, const s2
 void s24i_gpu_linear(s24i_machine *m, void *y, const void *x, const s24i_layer *l, int64_t rows,
                      int with_bias)
 {
-    const s24_dense out = view(m, y, rows, l->n, l->ldy);
+    const s24_dense out = view(m, y, rows, l->ldy, l->ldy);
     forward(m, &out, x, l, with_bias ? s24i_gpu_narrow(m, l->bias) : NULL);
 }
 
@@ -206,8 +206,9 @@ void s24i_gpu_attention_back(s24i_machine *m, void *dqkv, const void *dcontext, 
 void s24i_gpu_cross_entropy(s24i_machine *m, const s24i_cross_entropy *c)
 {
     GPU_RUN(m, cross_entropy, .dtype = m->gpu->dtype, .rows = c->rows, .n = c->n, .ld = c->ld,
-            .logits = c->logits, .teacher = c->teacher, .dlogits = c->dlogits, .labels = c->labels,
-            .loss = c->loss, .label_weight = c->label_weight, .teacher_weight = c->teacher_weight,
+            .logits = c->logits ? c->logits : c->dlogits, .narrow = !c->logits,
+            .teacher = c->teacher, .dlogits = c->dlogits, .labels = c->labels, .loss = c->loss,
+            .label_weight = c->label_weight, .teacher_weight = c->teacher_weight,
             .temperature = c->temperature, .gradient_scale = m->scale, .work = m->gpu->work);
 }
 

@@ -13,6 +13,14 @@ int64_t s24i_head_rows(const s24_transformer *t)
     return t->head_kind == S24_HEAD_CLASSES ? t->step.texts : t->step.tokens;
 }
 
+/* In a step of training a device leaves a vocabulary's logits as activations, where their gradients
+   go: in f32 they would be twice the bytes, written once and read twice. */
+static int is_narrow(const s24_transformer *t, const s24i_head_job *job)
+{
+    return t->machine.element < sizeof(float) && t->head_kind == S24_HEAD_LM && job->gradient &&
+           !job->teacher && !job->logits;
+}
+
 /* Of rows from `first` on; their gradients go to dlogits. */
 static void losses(s24_transformer *t, const s24i_head_job *job, void *dlogits, int64_t first,
                    int64_t rows)
@@ -31,7 +39,7 @@ static void losses(s24_transformer *t, const s24i_head_job *job, void *dlogits, 
         m->ops->answer_loss(m, &answers, &t->step);
         return;
     }
-    const s24i_cross_entropy entropy = {.logits = t->at.logits,
+    const s24i_cross_entropy entropy = {.logits = is_narrow(t, job) ? NULL : t->at.logits,
                                         .dlogits = dlogits,
                                         .teacher = teacher,
                                         .labels = t->step.targets ? t->step.targets + first : NULL,
@@ -61,7 +69,11 @@ static void run_chunk(s24_transformer *t, const s24i_head_job *job, void *dlogit
     const s24i_layer *head = &t->head;
     const int64_t last = 2 * t->shape.layers;
     const size_t at = (size_t)(first * head->ldx) * m->element;
-    m->ops->logits(m, t->at.logits, (char *)s24i_norm_at(t, last) + at, head, rows);
+    const char *x = (const char *)s24i_norm_at(t, last) + at;
+    if (is_narrow(t, job))
+        m->ops->linear(m, dlogits, x, head, rows, 1);
+    else
+        m->ops->logits(m, t->at.logits, x, head, rows);
     if (job->logits)
         m->ops->read_rows(m, job->logits + first * head->n, t->at.logits, rows, head->n, head->ldy);
     if (job->teacher && m->status == S24_OK)

@@ -175,8 +175,8 @@ typedef struct s24i_activate {
 
 /* Rows of logits against labels, a teacher or both: *loss += and the gradient. */
 typedef struct s24i_cross_entropy {
-    float *logits;         /* [rows, n], rows ld apart; overwritten */
-    void *dlogits;         /* likewise, of activations; of f32 the same memory */
+    float *logits;         /* [rows, n], rows ld apart; overwritten. NULL: they are activations, */
+    void *dlogits;         /* where their gradients go; of f32 the same memory */
     float *teacher;        /* as logits or NULL; overwritten */
     const int32_t *labels; /* [rows], −1: none; or NULL */
     double *loss;

@@ -105,6 +105,50 @@ static void check_cross_entropy(gpu *g, int64_t rows, int64_t n, int taught, int
     array_free(g, &z);
 }
 
+/* Logits of 16 bits, whose gradients lie over them, and the losses alone. */
+static void check_narrow(gpu *g, int64_t rows, int64_t n)
+{
+    const int64_t ld = (n + 7) / 8 * 8 + 8, count = rows * ld;
+    const terms w = {0.25, 0, 1};
+    array x = array_make(g, count, 6);
+    int32_t *labels = calloc((size_t)rows, sizeof *labels);
+    double *expected = calloc((size_t)count, sizeof *expected), sum = 0, zero = 0;
+    void *loss = upload(g, &zero, sizeof zero), *work = work_memory(g);
+    for (int64_t r = 0; r < rows; r++) {
+        labels[r] = r % 5 ? (int32_t)((r * 7919 + n - 1) % n) : -1;
+        if (r % 5) sum += row_loss(expected + r * ld, x.host + r * ld, NULL, 1, n, labels[r], &w);
+    }
+    for (int64_t i = 0; i < count; i++)
+        expected[i] *= 8;
+    int32_t *there = upload(g, labels, (size_t)rows * sizeof *labels);
+    for (int gradient = 0; gradient < 2; gradient++) {
+        DO(g, cross_entropy, .dtype = g->dtype, .rows = rows, .n = n, .ld = ld, .logits = x.there,
+           .narrow = 1, .dlogits = gradient ? x.there : NULL, .labels = there, .loss = loss,
+           .label_weight = w.label, .temperature = 1, .gradient_scale = 8, .work = work);
+        close_to((1 + gradient) * sum, read_double(g, loss), 3e-6, "narrow cross-entropy", n);
+    }
+    expect(g, "narrow logits' gradient", x.there, 0, expected, count, 4e-6);
+    free(expected);
+    free(labels);
+    release(g, there);
+    release(g, loss);
+    release(g, work);
+    array_free(g, &x);
+}
+
+static void test_narrow(void **state)
+{
+    static const int64_t sizes[] = {1, 65, 520, 8192, 8195, 50257};
+    gpu g = {0};
+    (void)state;
+    if (!gpu_here(&g)) return;
+    for (int i = 0; i < 12; i++) {
+        g.dtype = i % 2 ? S24_F16 : S24_BF16;
+        check_narrow(&g, sizes[i / 2] > 1000 ? 7 : 700, sizes[i / 2]);
+    }
+    gpu_end(&g);
+}
+
 static void test_cross_entropy(void **state)
 {
     static const int64_t sizes[] = {1, 2, 10, 65, 520, 1025, 8195, 30522, 50257};
@@ -364,6 +408,9 @@ static void test_refusals(void **state)
     REFUSED(&g, S24_ERROR_UNSUPPORTED, "work memory", cross_entropy, .dtype = S24_F16,
             .rows = 1 << 21, .n = 8, .ld = 8, .logits = m, .loss = sum, .temperature = 1,
             .gradient_scale = 1, .work = m);
+    REFUSED(&g, S24_ERROR_UNSUPPORTED, "logits of f32, not of f16", cross_entropy, .dtype = S24_F16,
+            .rows = 1, .n = 8, .ld = 8, .logits = m, .teacher = m, .narrow = 1, .loss = sum,
+            .temperature = 1, .gradient_scale = 1, .work = m);
     REFUSED(&g, S24_ERROR_ARGUMENT, "loss is at (nil)", cross_entropy, .dtype = S24_F16, .rows = 1,
             .n = 8, .ld = 8, .logits = m, .temperature = 1, .gradient_scale = 1, .work = m);
     REFUSED(&g, S24_ERROR_ARGUMENT, "losses is at", cross_entropy, .dtype = S24_F16, .rows = 1,
@@ -392,8 +439,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_cross_entropy), cmocka_unit_test(test_nan),
-        cmocka_unit_test(test_answers),       cmocka_unit_test(test_squared),
-        cmocka_unit_test(test_cosine),        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_narrow),        cmocka_unit_test(test_answers),
+        cmocka_unit_test(test_squared),       cmocka_unit_test(test_cosine),
+        cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

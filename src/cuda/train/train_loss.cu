@@ -2,8 +2,9 @@
 /*
  * Losses of rows of logits: a label, a teacher at a temperature, or both. A block has PART logits
  * of a row. One kernel leaves each part's maxima and sums in the work memory, a second one merges
- * those of its row and writes the gradient; what it reads again is in the cache where the caller
- * takes rows by chunks. Each row's loss is a part of a sum in double, or is given to the caller.
+ * those of its row and writes the gradient, over the logits where they have its dtype; what it
+ * reads again is in the cache where the caller takes rows by chunks. Each row's loss is a part of a
+ * sum in double, or is given to the caller.
  */
 #include <cfloat>
 
@@ -130,12 +131,22 @@ static __device__ inline void add_exponentials(exponentials &e, const float (&v)
 
 enum { THREADS = 256, PIECES = 4 /* of eight logits a thread */, PART = 8 * PIECES * THREADS };
 
-/* What a block is told of its row. */
-struct row_place {
+static __device__ inline void load_logits(float (&v)[8], const float *from)
+{
+    load_wide(v, from);
+}
+template <class T> static __device__ inline void load_logits(float (&v)[8], const T *from)
+{
+    load_narrow<T>(v, from);
+}
+
+/* What a block is told of its row, whose logits are of X. */
+template <class X> struct row_place {
     int64_t row, first; /* of the part's logits */
     int label;          /* −1: none */
     bool taught;
-    const float *x, *z;
+    const X *x;
+    const float *z;
 
     __device__ explicit row_place(const s24_device_train_cross_entropy_args &job)
         : row(blockIdx.y + (int64_t)blockIdx.z * gridDim.y), first((int64_t)blockIdx.x * PART),
@@ -143,8 +154,14 @@ struct row_place {
     {
         if (row >= job.rows) return;
         if (job.labels && job.label_weight != 0) label = job.labels[row];
-        x = job.logits + row * job.ld;
+        x = static_cast<const X *>(job.logits) + row * job.ld;
         if (taught) z = job.teacher + row * job.ld;
+    }
+    /* The block with the label's part tells the row's loss, since others may have written over the
+       label's logit; the first one where there is no label, or where it is alone. */
+    __device__ bool tells() const
+    {
+        return blockIdx.x == (label >= 0 && gridDim.x > 1 ? label / PART : 0);
     }
     /* Eight logits of a thread's piece k, and how many of them there are. */
     __device__ int64_t at(int k) const
@@ -174,13 +191,13 @@ static __host__ __device__ inline double *losses_of(const s24_device_train_cross
 }
 
 /* TAUGHT: there may be a teacher. */
-template <bool TAUGHT>
+template <class X, bool TAUGHT>
 __global__ void __launch_bounds__(THREADS)
     row_parts_kernel(const __grid_constant__ s24_device_train_cross_entropy_args job)
 {
     dependents_may_start();
     wait_for_predecessors();
-    const row_place me(job);
+    const row_place<X> me(job);
     const bool taught = TAUGHT && me.taught;
     const float inverse = 1.0f / job.temperature;
     if (me.row >= job.rows || (me.label < 0 && !taught)) return;
@@ -188,7 +205,7 @@ __global__ void __launch_bounds__(THREADS)
 #pragma unroll
     for (int k = 0; k < PIECES; k++)
         if (me.at(k) < job.n) {
-            load_wide(v[k], me.x + me.at(k));
+            load_logits(v[k], me.x + me.at(k));
             if (taught) load_wide(t[TAUGHT ? k : 0], me.z + me.at(k));
         }
     row_sums_of s = {{-FLT_MAX, 0}, {-FLT_MAX, 0}, {-FLT_MAX, 0}, 0};
@@ -224,7 +241,7 @@ static __device__ row_sums_of merged_parts(const row_sums_of *of, int64_t parts,
 }
 
 /* Without a teacher there are registers enough to ask for the logits before the sums are merged. */
-template <class T, bool TAUGHT>
+template <class T, class X, bool TAUGHT>
 __global__ void __launch_bounds__(THREADS, TAUGHT ? 6 : 4)
     row_gradient_kernel(const __grid_constant__ s24_device_train_cross_entropy_args job)
 {
@@ -234,21 +251,21 @@ __global__ void __launch_bounds__(THREADS, TAUGHT ? 6 : 4)
     float early[TAUGHT ? 1 : PIECES][8] = {};
     dependents_may_start();
     wait_for_predecessors();
-    const row_place me(job);
+    const row_place<X> me(job);
     if (me.row >= job.rows) return;
     const bool taught = TAUGHT && me.taught, labelled = me.label >= 0, any = labelled || taught;
+    const bool tells = threadIdx.x == 0 && me.tells();
+    const float of_label = tells && labelled ? (float)me.x[me.label] : 0.0f;
 #pragma unroll
     for (int k = 0; k < PIECES && !TAUGHT; k++)
-        if (any && job.dlogits && me.at(k) < job.n) load_wide(early[k], me.x + me.at(k));
+        if (any && job.dlogits && me.at(k) < job.n) load_logits(early[k], me.x + me.at(k));
     if (threadIdx.x < 32 && any) {
         const row_sums_of s = merged_parts(
             static_cast<const row_sums_of *>(job.work) + me.row * parts, parts, w.inverse, TAUGHT);
         if (threadIdx.x == 0) whole = s;
     }
     __syncthreads();
-    if (threadIdx.x == 0 && blockIdx.x == 0)
-        losses_of(job)[me.row] =
-            any ? row_loss(whole, w, labelled, labelled ? me.x[me.label] : 0.0f, taught) : 0.0;
+    if (tells) losses_of(job)[me.row] = any ? row_loss(whole, w, labelled, of_label, taught) : 0.0;
     if (!job.dlogits) return;
     const row_slope slope(whole, w, labelled, taught);
     const float at_label = (float)w.label_weight * w.gradient_scale;
@@ -257,7 +274,7 @@ __global__ void __launch_bounds__(THREADS, TAUGHT ? 6 : 4)
         if (me.at(k) >= job.ld) break;
         const int count = any ? part_of_8(me.at(k), job.n) : 0;
         float(&v)[8] = early[TAUGHT ? 0 : k], z[8] = {}, g[8] = {};
-        if (TAUGHT && count) load_wide(v, me.x + me.at(k));
+        if (TAUGHT && count) load_logits(v, me.x + me.at(k));
         if (taught && count) load_wide(z, me.z + me.at(k));
 #pragma unroll
         for (int i = 0; i < 8; i++) {
@@ -276,26 +293,37 @@ static s24_status add_loss(s24i_device *device, void *work, int64_t parts, doubl
     return total_parts_enqueue(device, &sum, stream, error);
 }
 
+template <class T> static const void *gradient_of(bool narrow, bool taught)
+{
+    if (narrow) return (const void *)row_gradient_kernel<T, T, false>;
+    return taught ? (const void *)row_gradient_kernel<T, float, true>
+                  : (const void *)row_gradient_kernel<T, float, false>;
+}
+
+static const void *parts_of(const s24_device_train_cross_entropy_args *job, bool taught)
+{
+    if (job->narrow)
+        return job->dtype == S24_F16 ? (const void *)row_parts_kernel<__half, false>
+                                     : (const void *)row_parts_kernel<__nv_bfloat16, false>;
+    return taught ? (const void *)row_parts_kernel<float, true>
+                  : (const void *)row_parts_kernel<float, false>;
+}
+
 TRAIN_ENQUEUE(cross_entropy, s24_device_train_cross_entropy_args)
 {
     enum { MOST = 32768 /* rows of a grid's layer */ };
     s24_device_train_cross_entropy_args args_of = *job;
-    static const void *const kernels[2][2] = {
-        {(const void *)row_gradient_kernel<__nv_bfloat16, false>,
-         (const void *)row_gradient_kernel<__nv_bfloat16, true>},
-        {(const void *)row_gradient_kernel<__half, false>,
-         (const void *)row_gradient_kernel<__half, true>}};
     const int64_t length = job->dlogits ? job->ld : job->n, layers = (job->rows + MOST - 1) / MOST;
     const dim3 parts((unsigned)((job->n + PART - 1) / PART),
                      (unsigned)(job->rows < MOST ? job->rows : MOST), (unsigned)layers);
     const dim3 all(job->dlogits ? (unsigned)((length + PART - 1) / PART) : 1, parts.y, parts.z);
     const bool taught = job->teacher && job->teacher_weight != 0;
     const device_launch launches[] = {
-        {"launching the sums of a cross-entropy",
-         taught ? (const void *)row_parts_kernel<true> : (const void *)row_parts_kernel<false>,
-         parts, THREADS, 0, true},
-        {"launching the gradient of a cross-entropy", kernels[job->dtype == S24_F16][taught], all,
-         THREADS, 0, true}};
+        {"launching the sums of a cross-entropy", parts_of(job, taught), parts, THREADS, 0, true},
+        {"launching the gradient of a cross-entropy",
+         job->dtype == S24_F16 ? gradient_of<__half>(job->narrow, taught)
+                               : gradient_of<__nv_bfloat16>(job->narrow, taught),
+         all, THREADS, 0, true}};
     void *args[] = {&args_of};
     s24_status status = device_launch_kernel(error, &launches[0], args, stream);
     if (status == S24_OK) status = device_launch_kernel(error, &launches[1], args, stream);
