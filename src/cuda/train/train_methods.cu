@@ -14,51 +14,98 @@ enum { WARPS = 8, THREADS = 32 * WARPS };
 
 /* ---- MVUE24 ---------------------------------------------------------------------------------- */
 
-/* The first place at which the running sum reaches u. */
-static __device__ inline int draw_place(const float a[4], float u)
+/* A job, and what its chance is made from, once for all threads. */
+struct mvue_job {
+    s24_device_train_mvue_args args;
+    s24i_philox_keys keys;
+};
+
+static __device__ inline float reciprocal(float x)
 {
-    float sum = 0;
-    int last = 0;
+    return __fdividef(1.0f, x);
+}
+
+/* (0, 1] without a conversion, which is as slow as a division. */
+static __device__ inline float quick_uniform(uint32_t word)
+{
+    return __uint_as_float(0x3f800000u | word >> 9) - (1.0f - 0x1p-23f);
+}
+
+/* Of four, with d[i] what the others sum up to: a[i] times the sum of a[j] / d[j] over the others
+   and 1. All quotients are of one reciprocal. */
+static __device__ inline void inclusions(float to[4], const float a[4], const float d[4])
+{
+    const float front = d[0] * d[1], back = d[2] * d[3], all = reciprocal(front * back);
+    const float of_front = all * back, of_back = all * front;
+    const float t[4] = {a[0] * (of_front * d[1]), a[1] * (of_front * d[0]), a[2] * (of_back * d[3]),
+                        a[3] * (of_back * d[2])};
+    const float more = 1 + (t[2] + t[3]), less = 1 + (t[0] + t[1]);
+    to[0] = a[0] * (more + t[1]);
+    to[1] = a[1] * (more + t[0]);
+    to[2] = a[2] * (less + t[3]);
+    to[3] = a[3] * (less + t[2]);
+}
+
+/* One where a < b, as a number: sums and products of such are quicker than choices. */
+static __device__ inline float below(float a, float b)
+{
+    return a < b ? 1.0f : 0.0f;
+}
+
+/* Which two are drawn, one after the other: 1 at its place, 0 elsewhere. */
+static __device__ inline void draw_two(float first[4], float second[4], const float a[4],
+                                       float total, const uint32_t words[4])
+{
+    const float u = quick_uniform(words[0]) * total, two = a[0] + a[1];
+    const float past[3] = {below(a[0], u), below(two, u), below(two + a[2], u)};
+    first[0] = 1 - past[0];
+    first[1] = past[0] - past[1];
+    first[2] = past[1] - past[2];
+    first[3] = past[2];
+    float sum[4], rest = 0, none = 1;
 #pragma unroll
     for (int i = 0; i < 4; i++) {
-        const bool before = a[i] > 0 && (i == 0 || sum < u);
-        last = before ? i : last;
-        sum += a[i];
+        sum[i] = rest; /* of those before it */
+        rest += fmaf(-first[i], a[i], a[i]);
     }
-    return last;
+    const float v = quick_uniform(words[1]) * rest;
+#pragma unroll
+    for (int i = 3; i >= 0; i--) {
+        const float may = i ? below(sum[i], v) : 1.0f;
+        second[i] = fmaf(-first[i], may, may) * none;
+        none -= second[i];
+    }
+}
+
+static __device__ inline float inner(const float a[4], const float b[4])
+{
+    return fmaf(a[0], b[0], fmaf(a[1], b[1], fmaf(a[2], b[2], a[3] * b[3])));
 }
 
 /* Nearly of the least variance: two are drawn one after the other and divided by the probability
    that they are kept (kernel/mvue24.h, in f32). What keeps zeros possible is small next to the
-   largest: gradients are of any size. */
-static __device__ void mvue_group(float x[4], uint64_t seed, uint64_t number)
+   largest, which a power of two makes 1 to 2: gradients are of any size. */
+static __device__ inline void mvue_group(float x[4], const s24i_philox_keys &keys, uint64_t number)
 {
-    float a[4], ratio[4], most = 0;
+    float a[4], each[4], first[4], second[4];
     uint32_t words[4];
+    const float most =
+        fmaxf(fmaxf(fmaxf(fabsf(x[0]), fabsf(x[1])), fmaxf(fabsf(x[2]), fabsf(x[3]))),
+              0x1p-126f); /* four zeros stay zeros */
+    const float scale = __uint_as_float((254u << 23) - (__float_as_uint(most) & 0x7f800000u));
+    s24i_philox_keyed(words, &keys, number);
+#pragma unroll
     for (int i = 0; i < 4; i++)
-        most = fmaxf(most, fabsf(x[i]));
-    if (!(most > 0)) return;
-    s24i_philox(words, seed, number);
+        a[i] = fmaf(fabsf(x[i]), scale, most * scale * 0x1p-23f);
+    const float front = a[0] + a[1], back = a[2] + a[3], total = front + back;
+    const float others[4] = {a[1] + back, a[0] + back, front + a[3], front + a[2]};
+    inclusions(each, a, others);
+    draw_two(first, second, a, total, words);
+    const float one = inner(first, each), other = inner(second, each);
+    const float both = total * reciprocal(one * other);
+#pragma unroll
     for (int i = 0; i < 4; i++)
-        a[i] = fmaf(most, 0x1p-23f, fabsf(x[i]));
-    const float total = a[0] + a[1] + a[2] + a[3];
-    const int first = draw_place(a, s24i_uniform(words[0]) * total);
-    float rest[4], left = 0;
-    for (int i = 0; i < 4; i++) {
-        rest[i] = i == first ? 0.0f : a[i];
-        left += rest[i];
-        const float others = (i < 1 ? 0.0f : a[0]) + (i == 1 ? 0.0f : a[1]);
-        ratio[i] = __fdividef(a[i], (i == 0 ? a[1] : others) +
-                                        ((i == 2 ? 0.0f : a[2]) + (i == 3 ? 0.0f : a[3])));
-    }
-    const int second = draw_place(rest, s24i_uniform(words[1]) * left);
-    for (int i = 0; i < 4; i++) {
-        float sum = 1;
-        for (int j = 0; j < 4; j++)
-            sum += j == i ? 0.0f : ratio[j];
-        const bool kept = i == first || i == second;
-        x[i] = kept ? __fdividef(x[i] * total, a[i] * sum) : 0.0f;
-    }
+        x[i] *= fmaf(first[i], both * other, second[i] * (both * one));
 }
 
 /* The probabilities of pairs as src/train/cpu_sparse.c has them; value 0: the largest stays
@@ -114,43 +161,49 @@ static __device__ void exact_group(float x[4], float u)
 }
 
 template <bool EXACT>
-static __device__ inline void estimate(float x[4], const s24_device_train_mvue_args &job,
-                                       int64_t group, int64_t col)
+static __device__ inline void estimate(float x[4], const mvue_job &job, int64_t group, int64_t col)
 {
+    const s24_device_train_mvue_args &args = job.args;
     if (EXACT) {
         uint32_t words[4];
-        s24i_philox(words, job.seed, job.first + (uint64_t)(group * job.cols + col));
+        s24i_philox_keyed(words, &job.keys, args.first + (uint64_t)(group * args.cols + col));
         exact_group(x, ((float)(words[0] >> 8) + 0.5f) / 16777216.0f);
     } else {
-        mvue_group(x, job.seed, (uint64_t)(col * (job.rows / 4) + group));
+        mvue_group(x, job.keys, (uint64_t)(col * (args.rows / 4) + group));
     }
 }
 
-/* A thread has two columns of four rows. */
+/* A thread has two columns, of four rows at a time; a warp 32 pairs of columns. */
 template <class T, bool EXACT>
-__global__ void __launch_bounds__(THREADS)
-    mvue_kernel(const __grid_constant__ s24_device_train_mvue_args job)
+__global__ void __launch_bounds__(THREADS) mvue_kernel(const __grid_constant__ mvue_job job)
 {
-    const int64_t across = job.cols / 2, groups = job.rows / 4;
+    const s24_device_train_mvue_args &args = job.args;
+    const int64_t groups = args.rows / 4, col = 2 * (32 * (int64_t)blockIdx.x + threadIdx.x % 32);
+    int64_t group = WARPS * (int64_t)blockIdx.y + threadIdx.x / 32;
+    const T *from = static_cast<const T *>(args.from) + 4 * group * args.ld + col;
+    T *to = static_cast<T *>(args.to) + 4 * group * args.ld + col;
+    const int64_t step = WARPS * (int64_t)gridDim.y, apart = 4 * step * args.ld;
     dependents_may_start();
     wait_for_predecessors();
-    for (int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x; i < (groups + 1) * across;
-         i += (int64_t)gridDim.x * THREADS) {
-        const int64_t group = i / across, col = i % across * 2;
-        const int there = group < groups ? 4 : (int)(job.rows % 4);
-        float x[2][4] = {};
-        for (int r = 0; r < there; r++) {
-            const float2 v = pair_of<T>::values(*reinterpret_cast<const uint32_t *>(
-                static_cast<const T *>(job.from) + (4 * group + r) * job.ld + col));
+    if (col >= args.cols) return;
+    for (; group < groups; group += step, from += apart, to += apart) {
+        float x[2][4];
+#pragma unroll
+        for (int r = 0; r < 4; r++) {
+            const float2 v =
+                pair_of<T>::values(*reinterpret_cast<const uint32_t *>(from + r * args.ld));
             x[0][r] = v.x;
             x[1][r] = v.y;
         }
-        for (int c = 0; c < 2 && there == 4; c++)
-            estimate<EXACT>(x[c], job, group, col + c);
-        for (int r = 0; r < there; r++)
-            *reinterpret_cast<uint32_t *>(static_cast<T *>(job.to) + (4 * group + r) * job.ld +
-                                          col) = pair_of<T>::pack(x[0][r], x[1][r]);
+        estimate<EXACT>(x[0], job, group, col);
+        estimate<EXACT>(x[1], job, group, col + 1);
+#pragma unroll
+        for (int r = 0; r < 4; r++)
+            *reinterpret_cast<uint32_t *>(to + r * args.ld) = pair_of<T>::pack(x[0][r], x[1][r]);
     }
+    for (int64_t r = 0; group == groups && r < args.rows % 4; r++)
+        *reinterpret_cast<uint32_t *>(to + r * args.ld) =
+            *reinterpret_cast<const uint32_t *>(from + r * args.ld);
 }
 
 template <class T> static const void *mvue_of(int exact)
@@ -160,15 +213,17 @@ template <class T> static const void *mvue_of(int exact)
 
 TRAIN_ENQUEUE(mvue, s24_device_train_mvue_args)
 {
-    s24_device_train_mvue_args args_of = *job;
-    const device_launch launch = {
-        "launching MVUE24",
-        job->dtype == S24_BF16 ? mvue_of<__nv_bfloat16>(job->exact) : mvue_of<__half>(job->exact),
-        dim3(train_blocks(device, (job->rows / 4 + 1) * (job->cols / 2), THREADS, 16)),
-        THREADS,
-        0,
-        true};
-    void *args[] = {&args_of};
+    mvue_job of = {*job, s24i_philox_keys_of(job->seed)};
+    const int64_t across = (job->cols / 2 + 31) / 32, groups = job->rows / 4 + 1;
+    const int down = train_blocks(device, groups * 32 * across, THREADS, 16) / (int)across;
+    const device_launch launch = {"launching MVUE24",
+                                  job->dtype == S24_BF16 ? mvue_of<__nv_bfloat16>(job->exact)
+                                                         : mvue_of<__half>(job->exact),
+                                  dim3((unsigned)across, (unsigned)(down > 0 ? down : 1)),
+                                  THREADS,
+                                  0,
+                                  true};
+    void *args[] = {&of};
     return device_launch_kernel(error, &launch, args, stream);
 }
 
