@@ -14,13 +14,13 @@ import torch
 from torch import nn
 from torch.nn import functional as f
 
-from gpt2_train_gpu import Block, timed, told
+from gpt2_train_gpu import Block, compiled, timed, told
 
 
 class Model(nn.Module):
     def __init__(self, o):
         super().__init__()
-        self.patches = nn.Conv2d(3, o.width, o.patch, o.patch)
+        self.side, self.patches = o.patch, nn.Linear(3 * o.patch**2, o.width)
         self.first = nn.Parameter(torch.zeros(1, 1, o.width))
         self.places = nn.Parameter(torch.zeros(1, 1 + (o.side // o.patch) ** 2, o.width))
         self.blocks = nn.ModuleList(Block(o.width, o.width // 64, False, "none")
@@ -28,10 +28,16 @@ class Model(nn.Module):
         self.norm, self.head = nn.LayerNorm(o.width), nn.Linear(o.width, o.classes)
 
     def forward(self, pixels, labels):
-        x = self.patches(pixels).flatten(2).transpose(1, 2)
+        images, colours, rows, _ = pixels.shape
+        p, across = self.side, rows // self.side
+        pieces = pixels.view(images, colours, across, p, across, p).permute(0, 2, 4, 1, 3, 5)
+        x = self.patches(pieces.reshape(images, across**2, colours * p**2))
         x = torch.cat([self.first.expand(len(x), -1, -1), x], 1) + self.places
         for block in self.blocks:
             x = block(x)
+        return self.loss(x, labels)
+
+    def loss(self, x, labels):
         return f.cross_entropy(self.head(self.norm(x)[:, 0]), labels)
 
 
@@ -40,6 +46,7 @@ def main():
     for name, usual in (("layers", 24), ("width", 1024), ("patch", 16), ("side", 224),
                         ("classes", 10), ("images", 128), ("steps", 15)):
         parser.add_argument(f"--{name}", type=int, default=usual)
+    parser.add_argument("--blocks", action="store_true", help="compile blocks, not the whole")
     parser.add_argument("--json")
     o = parser.parse_args()
     torch.set_float32_matmul_precision("high")
@@ -49,7 +56,8 @@ def main():
         return (torch.randn(o.images, 3, o.side, o.side, device="cuda"),
                 torch.randint(0, o.classes, (o.images,), device="cuda"))
 
-    told(o, timed(Model(o).cuda(), images, o.steps))
+    model = Model(o).cuda()
+    told(o, timed(model, compiled(model, o.blocks), images, o.steps))
 
 
 if __name__ == "__main__":
