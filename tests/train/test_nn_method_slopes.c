@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /* What each method that chooses zeros of weights learns by: the gradient that its first step gives
-   every weight, masked or not, is the loss's slope at the weights that run, by differences, times
-   what the method says; masked decay is added to it. */
+   every weight, masked or not, is the loss's slope at the weights that run, by differences; masked
+   decay is added to it. */
 #include "support.h"
 
 #include <math.h>
 
-#include "nn_method_rows.h"
 #include "train/transformer.h"
+
+#include "nn_method_rows.h"
 
 static const double BETA1 = 0.9, DECAY = 0.5;
 enum { EVERY = 29 }; /* elements from one that is looked at to the next */
@@ -62,10 +63,10 @@ static s24_transformer *one_step(float **found, s24_ctx *ctx, const char *name, 
     opts.objective.logits = 0; /* CAST's teacher has no part in the slopes */
     OK(ctx, s24_train(NULL, t, ctx, &examples, &opts));
     OK(ctx, s24_checkpoint_open(&file, ctx, path));
-    const s24_tensor *there = s24_checkpoint_find(file, tensor);
-    const size_t bytes = (size_t)there->shape[0] * sizeof **found;
+    const s24_tensor *kept = s24_checkpoint_find(file, tensor);
+    const size_t bytes = (size_t)kept->shape[0] * sizeof **found;
     *found = malloc(bytes);
-    memcpy(*found, there->data, bytes);
+    memcpy(*found, kept->data, bytes);
     s24_checkpoint_close(file);
     s24_transformer_destroy(opts.objective.teacher);
     return t;
