@@ -11,7 +11,7 @@
 #include "nn_method_rows.h"
 
 static const double BETA1 = 0.9, DECAY = 0.5;
-enum { EVERY = 29 }; /* elements from one that is looked at to the next */
+enum { EVERY = 53 }; /* elements from one that is looked at to the next */
 
 /* What becomes of what is masked. */
 enum masked { STAYS, LEARNS, DECAYS };
