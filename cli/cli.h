@@ -314,8 +314,10 @@ int cli_output_failed(cli_app *cli, int error);
 
 /* Comes once, before any JSON. */
 void cli_json_begin(void);
-/* Returns 0 where memory for JSON has ended, and what was built may lack something. */
+/* Returns 0 where memory for JSON ended on this thread, and what it built may lack something. */
 int cli_json_is_whole(void);
+/* Begins what has no part in what this thread built before, as another request has none. */
+void cli_json_anew(void);
 /* Frees a text of json_dumps. */
 void cli_json_free(void *text);
 /* Reads JSON; NULL: it cannot be read, is none, or memory ended. */

@@ -2,42 +2,63 @@
 /*
  * Makes and reads JSON, and sees to it when memory ends. jansson then builds an object that lacks a
  * member, or, where it reads, may end the process by an assertion. So its memory is this file's:
- * once malloc has said no, what little is asked for comes from a reserve, reading stops at its next
- * byte, and all that was built since counts as not built.
+ * once malloc has said no, what little is asked for comes from a reserve, reading stops at the end
+ * of its buffer, and all that the thread builds counts as not built until it begins anew, as it
+ * does for each request of a server.
  */
 #include <math.h>
+#include <pthread.h>
 #include <stdalign.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli.h"
 
-/* Is more than the rest of a reader's buffer (1 KB of text) or an object that says what failed can
-   ask for. */
-enum { RESERVE = 256 << 10, ALIGNMENT = alignof(max_align_t) };
+/* Is more than the rest of a reader's buffer (of the shortest text that asks for much, an opened
+   list a byte, 28 KB) and an object that says what failed can ask for, of 64 threads at once. */
+enum { RESERVE = 2 << 20, BUFFER = 256, ALIGNMENT = alignof(max_align_t) };
 static alignas(max_align_t) char reserve[RESERVE];
-static atomic_size_t reserve_used;
-static atomic_int ended;
+static size_t reserve_used, reserve_pieces;
+static pthread_mutex_t reserve_lock = PTHREAD_MUTEX_INITIALIZER;
+static _Thread_local int ended;
+
+static void *take_reserve(size_t bytes)
+{
+    void *memory = NULL;
+    pthread_mutex_lock(&reserve_lock);
+    if (bytes <= RESERVE - reserve_used) {
+        memory = reserve + reserve_used;
+        reserve_used += (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+        reserve_pieces++;
+    }
+    pthread_mutex_unlock(&reserve_lock);
+    return memory;
+}
+
+/* It is whole again once nobody has a piece of it. */
+static void give_reserve(void)
+{
+    pthread_mutex_lock(&reserve_lock);
+    if (!--reserve_pieces) reserve_used = 0;
+    pthread_mutex_unlock(&reserve_lock);
+}
 
 static void *json_allocate(size_t bytes)
 {
     void *memory = malloc(bytes);
     if (memory) return memory;
-    atomic_store(&ended, 1);
-    bytes = (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-    size_t at = atomic_load(&reserve_used);
-    do {
-        if (bytes > RESERVE - at) return NULL;
-    } while (!atomic_compare_exchange_weak(&reserve_used, &at, at + bytes));
-    return reserve + at;
+    ended = 1;
+    return take_reserve(bytes);
 }
 
 void cli_json_free(void *memory)
 {
     const uintptr_t at = (uintptr_t)memory, begin = (uintptr_t)reserve;
-    if (at < begin || at >= begin + RESERVE) free(memory);
+    if (at < begin || at >= begin + RESERVE)
+        free(memory);
+    else
+        give_reserve();
 }
 
 void cli_json_begin(void)
@@ -45,9 +66,14 @@ void cli_json_begin(void)
     json_set_alloc_funcs(json_allocate, cli_json_free);
 }
 
+void cli_json_anew(void)
+{
+    ended = 0;
+}
+
 int cli_json_is_whole(void)
 {
-    return !atomic_load(&ended);
+    return !ended;
 }
 
 /* ---- reading --------------------------------------------------------------------------------- */
@@ -62,6 +88,7 @@ static size_t read_some(void *buffer, size_t room, void *user)
 {
     source *from = user;
     if (ended) return (size_t)-1;
+    if (room > BUFFER) room = BUFFER;
     if (from->file) return fread(buffer, 1, room, from->file);
     const size_t bytes = from->left < room ? from->left : room;
     memcpy(buffer, from->text, bytes);

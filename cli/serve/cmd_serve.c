@@ -179,6 +179,7 @@ static void reload(cli_app *cli, serve_server *s, const sigset_t *taken)
     sigset_t all;
     serve_set *set = NULL;
     plain.json = 0; /* the one object was printed */
+    cli_json_anew();
     pthread_sigmask(SIG_SETMASK, taken, &all);
     int code = serve_set_open(&set, &plain, s->o);
     pthread_sigmask(SIG_SETMASK, &all, NULL);

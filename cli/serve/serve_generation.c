@@ -144,13 +144,15 @@ static int take(void *user, const s24_new_token *token)
     const s24_tokenizer *tokenizer = token->end == S24_END_STOP ? NULL : g->model->tokenizer;
     const int32_t anchor = g->text.anchor;
     const size_t before = g->text.bytes;
+    cli_json_anew();
     int code = generate_text_add(&g->model->cli, &g->text, tokenizer, token->id, g->stops);
     if (code == CLI_OK && tokenizer) code = serve_thoughts_add(g, token->id);
     if (code == CLI_OK && g->rated && tokenizer) code = serve_rates_add(g, token, anchor, before);
     serve_slots_add(g->model, g->slot, token->id);
     if (!g->text.stopped) g->text.stopped = ends[token->end];
     for (json_t *part; g->stream && code == CLI_OK && (part = serve_part_json(g)) != NULL;)
-        serve_stream_put(g, serve_generation_json(g, part, NULL));
+        serve_stream_put(g, part, NULL);
+    g->lost |= !cli_json_is_whole();
     const int lost = code != CLI_OK || g->lost, last = lost || g->text.stopped;
     if (last) serve_generation_end(g, lost ? "the server is out of memory" : NULL);
     return last;

@@ -53,6 +53,11 @@ static void refuse_late(serve_request *r)
     serve_refuse(r, 503, NULL, "the server is going away");
 }
 
+static void refuse_memory(serve_request *r)
+{
+    serve_refuse(r, 503, NULL, "the server is out of memory");
+}
+
 static const char *header(const serve_request *r, const char *name)
 {
     return r->server->mhd->lookup_connection_value(r->connection, MHD_HEADER_KIND, name);
@@ -176,7 +181,7 @@ static int make_room(serve_request *r, size_t more)
         return 0;
     }
     if (!(grown = realloc(r->body, room))) {
-        serve_refuse(r, 503, NULL, "the server is out of memory");
+        refuse_memory(r);
         return 0;
     }
     r->body = grown;
@@ -271,11 +276,12 @@ static void read_whole(serve_request *r)
 {
     const serve_route *route = &serve_routes[r->route];
     r->set = serve_set_enter(r->server, &r->reader);
+    cli_json_anew();
     route->read(r);
     json_decref(r->json);
     r->json = NULL;
     drop_body(r, r->kept);
-    if (!r->code && !cli_json_is_whole()) serve_refuse(r, 503, NULL, "the server is out of memory");
+    if (!r->code && !cli_json_is_whole()) refuse_memory(r);
     if (!enter(r) && !r->code) refuse_late(r);
     if (!r->code)
         queue(r);
@@ -289,10 +295,11 @@ static void write_whole(serve_request *r)
     const int gone = r->generation && atomic_load(&r->generation->gone);
     if (!r->code && *job->error)
         serve_refuse(r, gone ? 499 : job->refused ? 422 : 500, NULL, "%s", job->error);
-    if (!r->code) {
-        serve_routes[r->route].write(r);
-        if (!r->code) r->code = 200;
-    }
+    if (r->code) return;
+    cli_json_anew();
+    serve_routes[r->route].write(r);
+    if (r->answer.failed || !cli_json_is_whole()) refuse_memory(r);
+    if (!r->code) r->code = 200;
 }
 
 /* Makes the response of a whole answer, whose memory libmicrohttpd frees. */

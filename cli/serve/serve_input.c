@@ -35,6 +35,7 @@ void serve_refuse(serve_request *r, int code, const char *param, const char *for
                         code == 404 && param ? json_string("model_not_found") : json_null());
     json_object_set_new(object, "error", error);
     r->answer.bytes = 0;
+    r->answer.failed = 0;
     serve_put_json(&r->answer, object);
     r->type = NULL;
     r->code = code;

@@ -70,8 +70,8 @@ void *serve_generations_work(void *model);
 json_t *serve_generation_json(serve_generation *generation, json_t *text, const char *reason);
 /* Why a text ended, as answers say it; NULL: it goes on. */
 const char *serve_why(const serve_generation *generation);
-/* Adds a part to the stream. */
-void serve_stream_put(serve_generation *generation, json_t *event);
+/* Adds a part to the stream, as serve_generation_json makes it, unless memory has ended. */
+void serve_stream_put(serve_generation *generation, json_t *text, const char *reason);
 void serve_stream_end(serve_generation *generation);
 
 /* Takes `count` ids as the prompt, which leaves room for a token; 0: it is refused. */

@@ -20,7 +20,7 @@ static void add(serve_generation *g, const char *bytes, size_t count)
     g->mhd->resume_connection(g->connection);
 }
 
-void serve_stream_put(serve_generation *generation, json_t *event)
+static void put_event(serve_generation *generation, json_t *event)
 {
     serve_text text = {0};
     serve_puts(&text, "data: ");
@@ -35,21 +35,30 @@ void serve_stream_put(serve_generation *generation, json_t *event)
     free(text.data);
 }
 
+void serve_stream_put(serve_generation *generation, json_t *text, const char *reason)
+{
+    json_t *event = serve_generation_json(generation, text, reason);
+    generation->lost |= !cli_json_is_whole();
+    if (generation->lost)
+        json_decref(event);
+    else
+        put_event(generation, event);
+}
+
 /* The last events: why the text ended, or what went wrong. */
 void serve_stream_end(serve_generation *generation)
 {
     static const char done[] = "data: [DONE]\n\n";
     serve_generation *g = generation;
     for (json_t *part; !*g->job.error && (part = serve_part_json(g)) != NULL;)
-        serve_stream_put(g, serve_generation_json(g, part, NULL));
-    if (g->lost && !*g->job.error)
+        serve_stream_put(g, part, NULL);
+    if (!*g->job.error) serve_stream_put(g, json_string(""), serve_why(g));
+    if (!*g->job.error && g->says_usage) serve_stream_put(g, NULL, NULL);
+    if (!*g->job.error && g->lost)
         snprintf(g->job.error, sizeof g->job.error, "the server is out of memory");
     if (*g->job.error)
-        serve_stream_put(g, json_pack("{s:{s:s,s:s}}", "error", "message", g->job.error, "type",
-                                      "server_error"));
-    else
-        serve_stream_put(g, serve_generation_json(g, json_string(""), serve_why(g)));
-    if (!*g->job.error && g->says_usage) serve_stream_put(g, serve_generation_json(g, NULL, NULL));
+        put_event(g, json_pack("{s:{s:s,s:s}}", "error", "message", g->job.error, "type",
+                               "server_error"));
     pthread_mutex_lock(&g->lock);
     g->ended = 1;
     add(g, done, sizeof done - 1);

@@ -74,18 +74,43 @@ class Faults(unittest.TestCase):
         cls.world = fault_matrix.World(os.environ["S24_BUILD"], os.environ["S24_FAULTS_LIBRARY"])
         cls.addClassCleanup(cls.world.close)
 
+    def served(self, asks):
+        """What a server of a language model is asked; no answer hangs on those before it."""
+        row = fault_rows.Row("talk", "serve talk --socket listens --threads 1 --no-prefixes --json",
+                             between=["listens"], stdout=False, slow=True, asks=asks)
+        sweep = fault_matrix.Sweep(row, self.world, False)
+        self.addCleanup(sweep.close)
+        return sweep
+
     def test_log_probabilities(self):
         """Of a server that has one token to stream with them the last allocations fail, each once:
         the stream is whole or ends with the error."""
         path, body = fault_rows.MORE_ASKS[-1]
-        row = fault_rows.Row("rates", "serve talk --socket listens --threads 1 --json",
-                             between=["listens"], stdout=False, slow=True,
-                             asks=[(path, {**body, "max_tokens": 1})])
-        sweep = fault_matrix.Sweep(row, self.world, False)
-        self.addCleanup(sweep.close)
+        sweep = self.served([(path, {**body, "max_tokens": 1})])
         sweep.calls("alloc", errno.ENOMEM, lambda count: range(count - 200, count - 80))
         self.assertEqual([str(defect) for defect in sweep.defects], [])
         self.assertGreater(sweep.runs["alloc"], 100)
+
+    def test_the_next_request_is_answered(self):
+        """Of a server allocations fail that it makes for its requests, one a run: one request at
+        most has no answer, or another than without faults, and those after it have theirs."""
+        one = ("/tokenize", {"model": "talk", "inputs": "abc"})
+        path, body = fault_rows.MORE_ASKS[-1]
+        asks = [one, (path, {**body, "max_tokens": 1}), one,
+                (path, {**body, "max_tokens": 1, "stream": False}), one]
+        idle, sweep = (self.served(asks) for asks in ([("/health", None)], asks))
+        refused = set()
+        for at in range(idle.good.counts["alloc"], sweep.good.counts["alloc"], 6):
+            sweep.place.set_back()
+            run = sweep.place.run(sweep.words, kind="alloc", at=at, action=errno.ENOMEM,
+                                  who=fault_matrix.OURS)
+            other = [i for i, (answer, good) in enumerate(zip(run.answers, sweep.good.answers))
+                     if answer is None or not fault_client.same(answer, good)]
+            with self.subTest(at):
+                self.assertEqual(len(run.answers), len(asks))
+                self.assertLessEqual(len(other), 1)
+            refused.update(i for i in other if run.answers[i] and run.answers[i][0] == 503)
+        self.assertTrue(refused & {0, 2, 4}, refused)
 
     def test_some_of_all(self):
         rows = [row for row in fault_rows.ROWS if row.name in ROWS]
