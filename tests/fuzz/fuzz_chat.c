@@ -26,35 +26,53 @@ static const char tools_json[] =
     "\"function\":{\"name\":\"b\",\"parameters\":{\"type\":\"object\",\"properties\":{}}}}],"
     "\"chat_template_kwargs\":{\"enable_thinking\":false}}";
 
-static void converse(s24_ctx *ctx, const s24_chat *chat, const s24_message *messages, int64_t count)
+enum { ROOM = 64 };
+
+/* Returns how many ids a conversation has, -1: it is refused. */
+static int64_t converse(s24_ctx *ctx, const s24_chat *chat, const s24_message *messages,
+                        int64_t count)
 {
-    enum { ROOM = 64 };
     int32_t ids[ROOM];
-    int64_t announced = 0, made = ROOM;
-    const s24_status status = s24_chat_encode(NULL, &announced, chat, ctx, messages, count);
-    CHECK(s24_chat_encode(ids, &made, chat, ctx, messages, count) == status);
+    int64_t made = ROOM;
+    const s24_status status = s24_chat_encode(ids, &made, chat, ctx, messages, count);
     CHECK(status == S24_OK || *s24_ctx_error(ctx));
-    CHECK(status != S24_OK || made == announced);
-    for (int64_t i = 0; status == S24_OK && i < made && i < ROOM; i++)
+    if (status != S24_OK) return -1;
+    for (int64_t i = 0; i < made && i < ROOM; i++)
         CHECK(ids[i] >= 0 && ids[i] < 8);
+    return made;
 }
 
-/* What a conversation in JSON is written as, and its ids. */
-static void write_json(s24_ctx *ctx, const s24_chat *chat, const void *data, size_t bytes)
+/* As many are announced without room: asked once, for a template runs anew each time. */
+static void announce(s24_ctx *ctx, const s24_chat *chat, const s24_message *messages, int64_t count)
 {
-    enum { ROOM = 64 };
-    const s24_text request = {data, bytes};
+    int64_t announced = 0;
+    const int64_t made = converse(ctx, chat, messages, count);
+    const s24_status status = s24_chat_encode(NULL, &announced, chat, ctx, messages, count);
+    CHECK((status == S24_OK ? announced : -1) == made);
+}
+
+/* The ids of a conversation in JSON. */
+static s24_status encode_json(int64_t *made, s24_ctx *ctx, const s24_chat *chat,
+                              const s24_text *request)
+{
     int32_t ids[ROOM];
-    int64_t announced = 0, made = ROOM;
+    *made = ROOM;
+    const s24_status status = s24_chat_encode_json(ids, made, chat, ctx, request);
+    CHECK(status == S24_OK || *s24_ctx_error(ctx));
+    return status;
+}
+
+/* Of the input: what it is written as, too, and without room for either. */
+static void write_json(s24_ctx *ctx, const s24_chat *chat, const s24_text *request)
+{
+    int64_t announced = 0, made;
     char text[ROOM];
     size_t all = 0, some = ROOM;
-    const s24_status status = s24_chat_write_json(NULL, &all, chat, ctx, &request);
-    CHECK(status == S24_OK || *s24_ctx_error(ctx));
-    CHECK(s24_chat_write_json(text, &some, chat, ctx, &request) == status);
-    CHECK(status != S24_OK || some == all);
-    CHECK(s24_chat_encode_json(NULL, &announced, chat, ctx, &request) == status);
-    CHECK(s24_chat_encode_json(ids, &made, chat, ctx, &request) == status);
-    CHECK(status != S24_OK || made == announced);
+    const s24_status status = encode_json(&made, ctx, chat, request);
+    CHECK(s24_chat_write_json(text, &some, chat, ctx, request) == status);
+    CHECK(s24_chat_write_json(NULL, &all, chat, ctx, request) == status);
+    CHECK(s24_chat_encode_json(NULL, &announced, chat, ctx, request) == status);
+    CHECK(status != S24_OK || (some == all && made == announced));
 }
 
 /* Marks of thoughts are tokens or texts; answers without any are what a template reads or not. */
@@ -75,18 +93,17 @@ static void use(s24_ctx *ctx, const s24_tokenizer *tokenizer, const void *data, 
                                            {S24_ROLE_ASSISTANT, {"\xc2\xa0", 2}},
                                            {S24_ROLE_USER, {"", 0}}};
     s24_chat *chat;
+    int64_t made;
     if (s24_chat_load(&chat, ctx, fuzz_folder(), tokenizer) != S24_OK) {
         CHECK(!chat && *s24_ctx_error(ctx));
         return;
     }
     CHECK(s24_chat_end(chat) < 8 && !s24_chat_reads(chat, ""));
-    converse(ctx, chat, messages, 4);
-    converse(ctx, chat, messages + 1, 3);
-    converse(ctx, chat, messages + 1, 1);
+    announce(ctx, chat, messages, 4);
     think(ctx, chat);
     converse(ctx, chat, messages + 1, 1);
-    write_json(ctx, chat, tools_json, sizeof tools_json - 1);
-    write_json(ctx, chat, data, bytes);
+    (void)encode_json(&made, ctx, chat, &(s24_text){tools_json, sizeof tools_json - 1});
+    write_json(ctx, chat, &(s24_text){data, bytes});
     s24_chat_destroy(chat);
 }
 
@@ -102,13 +119,16 @@ static s24_tokenizer *load(void)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
     static s24_tokenizer *tokenizer;
+    static int has_tokens; /* tokenizer_config.json is tokens_json */
     if (!tokenizer) tokenizer = load();
     const int is_tag = bytes > 1 && (data[1] == '%' || data[1] == '{' || data[1] == '#');
     if (bytes && *data == '{' && !is_tag) { /* its configuration, or a file of its own */
         fuzz_remove("chat_template.jinja");
         fuzz_put("tokenizer_config.json", data, bytes);
+        has_tokens = 0;
     } else {
-        fuzz_put("tokenizer_config.json", tokens_json, sizeof tokens_json - 1);
+        if (!has_tokens) fuzz_put("tokenizer_config.json", tokens_json, sizeof tokens_json - 1);
+        has_tokens = 1;
         fuzz_put("chat_template.jinja", data, bytes);
     }
     use(fuzz_ctx(), tokenizer, data, bytes);

@@ -26,10 +26,11 @@ static s24_status check_messages(s24_ctx *ctx, const s24_message *messages, int6
 
 size_t s24i_chat_places(size_t *places, const s24_chat *chat, s24i_jvalue text)
 {
+    const s24_tokenizer *tokenizer = chat->tokenizer;
     size_t count = 0;
     for (size_t i = 0; i < text.bytes; i++) {
-        const s24i_added *added =
-            s24i_added_find(chat->tokenizer, text.as.text + i, text.bytes - i, 0);
+        if (!tokenizer->added_first[(unsigned char)text.as.text[i]]) continue;
+        const s24i_added *added = s24i_added_find(tokenizer, text.as.text + i, text.bytes - i, 0);
         if (!added || !added->special || !s24i_chat_is_own(text, i, added->bytes)) continue;
         if (places) places[count] = i;
         count++;
