@@ -344,10 +344,11 @@ class Busy:
         self.process = None
         if options.device == "cpu":
             return
+        which = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0]  # else it tells of all
         try:
             self.process = subprocess.Popen(
-                ["nvidia-smi", "--query-gpu=utilization.gpu", "--format=csv,noheader,nounits",
-                 "-lms", "100"], stdout=subprocess.PIPE, text=True)
+                ["nvidia-smi", "-i", which, "--query-gpu=utilization.gpu",
+                 "--format=csv,noheader,nounits", "-lms", "100"], stdout=subprocess.PIPE, text=True)
         except OSError:
             pass
 

@@ -3,12 +3,14 @@
 """sparse24's tokenizers and Hugging Face's on random texts: equal ids and offsets, or a refusal.
 
     python bench/peers/differ_texts.py [--kinds wordpiece,unigram…] [--texts 10000] [--seed 0]
+    python bench/peers/differ_texts.py --files A/tokenizer.json,B/tokenizer.json --texts 1000000
 
 Run by a Python that has tokenizers and sparse24. For every kind it trains small tokenizers on the
 tree's documents with settings drawn by chance, and gives both the same texts: words of the
 documents, letters of many scripts, marks, blanks, digits, controls and special tokens, mixed. One
-that sparse24 refuses is counted by its sentence, and is no fault. Exits with 1 where ids or
-offsets differ; the kind, the seed and the number of the tokenizer make it again.
+that sparse24 refuses is counted by its sentence, and is no fault. --files has tokenizers that others
+trained take the texts in place of those. Exits with 1 where ids or offsets differ; the kind, the
+seed and the number of the tokenizer make it again.
 """
 import argparse
 import collections
@@ -304,6 +306,40 @@ def text_of(draw, words):
     return draw.choice(["", " "]).join(parts)
 
 
+def both(ours, theirs, given, limit):
+    """(id, type, offsets) of each token here and there; None where the other library panics."""
+    theirs.no_truncation()
+    try:
+        around = theirs.num_special_tokens_to_add(len(given) == 2)
+        if limit > around + 1:
+            theirs.enable_truncation(limit)
+        mine = ours.encode(*given, max_tokens=limit if limit > around + 1 else 0)
+        other = theirs.encode(*given)
+    except BaseException as error:  # a panic of theirs is no Exception
+        if type(error).__name__ != "PanicException":
+            raise
+        return None
+    return (list(zip(mine.ids, mine.types, map(tuple, mine.offsets))),
+            list(zip(other.ids, other.type_ids, other.offsets)))
+
+
+def run_file(path, options, words):
+    """The texts through a tokenizer as it was published, without what pads and cuts."""
+    ours, theirs = sparse24.Tokenizer(path), tokenizers.Tokenizer.from_file(str(path))
+    theirs.no_padding()
+    draw, faults, ran = random.Random(f"{options.seed} files"), 0, 0
+    for _ in range(options.texts):
+        given = [text_of(draw, words)]
+        answer = both(ours, theirs, given, 0)
+        ran += answer is not None
+        if answer and answer[0] != answer[1]:
+            faults += 1
+            if faults <= options.show:
+                print(f"{path}: {given!r}\n    {answer[0]}\n    {answer[1]}")
+    print(f"{path}: {ran} texts, {faults} differ", flush=True)
+    return faults
+
+
 def run_kind(kind, options, text, words):
     refused, faults, ran = collections.Counter(), 0, 0
     for number in range(options.tokenizers):
@@ -321,24 +357,14 @@ def run_kind(kind, options, text, words):
             if kind is templates and draw.random() < 0.5:
                 given.append(text_of(draw, words))
             limit = draw.choice([0, 20, 40]) if kind is templates else 0
-            theirs.no_truncation()
-            try:
-                around = theirs.num_special_tokens_to_add(len(given) == 2)
-                if limit > around + 1:
-                    theirs.enable_truncation(limit)
-                mine = ours.encode(*given, max_tokens=limit if limit > around + 1 else 0)
-                other = theirs.encode(*given)
-            except BaseException as error:  # a panic of theirs is no Exception
-                if type(error).__name__ != "PanicException":
-                    raise
+            answer = both(ours, theirs, given, limit)
+            if answer is None:
                 continue
             ran += 1
-            one = list(zip(mine.ids, mine.types, map(tuple, mine.offsets)))
-            other = list(zip(other.ids, other.type_ids, other.offsets))
-            if one != other:
+            if answer[0] != answer[1]:
                 faults += 1
                 if faults <= options.show:
-                    print(f"{kind.__name__} {number}: {given!r}\n    {one}\n    {other}")
+                    print(f"{kind.__name__} {number}: {given!r}\n    {answer[0]}\n    {answer[1]}")
     print(f"{kind.__name__}: {ran} texts, {faults} differ", flush=True)
     for sentence, times in refused.most_common():
         print(f"    {times} tokenizers refused: {sentence}", flush=True)
@@ -348,12 +374,16 @@ def run_kind(kind, options, text, words):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--kinds", default=",".join(kind.__name__ for kind in KINDS))
-    parser.add_argument("--texts", type=int, default=10000, help="of each kind")
+    parser.add_argument("--files", default="", metavar="TOKENIZER.JSON,…", help="in place of kinds")
+    parser.add_argument("--texts", type=int, default=10000, help="of each kind, or of each file")
     parser.add_argument("--tokenizers", type=int, default=20, help="of each kind")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--show", type=int, default=3, help="of each kind's faults")
     options = parser.parse_args()
     text, words = words_of_tree()
+    if options.files:
+        sys.exit(any([run_file(pathlib.Path(path), options, words)
+                      for path in options.files.split(",")]))
     wanted = options.kinds.split(",")
     sys.exit(any([run_kind(kind, options, text, words) for kind in KINDS
                   if kind.__name__ in wanted]))

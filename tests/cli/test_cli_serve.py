@@ -10,6 +10,7 @@ import os
 import pathlib
 import random
 import resource
+import shutil
 import signal
 import socket
 import struct
@@ -379,6 +380,34 @@ class Serve(Scratch):
         with self.assertRaises(openai.UnprocessableEntityError):
             client.embeddings.create(model="model", input=[])
 
+    def test_curl(self):
+        curl = shutil.which("curl")
+        if not curl:
+            self.skipTest("curl is not installed")
+        body = json.dumps({"inputs": LINES[:2]})
+
+        def asked(*words):
+            done = subprocess.run([curl, "-sS", "-m", "60", *words], cwd=self.folder, input=body,
+                                  capture_output=True, text=True, check=False,
+                                  env=clean_environment({"no_proxy": "*"}))
+            self.assertEqual(done.returncode, 0, done.stderr)
+            return done.stdout
+
+        server = self.serve("model")
+        self.serve("model", "--socket", "sock")
+        embed, want = f"{server.url}/embed", server.good("/embed", {"inputs": LINES[:2]})
+        for way in ([], ["-H", "Transfer-Encoding: chunked"], ["-H", "Expect: 100-continue"],
+                    ["-0"], ["--unix-socket", "sock"]):
+            with self.subTest(way):
+                vectors = json.loads(asked(embed, "-d", "@-", *way))
+                self.assertEqual(len(vectors), 2)
+                self.close(vectors[1], want[1])
+        status = ["-o", os.devnull, "-w", "%{http_code} %{num_connects}\n"]
+        health = [f"{server.url}/health", *status]
+        self.assertEqual(asked(*health, "--next", *health).split(), ["200", "1", "200", "0"])
+        self.assertIn("200", asked("-I", f"{server.url}/health").splitlines()[0])
+        self.assertEqual(asked(embed, "-d", "{", *status).split()[0], "400")
+
     def test_keys(self):
         (self.folder / "keys").write_text("first\n\nsecond one\n")
         server = self.serve("model", "--key-file", "keys")
@@ -705,6 +734,48 @@ class Serve(Scratch):
             plain.close()
         while server.ask("/embed", {"inputs": "a"})[0] != 200:
             time.sleep(0.01)
+
+    def test_a_hundred_thousand_texts_at_once(self):
+        """Most are told to come again, and memory stays that of the queue and of bodies."""
+        server = self.serve("sparse", "--sparse", "--threads", "1")
+        status = pathlib.Path(f"/proc/{server.process.pid}/status")
+
+        def most():
+            return int(status.read_text().split("VmHWM:")[1].split()[0]) << 10
+
+        server.good("/embed", {"inputs": [" ".join(tiny_bert.WORDS * 8)] * 100})
+        before = most()
+        found = self.answers(self.burst(server, 100, 1000))
+        codes = [code for code, _, _ in found]
+        self.assertLessEqual(set(codes), {200, 429})
+        self.assertIn(200, codes)
+        if not os.environ.get("S24_SANITIZE"):
+            self.assertLess(most() - before, 64 << 20)
+
+    def test_ten_thousand_connections(self):
+        """Most have sent half a request; who sends a whole one is answered all the same."""
+        count, (soft, hard) = 10000, resource.getrlimit(resource.RLIMIT_NOFILE)
+        if hard < count + 500:
+            self.skipTest(f"a process may have {hard} files here")
+        self.addCleanup(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        server = self.serve("sparse", "--sparse", "--connections", str(count + 100), "--timeout",
+                            "600", "--http-threads", "2")
+        whole = self.request(LINES[0])
+        half, sockets = len(whole) // 2, []
+        want = server.good("/embed", {"inputs": LINES[0]})
+        for number in range(count):
+            sockets.append(server.socket())
+            self.addCleanup(sockets[-1].close)
+            sockets[-1].sendall(whole if number % 20 == 0 else whole[:half])
+        self.assertEqual(server.good("/health"), {})
+        for plain in sockets[1::20]:
+            plain.sendall(whole[half:])
+        found = self.answers(sockets[::20] + sockets[1::20])
+        self.assertEqual({code for code, _, _ in found}, {200})
+        for _, _, body in found:
+            self.close(json.loads(body)[0], want[0])
+        self.assertEqual(server.end(), 0)
 
     def test_sigterm_ends_what_was_taken(self):
         server = self.serve("deep", "--threads", "1", "--http-threads", "2")
