@@ -8,9 +8,9 @@
 Run by a Python that has tokenizers and sparse24. For every kind it trains small tokenizers on the
 tree's documents with settings drawn by chance, and gives both the same texts: words of the
 documents, letters of many scripts, marks, blanks, digits, controls and special tokens, mixed. One
-that sparse24 refuses is counted by its sentence, and is no fault. --files has tokenizers that others
-trained take the texts in place of those. Exits with 1 where ids or offsets differ; the kind, the
-seed and the number of the tokenizer make it again.
+that sparse24 refuses is counted by its sentence, and is no fault. With --files tokenizers that
+others trained take the texts in place of those. Exits with 1 where ids or offsets differ; the kind,
+the seed and the number of the tokenizer make it again.
 """
 import argparse
 import collections

@@ -224,8 +224,14 @@ def measure_cell(options, runners, name, shape, threads, notes):
             "samples_ms": whole}
 
 
+def shapes_of(options, name):
+    """The shapes to measure of a model, the smallest first."""
+    return sorted(options.shapes or SHAPES[name], key=math.prod)[:options.cells or None]
+
+
 def measure(options):
     cells, notes, versions, accuracy = [], {}, {}, {}
+    end = time.monotonic() + 60 * options.minutes
     for threads in options.threads:
         everyone = start(options, threads, notes)
         runners = attempt(everyone, notes, "version",
@@ -237,7 +243,11 @@ def measure(options):
                 attempt(runners, notes, f"vectors of {name}", lambda r: accuracy.__setitem__(
                     r.name, min(accuracy.get(r.name, 1.0),
                                 report.least_cosine(*r.vectors(check.parent, found)))))
-            for shape in sorted(SHAPES[name], key=math.prod)[:options.cells or None]:
+            for shape in shapes_of(options, name):
+                if time.monotonic() > end:
+                    note(notes, f"left out after {options.minutes:g} minutes",
+                         f"{name} {shape[0]}x{shape[1]} on {threads}")
+                    continue
                 cells.append(measure_cell(options, runners, name, shape, threads, notes))
         for runner in everyone:
             runner.close()
@@ -252,6 +262,10 @@ def machine():
             "isa": [f for f in shown if f in flags], "system": platform.platform()}
 
 
+def read_shapes(words):
+    return [tuple(map(int, word.split("x", 1))) for word in words.split(",")]
+
+
 def parse(words):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--environments", type=pathlib.Path, required=True, metavar="DIR",
@@ -262,6 +276,10 @@ def parse(words):
                         help=f"default: %(default)s; of {', '.join(SHAPES)}")
     parser.add_argument("--cells", type=int, default=0, metavar="N",
                         help="only so many of each model's shapes, the smallest")
+    parser.add_argument("--shapes", metavar="TEXTSxTOKENS,…", type=read_shapes,
+                        help="in place of each model's own: 1x16,32x128")
+    parser.add_argument("--minutes", type=float, default=math.inf, metavar="N",
+                        help="after which no cell begins; those left out are noted")
     parser.add_argument("--program", default=str(ROOT / "build/release/sparse24"))
     parser.add_argument("--work", type=pathlib.Path, default=ROOT / "build/peers-work",
                         help="for pruned folders and graphs; kept for the next run")

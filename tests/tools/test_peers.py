@@ -81,15 +81,12 @@ class Runs(unittest.TestCase):
         bench.run_program(PROGRAM, "pack", self.folder / "p", self.folder / "minilm/packed")
         return argparse.Namespace(environments=environments, work=self.folder, program=PROGRAM,
                                   engines=engines, models=["minilm"], threads=[1], rounds=2,
-                                  turn_ms=1, cells=0)
+                                  turn_ms=1, cells=0, shapes=[(1, 100000), (1, 4)],
+                                  minutes=math.inf)
 
     def test_who_is_not_here_is_a_note(self):
         options = self.options("sparse24-f32", "openvino-f32", "deepsparse-f32")
-        shapes, bench.SHAPES = bench.SHAPES, {"minilm": [(1, 4), (1, 100000)]}
-        try:
-            result = bench.measure(options)
-        finally:
-            bench.SHAPES = shapes
+        result = bench.measure(options)
         first, second = result["cells"]
         self.assertEqual(set(first["samples_ms"]), {"sparse24-f32", "sparse24-f32-dense"})
         for times in first["samples_ms"].values():
@@ -103,6 +100,11 @@ class Runs(unittest.TestCase):
         self.assertEqual(set(result["versions"]), {"sparse24-f32"})
         report.write(self.folder, {**found([]), **result})
         self.assertIn("sparse24-f32-dense", (self.folder / "peers.md").read_text())
+        options.minutes = 0
+        result = bench.measure(options)
+        self.assertEqual(result["cells"], [])
+        self.assertEqual(result["notes"]["left out after 0 minutes"],
+                         ["minilm 1x4 on 1", "minilm 1x100000 on 1"])
 
     def test_names_are_checked(self):
         common = ["--environments", "e", "--model", "m", "--out", "o"]
@@ -113,7 +115,10 @@ class Runs(unittest.TestCase):
             bench.parse(["--environments", "e", "--out", "o"])
         self.assertIn("--models minilm needs --model FOLDER", said.getvalue())
         found = bench.parse(["--environments", "e", "--out", "o", "--models", "modernbert"])
-        self.assertEqual(len(bench.SHAPES[found.models[0]]), 16)
+        self.assertEqual(len(bench.shapes_of(found, "modernbert")), 16)
+        found = bench.parse(["--environments", "e", "--out", "o", "--models", "modernbert",
+                             "--shapes", "1x8192,4x16"])
+        self.assertEqual(bench.shapes_of(found, "modernbert"), [(4, 16), (1, 8192)])
 
 
 if __name__ == "__main__":
