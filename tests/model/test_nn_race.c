@@ -16,6 +16,8 @@ typedef struct machine {
     double dense_factor;        /* of the second product */
     int noisy_laps;             /* the first so many laps take 10 times as long; −1: … */
     int busy[2];                /* … alone, or together, each takes longer than the last */
+    double unrest; /* > 0: each takes up to so much longer or less, by the logarithm, */
+    uint64_t seed; /* and of 8 following each other some twice as long */
     int laps, fails_at;
     int64_t most_rows;
 } machine;
@@ -23,6 +25,14 @@ typedef struct machine {
 static double now(void *user)
 {
     return ((machine *)user)->clock;
+}
+
+/* What else the machine does, of a host whose cores others use. */
+static double disturbance(const machine *m)
+{
+    uint64_t of_some = m->seed + (uint64_t)m->laps / 8, of_one = ~m->seed - (uint64_t)m->laps;
+    const double level = test_random(&of_some) % 3 ? 1 : 2;
+    return level * exp(m->unrest * (double)test_uniform(&of_one));
 }
 
 static s24_status run(void *user, double times[S24I_RACE_PRODUCTS], const s24i_lap *lap)
@@ -35,8 +45,9 @@ static s24_status run(void *user, double times[S24I_RACE_PRODUCTS], const s24i_l
     if (++m->laps == m->fails_at) return S24_ERROR_MEMORY;
     m->noisy_laps -= m->noisy_laps > 0 ? 1 : 0;
     m->most_rows = lap->rows > m->most_rows ? lap->rows : m->most_rows;
+    const double longer = m->unrest > 0 ? disturbance(m) : 1;
     for (int i = 0; i < 2; i++) {
-        times[i] = (of[0] * (double)lap->rows + of[1]) * factors[i];
+        times[i] = (of[0] * (double)lap->rows + of[1]) * factors[i] * longer;
         if (m->noisy_laps > 0) times[i] *= 10;
         if (m->noisy_laps < 0 && m->busy[lap->together]) times[i] *= pow(1.3, m->laps);
         m->clock += times[i];
@@ -232,6 +243,27 @@ static void a_busy_machine(void **state)
     assert_int_equal(choices[0].dense[S24I_TOGETHER], ALL);
 }
 
+/* Races of a machine whose laps differ by more than two ways do choose alike. */
+static void a_restless_machine(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 100; seed++)
+        for (int threads = 1; threads <= 2; threads++) {
+            machine m = {.sparse = {1e-6, 0},
+                         .dense = {0.85e-6, 0},
+                         .dense_factor = 1.3,
+                         .unrest = 0.1,
+                         .seed = seed * 1000};
+            s24i_choice choices[2];
+            int agreed = 0;
+            race(choices, &agreed, &m, threads);
+            assert_true(agreed);
+            assert_true(m.clock < 0.2);
+            assert_int_equal(choices[0].dense[S24I_ALONE] & 0x1ff, 0x1ff);
+            assert_int_equal(choices[1].dense[S24I_ALONE] & 0x1ff, 0);
+        }
+}
+
 /* A machine on which a lap of many rows takes too long is not asked for it. */
 static void a_slow_machine(void **state)
 {
@@ -343,6 +375,7 @@ int main(void)
         cmocka_unit_test(a_little_faster_is_not_enough),
         cmocka_unit_test(kept_tiles),
         cmocka_unit_test(a_busy_machine),
+        cmocka_unit_test(a_restless_machine),
         cmocka_unit_test(a_slow_machine),
         cmocka_unit_test(many_threads),
         cmocka_unit_test(no_time_at_all),

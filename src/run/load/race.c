@@ -1,15 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * The race itself. Numbers of rows rise, so that a slow machine has measured the small ones when
- * its time is over; each is run until the two least laps of either way agree, at most ROUNDS times.
+ * its time is over. What a lap takes changes with all that the machine does besides, so ways are
+ * compared within a round, which all of them run right after each other: what counts is the median
+ * of a product's ratios. Rounds come in pairs, there and back, so that a machine that slows down
+ * or recovers favours nobody. Each number of rows is run until its ratios agree; those that could
+ * still go either way then share the time that is left.
  */
 #include "model/race.h"
 
 #include <math.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "io/file/io.h"
 
-enum { ROUNDS = 8, ENOUGH = 3 };
+enum { ROUNDS = 8, MOST_ROUNDS = 12, ENOUGH = 3 };
 /* Dense must be faster by more than measuring errs, since its weight costs memory, and 2:4 may lose
    no more than that. A weight that is there for some numbers of rows costs nothing for others. */
 static const double MARGIN = 0.97;
@@ -22,8 +28,9 @@ static const double AGREE = 1.2;
 /* One number of rows, alone or together. */
 typedef struct point {
     int rounds, agreed;
-    double least[S24I_RACE_WAYS][S24I_RACE_PRODUCTS];
     double lap[S24I_RACE_WAYS]; /* of all products, the least; of who does not race 0 */
+    /* Of each round, the logarithm of dense time over a way's: of each product, and of the lap. */
+    float ratios[S24I_RACE_WAYS][S24I_RACE_PRODUCTS + 1][MOST_ROUNDS];
 } point;
 
 typedef struct track {
@@ -38,40 +45,97 @@ static double lap_of(const s24i_race *race, const double *times)
     return sum;
 }
 
-static void keep(const s24i_race *race, point *p, int way, const double *times)
-{
-    for (int i = 0; i < race->products; i++)
-        if (!p->rounds || times[i] < p->least[way][i]) p->least[way][i] = times[i];
-}
-
 static int ways_of(const s24i_race *race)
 {
     return race->keeps ? S24I_RACE_WAYS : S24I_RACE_KEPT;
 }
 
+/* ---- ratios ---------------------------------------------------------------------------------- */
+
+static int by_size(const void *a, const void *b)
+{
+    const float x = *(const float *)a, y = *(const float *)b;
+    return (x > y) - (x < y);
+}
+
+/* A product's ratios of all rounds (product `products`: the lap's): their median, and the middle
+   half of them. */
+typedef struct middle {
+    double median, low, high;
+} middle;
+
+static middle middle_of(const point *p, int way, int product)
+{
+    float sorted[MOST_ROUNDS];
+    const int n = p->rounds, out = n / 4;
+    memcpy(sorted, p->ratios[way][product], sizeof sorted);
+    qsort(sorted, (size_t)n, sizeof *sorted, by_size);
+    return (middle){((double)sorted[(n - 1) / 2] + (double)sorted[n / 2]) / 2, (double)sorted[out],
+                    (double)sorted[n - 1 - out]};
+}
+
+/* How far a median of so many rounds may be off where two ratios may differ by AGREE. */
+static double slack_of(const point *p)
+{
+    return log(AGREE) / sqrt(p->rounds);
+}
+
+static int agrees(const point *p, const s24i_race *race)
+{
+    for (int way = 0; way < ways_of(race); way++) {
+        const middle m = middle_of(p, way, race->products);
+        if (m.high - m.low > slack_of(p) * p->rounds / sqrt(2)) return 0;
+    }
+    return 1;
+}
+
+/* Could the choice for these rows go either way? */
+static int in_doubt(const point *p, const s24i_race *race)
+{
+    const double level = log(MARGIN), slack = slack_of(p);
+    if (!p->agreed) return 1;
+    for (int product = 0; product < race->products; product++) {
+        const middle m = middle_of(p, S24I_RACE_SPARSE, product);
+        if (m.low - slack < level && level < m.high + slack) return 1;
+    }
+    return 0;
+}
+
+/* ---- rounds ---------------------------------------------------------------------------------- */
+
+static s24_status run_round(point *p, const s24i_race *race, int together, int octave)
+{
+    const int ways = ways_of(race), back = p->rounds % 2, round = p->rounds;
+    double times[S24I_RACE_WAYS][S24I_RACE_PRODUCTS + 1];
+    /* No more than there is room for, whatever the number of threads. */
+    const int64_t rows = s24i_min((int64_t)1 << octave, race->most[together]);
+    for (int i = 0; i < ways; i++) {
+        const int way = back ? ways - 1 - i : i;
+        const s24i_lap lap = {way, together, rows};
+        TRY(race->run(race->user, times[way], &lap));
+        const double all = times[way][race->products] = lap_of(race, times[way]);
+        p->lap[way] = round ? fmin(p->lap[way], all) : all;
+    }
+    for (int way = 0; way < ways; way++)
+        for (int i = 0; i <= race->products; i++)
+            p->ratios[way][i][round] = (float)log(times[S24I_RACE_DENSE][i] / times[way][i]);
+    p->rounds++;
+    return S24_OK;
+}
+
+static s24_status run_pair(point *p, const s24i_race *race, int together, int octave)
+{
+    TRY(run_round(p, race, together, octave));
+    TRY(run_round(p, race, together, octave));
+    p->agreed = agrees(p, race);
+    return S24_OK;
+}
+
 static s24_status run_point(point *p, const s24i_race *race, int together, int octave)
 {
-    const int ways = ways_of(race);
-    double second[S24I_RACE_WAYS];
-    for (int way = 0; way < ways; way++)
-        second[way] = p->lap[way] = INFINITY;
     while (p->rounds < ROUNDS && !p->agreed) {
-        for (int way = 0; way < ways; way++) {
-            double times[S24I_RACE_PRODUCTS];
-            /* No more than there is room for, whatever the number of threads. */
-            const int64_t rows = s24i_min((int64_t)1 << octave, race->most[together]);
-            const s24i_lap lap = {way, together, rows};
-            TRY(race->run(race->user, times, &lap));
-            const double all = lap_of(race, times);
-            second[way] = fmin(second[way], fmax(all, p->lap[way]));
-            p->lap[way] = fmin(p->lap[way], all);
-            keep(race, p, way, times);
-        }
-        p->rounds++;
-        p->agreed = 1;
-        for (int way = 0; way < ways; way++)
-            p->agreed &= second[way] <= AGREE * p->lap[way];
-        if (p->rounds > 1 && race->now(race->user) > race->until) break;
+        TRY(run_pair(p, race, together, octave));
+        if (race->now(race->user) > race->until) break;
     }
     return S24_OK;
 }
@@ -113,6 +177,29 @@ static s24_status run_octave(track *t, const s24i_race *race, int together, int 
     return run_point(p, race, together, octave);
 }
 
+/* Which number of rows is in doubt and has had the fewest rounds, where a pair more ends in time;
+   of NULL none is. */
+static point *doubtful(track tracks[2], const s24i_race *race, int *together, int *octave)
+{
+    const double left = race->until - race->now(race->user);
+    point *least = NULL;
+    for (int i = 0; i < 2 * S24I_ROW_OCTAVES; i++) {
+        point *p = &tracks[i % 2].points[i / 2];
+        if (!p->rounds || p->rounds == MOST_ROUNDS || 2 * laps_of(p) > left) continue;
+        if ((least && p->rounds >= least->rounds) || !in_doubt(p, race)) continue;
+        least = p, *together = i % 2, *octave = i / 2;
+    }
+    return least;
+}
+
+static s24_status run_doubtful(track tracks[2], const s24i_race *race)
+{
+    int together, octave;
+    for (point *p; (p = doubtful(tracks, race, &together, &octave));)
+        TRY(run_pair(p, race, together, octave));
+    return S24_OK;
+}
+
 /* The logarithm of dense time over `way`'s at an octave, from the nearest that were timed. */
 static double ratio_at(const track *t, int octave, int product, int way)
 {
@@ -121,13 +208,12 @@ static double ratio_at(const track *t, int octave, int product, int way)
         high++;
     if (low < 0) low = high;
     if (high == S24I_ROW_OCTAVES) high = low;
-    const point *a = &t->points[low], *b = &t->points[high];
-    const double at_low = log(a->least[S24I_RACE_DENSE][product] / a->least[way][product]);
-    const double at_high = log(b->least[S24I_RACE_DENSE][product] / b->least[way][product]);
+    const double at_low = middle_of(&t->points[low], way, product).median;
+    const double at_high = middle_of(&t->points[high], way, product).median;
     return low == high ? at_low : at_low + (at_high - at_low) * (octave - low) / (high - low);
 }
 
-/* 1: it was timed, and its times agree; of some numbers of rows at least, and then the others are
+/* 1: it was timed, and its ratios agree; of some numbers of rows at least, and then the others are
    forgotten. */
 static int has_agreed(track *t)
 {
@@ -163,9 +249,9 @@ static int keeps(const track tracks[2], const int sure[2], int product, const s2
     for (int i = 0; i < 2 * S24I_ROW_OCTAVES; i++) {
         const point *p = &tracks[i % 2].points[i / 2];
         if (!sure[i % 2] || !p->rounds) continue;
-        const double dense = p->least[S24I_RACE_DENSE][product];
-        gain += log(fmin(dense, p->least[S24I_RACE_SPARSE][product]) /
-                    fmin(dense, p->least[S24I_RACE_KEPT][product]));
+        /* Next to dense, which runs where it is faster than either. */
+        gain += fmax(0, middle_of(p, S24I_RACE_KEPT, product).median) -
+                fmax(0, middle_of(p, S24I_RACE_SPARSE, product).median);
         points++;
     }
     return points && gain / points > -log(KEPT_MARGIN);
@@ -194,6 +280,7 @@ s24_status s24i_race_run(s24i_choice *choices, int *agreed, const s24i_race *rac
     for (size_t i = 0; i < sizeof order / sizeof *order; i++)
         for (int together = 0; together < 2; together++)
             TRY(run_octave(&tracks[together], race, together, order[i]));
+    TRY(run_doubtful(tracks, race));
     const int sure[2] = {has_agreed(&tracks[0]), has_agreed(&tracks[1])};
     for (int p = 0; p < race->products; p++)
         choices[p].kept = keeps(tracks, sure, p, race);
