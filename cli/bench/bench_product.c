@@ -91,9 +91,13 @@ static s24_status cell_fill_tokens(cell *c)
        about k·2^-24; two such sums are compared. A product left out or doubled is far above it. */
     c->tolerance = (c->dtype == S24_I8 && !c->scheme ? 4 * 127 : 4) * (double)s.k * 0x1p-24;
     if (c->scheme) c->tolerance *= 4; /* x is in fixed point, its unit the largest's of a segment */
+    /* On tiles a group's scale times an integer is rounded to bf16, each by itself. */
+    if (c->scheme && strchr(c->scheme, '-') && s24_ctx_cpu(ctx) & S24_CPU_AMX)
+        c->tolerance += 0x1p-9 * sqrt((double)s.k);
     c->relative = c->activations == S24_F32 ? 0 : 0x1p-7; /* y's own rounding, twice */
     s24_status status = S24_OK;
-    if (!c->scheme) status = round_to(c->x, s.m * s.k, c->dtype, s.k, ctx);
+    /* Tokens are what multiplies them: next to integers bf16, to which they may be rounded. */
+    status = round_to(c->x, s.m * s.k, c->scheme ? S24_BF16 : c->dtype, s.k, ctx);
     if (status != S24_OK) return status;
     return s24_convert(c->x_given, c->activations, c->x, S24_F32, s.m * s.k);
 }

@@ -136,8 +136,10 @@ int bench_weight_is(const bench_weight *w, const bench_weight_kind *kind)
 s24_status bench_weight_plan(s24_plan **plan, s24_ctx *ctx, const bench_weight *w)
 {
     const int integers = w->kind.dtype == S24_I8 && !w->kind.scheme;
+    /* Tokens may be rounded next to integers, as they are in language models, which have such. */
     const s24_plan_opts opts = {.size = sizeof opts,
-                                .activations = integers ? S24_I8 : S24_DTYPE_NONE};
+                                .activations = integers ? S24_I8 : S24_DTYPE_NONE,
+                                .rounds = w->kind.scheme != 0};
     if (w->matrix) return s24_plan_create(plan, ctx, w->matrix, &opts);
     return integers ? s24_sparse_plan_integers(plan, ctx, w->sparse, w->scales, NULL)
                     : s24_sparse_plan(plan, ctx, w->sparse, NULL);

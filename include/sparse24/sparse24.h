@@ -351,8 +351,8 @@ typedef struct s24_plan_opts {
     /* Of a lifted matrix (s24_matrix_lift): x has the columns of the matrix before, and they are
        lifted as the plan runs. 0: it is none */
     int lift;
-    /* 1: x may lose what 16 bits do not hold where that is faster, as it is for many tokens and a
-       quantised w (docs/numerics.md) */
+    /* 1: x, and an integer of w times its group's scale, may lose what 16 bits do not hold where
+       that is faster, as it is for many tokens and a quantised w (docs/numerics.md) */
     int rounds;
 } s24_plan_opts;
 

@@ -200,12 +200,22 @@ static inline double bound_of(const s24i_linear_kernel *row, const sample *s, do
     return bound;
 }
 
-/* Subnormal products are rounded to the least of them, or with tiles and dots of bf16 to zero. */
+/* Subnormal products are rounded to the least of them, or with tiles and dots of bf16 to zero; with
+   integers on tiles so are operands. */
 static inline double least_of(const s24i_linear_kernel *row, const sample *s, double largest)
 {
     const uint32_t flushes = S24_CPU_AMX | S24_CPU_AVX512BF16;
     if (largest >= 0x1p-100) return 0;
-    return fabs((double)s->alpha) * (row->cpu & flushes && !row->bits ? 0x1p-126 : 0x1p-149);
+    const double least = row->bits ? 128 * 0x1p-126 : 0x1p-126;
+    return fabs((double)s->alpha) * (row->cpu & flushes ? least : 0x1p-149);
+}
+
+/* What integers lose on tiles, of Σ|x·w|: x is rounded to bf16, and of a group scale·q, too. */
+static inline double tiles_lose(const s24i_linear_kernel *row, const sample *s,
+                                const s24i_linear_job *job)
+{
+    if (!row->bits || !(row->cpu & S24_CPU_AMX) || !rounds_of(s)) return 0;
+    return job->group < job->k ? 0x1.1p-7 : 0x1.1p-8;
 }
 
 /* residual: what is added, in f32, or NULL. */
@@ -229,6 +239,7 @@ UNWATCHED static inline void check_output(const s24i_linear_kernel *row, const s
             double want = activation_of(sum, s->activation);
             double bound =
                 bound_of(row, s, sum, size, e->largest[m], weights) +
+                tiles_lose(row, s, job) * size +
                 (double)(e->starts[n + 1] - e->starts[n]) * least_of(row, s, e->largest[m]);
             if (job->gate) {
                 int64_t at = m * job->gate_stride_m + n * job->gate_stride_n;

@@ -10,10 +10,15 @@
 #include "kernel/kernel.h"
 
 extern const s24i_linear_kernel emulated_bf16_row, emulated_i8_row, emulated_bf16_kept_row,
-    emulated_i8_kept_row;
+    emulated_i8_kept_row, emulated_w8_row, emulated_w4_row;
 
-static const s24i_linear_kernel *const emulated_rows[] = {
-    &emulated_bf16_row, &emulated_i8_row, &emulated_bf16_kept_row, &emulated_i8_kept_row, NULL};
+static const s24i_linear_kernel *const emulated_rows[] = {&emulated_bf16_row,
+                                                          &emulated_i8_row,
+                                                          &emulated_bf16_kept_row,
+                                                          &emulated_i8_kept_row,
+                                                          &emulated_w8_row,
+                                                          &emulated_w4_row,
+                                                          NULL};
 
 static inline uint32_t detect_with_tiles(void)
 {

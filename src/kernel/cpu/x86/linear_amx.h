@@ -23,6 +23,7 @@
  *   DOT                     the product, of tiles.h
  *   SUMS_ARE_FLOATS         1: sums are f32 in the outputs' unit
  *   KEPT                    1: layers of up to KEPT_BYTES of tiles keep them next to what is packed
+ *   OWN_ORDER               optional, 1: row blocks have no ROW_HEAD and no tiles of TILE_BYTES
  *
  * includes this one, and defines the functions declared below.
  */
@@ -55,7 +56,8 @@ TARGET static void end_open(worker *w)
 
 /* `count` steps along k of a group of tokens and the row blocks that it meets. */
 typedef struct visit {
-    const uint8_t *x, *w[TILES];
+    const uint8_t *x;
+    stored w[TILES];
     int64_t x_next; /* bytes from a step's tokens to the next one's */
     uint8_t *tiles; /* row block i's expanded weights of step t: i · next + (t & ring) · step on */
     int64_t next, step, ring;
@@ -70,7 +72,7 @@ typedef struct visit {
     int shift; /* 2^shift lines of a token follow each other */
 } visit;
 
-TARGET_INLINE void expand_all(uint8_t *to, const uint8_t *from)
+TARGET_INLINE void expand_all(uint8_t *to, packed_tile from)
 {
     UNROLL for (int part = 0; part < 4; part++)
     {
@@ -95,7 +97,7 @@ TARGET_INLINE uint8_t *aim(const visit *v, int64_t t, int block, const int block
 }
 
 /* A quarter of a tile. */
-TARGET_INLINE void prepare(uint8_t *to, const uint8_t *from, const int part, const int WHAT)
+TARGET_INLINE void prepare(uint8_t *to, packed_tile from, const int part, const int WHAT)
 {
     if (WHAT == EXPANDS) expand(to, from, part);
     for (int i = 0; WHAT == ASKS && i < 4; i++)
@@ -105,7 +107,8 @@ TARGET_INLINE void prepare(uint8_t *to, const uint8_t *from, const int part, con
 /* Three or four tiles of tokens and one row block. */
 TARGET_INLINE void step_tall(const visit *v, int64_t t, const int T, const int WHAT)
 {
-    const uint8_t *x = v->x + t * v->x_next, *w = v->w[0] + (t + LEAD) * TILE_BYTES;
+    const uint8_t *x = v->x + t * v->x_next;
+    const packed_tile w = stored_tile(v->w[0], t + LEAD);
     uint8_t *made = aim(v, t, 0, 1, WHAT);
     TILE_LOAD(4, tile_at(v, t, 0), 64);
     TILE_LOAD(5, x, 64);
@@ -126,8 +129,8 @@ TARGET_INLINE void step_tall(const visit *v, int64_t t, const int T, const int W
 TARGET_INLINE void step_even(const visit *v, int64_t t, const int WHAT)
 {
     const uint8_t *x = v->x + t * v->x_next;
-    const uint8_t *first = v->w[0] + (t + LEAD) * TILE_BYTES;
-    const uint8_t *second = v->w[1] + (t + LEAD) * TILE_BYTES;
+    const packed_tile first = stored_tile(v->w[0], t + LEAD);
+    const packed_tile second = stored_tile(v->w[1], t + LEAD);
     uint8_t *made = aim(v, t, 0, 2, WHAT), *other = aim(v, t, 1, 2, WHAT);
     TILE_LOAD(4, tile_at(v, t, 0), 64);
     TILE_LOAD(6, x, 64);
@@ -146,20 +149,20 @@ TARGET_INLINE void step_even(const visit *v, int64_t t, const int WHAT)
 /* One tile of tokens, the 7th, and four row blocks. */
 TARGET_INLINE void step_wide(const visit *v, int64_t t, const int WHAT)
 {
-    const int64_t at = (t + LEAD) * TILE_BYTES;
+    const int64_t at = t + LEAD;
     TILE_LOAD(7, v->x + t * v->x_next, 64);
     TILE_LOAD(4, tile_at(v, t, 0), 64);
     DOT(0, 7, 4);
-    if (WHAT == EXPANDS) expand_all(tile_at(v, t + LEAD, 0), v->w[0] + at);
+    if (WHAT == EXPANDS) expand_all(tile_at(v, at, 0), stored_tile(v->w[0], at));
     TILE_LOAD(5, tile_at(v, t, 1), 64);
     DOT(1, 7, 5);
-    if (WHAT == EXPANDS) expand_all(tile_at(v, t + LEAD, 1), v->w[1] + at);
+    if (WHAT == EXPANDS) expand_all(tile_at(v, at, 1), stored_tile(v->w[1], at));
     TILE_LOAD(6, tile_at(v, t, 2), 64);
     DOT(2, 7, 6);
-    if (WHAT == EXPANDS) expand_all(tile_at(v, t + LEAD, 2), v->w[2] + at);
+    if (WHAT == EXPANDS) expand_all(tile_at(v, at, 2), stored_tile(v->w[2], at));
     TILE_LOAD(4, tile_at(v, t, 3), 64);
     DOT(3, 7, 4);
-    if (WHAT == EXPANDS) expand_all(tile_at(v, t + LEAD, 3), v->w[3] + at);
+    if (WHAT == EXPANDS) expand_all(tile_at(v, at, 3), stored_tile(v->w[3], at));
 }
 
 TARGET_INLINE void begin_sums(const visit *v, const int B)
@@ -219,7 +222,7 @@ TARGET_INLINE void multiply_as(const visit *v, const int T)
     const int64_t turn = v->ready ? v->count : v->count < LEAD ? 0 : v->count - LEAD;
     for (int64_t t = 0; !v->ready && t < LEAD && t < v->count; t++)
         for (int b = 0; b < blocks_for(T); b++)
-            expand_all(tile_at(v, t, b), v->w[b] + t * TILE_BYTES);
+            expand_all(tile_at(v, t, b), stored_tile(v->w[b], t));
     begin_sums(v, B);
     if (v->ready)
         steps(v, 0, turn, T, ASKS);
@@ -335,17 +338,17 @@ TARGET static void end_visit(worker *w, int blocks, int last)
     w->strips[0] = w->strips[1], w->strips[1] = sums;
 }
 
-/* The weights of row blocks from b on, the first of them once more where b1 is before. */
-static void aim_at_weights(visit *v, const uint8_t *weights, int64_t bytes, int64_t b, int64_t b1)
-{
-    for (int i = 0; i < TILES; i++)
-        v->w[i] = weights + (i < b1 - b ? b + i : b) * bytes;
-}
-
 /* A slice of k: `count` steps from `done` on. */
 typedef struct slice {
     int64_t done, count;
 } slice;
+
+/* The weights of row blocks from b on, the first of them once more where b1 is before. */
+static void aim_at_weights(visit *v, const s24i_linear_job *job, slice s, int64_t b, int64_t b1)
+{
+    for (int i = 0; i < TILES; i++)
+        v->w[i] = stored_from(job, i < b1 - b ? b + i : b, s.done);
+}
 
 /* What a visit with all of k, or a slice of it, makes of its sums, and runs it. */
 TARGET static void run_visit(worker *w, visit *v, square_of s, int64_t b1, float *partial, slice k)
@@ -366,7 +369,6 @@ TARGET static void run_group(worker *w, int64_t b0, int64_t b1, slice s)
 {
     const int64_t k = w->job->k, all = k_tiles(k);
     const int tiles = tiles_of(w->tokens), blocks = blocks_for(tiles);
-    const uint8_t *weights = (const uint8_t *)w->job->w + ROW_HEAD + s.done * TILE_BYTES;
     float *partial = w->partial;
     visit v = {.x_next = x_step(tiles), .count = s.count, .tiles = w->expanded};
     v.x = w->x + s.done * v.x_next;
@@ -375,7 +377,7 @@ TARGET static void run_group(worker *w, int64_t b0, int64_t b1, slice s)
     if (w->kept) v.step = TILE, v.ring = -1;
     for (int64_t b = b0; b < b1; b += blocks, partial += SQUARE) {
         const square_of square = {w->m, b, w->tokens, tiles, scales_of(w->x, k)};
-        aim_at_weights(&v, weights, row_block_bytes(k), b, b1);
+        aim_at_weights(&v, w->job, s, b, b1);
         if (s.done + s.count == all && tiles == TILES) aim_at_y(&v, w, w->m, b, TILES);
         run_visit(w, &v, square, b1, partial, s);
         if (w->kept) v.tiles += blocks * v.next;
@@ -387,12 +389,11 @@ TARGET static void run_group(worker *w, int64_t b0, int64_t b1, slice s)
 TARGET static void run_slice(worker *w, int64_t t0, int64_t b, int64_t b1, slice s)
 {
     const int64_t k = w->job->k, all = k_tiles(k);
-    const uint8_t *weights = (const uint8_t *)w->job->w + ROW_HEAD + s.done * TILE_BYTES;
     float *partial = w->partial;
     visit v = {.count = s.count, .tiles = w->expanded, .next = s.count * TILE + SKEW, .step = TILE};
     v.ring = -1, v.ready = w->kept != NULL;
     if (w->kept) v.tiles = w->kept + (b * all + s.done) * TILE, v.next = all * TILE;
-    aim_at_weights(&v, weights, row_block_bytes(k), b, b1);
+    aim_at_weights(&v, w->job, s, b, b1);
     const int64_t end = t0 + SPAN * TOKENS < w->tokens ? t0 + SPAN * TOKENS : w->tokens;
     for (int64_t t = t0; t < end; t += TOKENS, partial += SQUARE) {
         const int64_t g = t / GROUP, tile = t % GROUP / TOKENS;

@@ -35,8 +35,15 @@ enum {
 
 /* ---- what a row defines ---------------------------------------------------------------------- */
 
+/* Where a row block's weights lie, and one of its tiles: one after the other, but in a row with
+   OWN_ORDER, which brings these and stored_from(), stored_tile() and kept_of() below. */
+#ifndef OWN_ORDER
+#define OWN_ORDER 0
+typedef const uint8_t *stored, *packed_tile;
+#endif
+
 /* A quarter of a tile's weights: rows 4·part to 4·part + 3. */
-TARGET_INLINE void expand(uint8_t *to, const uint8_t *from, const int part);
+TARGET_INLINE void expand(uint8_t *to, packed_tile from, const int part);
 
 /* 16 tokens at most from m on, as tiles `step` bytes apart, and 16 scales where x is quantised; 0
    if the other row has to multiply them. */
@@ -56,6 +63,7 @@ static inline int64_t k_tiles(int64_t k)
     return (k + TILE_COLUMNS - 1) / TILE_COLUMNS;
 }
 
+#if !OWN_ORDER
 static inline int64_t row_block_bytes(int64_t k)
 {
     return ROW_HEAD + k_tiles(k) * TILE_BYTES;
@@ -73,6 +81,24 @@ static inline size_t kept_bytes(int64_t n, int64_t k)
     const int64_t bytes = (rows16_blocks(n) + TILES - 1) * k_tiles(k) * TILE;
     return KEPT && bytes <= KEPT_BYTES ? (size_t)bytes : 0;
 }
+
+static inline uint8_t *kept_of(const s24i_linear_job *job)
+{
+    uint8_t *w = (uint8_t *)(uintptr_t)job->w;
+    return kept_bytes(job->n, job->k) ? w + packed_bytes(job->n, job->k) : NULL;
+}
+
+/* Row block b from a step along k on. */
+static inline stored stored_from(const s24i_linear_job *job, int64_t b, int64_t step)
+{
+    return (const uint8_t *)job->w + b * row_block_bytes(job->k) + ROW_HEAD + step * TILE_BYTES;
+}
+
+static inline packed_tile stored_tile(stored from, int64_t step)
+{
+    return from + step * TILE_BYTES;
+}
+#endif
 
 /* Bytes of a step's tiles of tokens: one token's columns of several steps lie in several sets of
    L1. */

@@ -11,6 +11,7 @@
 
 #include "kernel/cpu/x86/linear_amx.h"
 
+#if !OWN_ORDER
 /* ---- kept tiles ------------------------------------------------------------------------------ */
 
 /* Expands row blocks [begin, end), those past the last to zeros. */
@@ -33,6 +34,7 @@ static void keep_tiles(void *w, const s24i_weight *from)
     const int64_t blocks = rows16_blocks(from->n) + TILES - 1;
     if (kept_bytes(from->n, from->k)) rows16_share(w, from, blocks, keep_blocks);
 }
+#endif
 
 /* ---- the threads ----------------------------------------------------------------------------- */
 
@@ -54,8 +56,7 @@ static worker worker_of(const run *r, int thread)
     w.strips[0] = (float *)(void *)(w.expanded + EXPANDED);
     w.strips[1] = w.strips[0] + STRIP / 4;
     w.partial = w.strips[1] + STRIP / 4;
-    if (kept_bytes(r->job->n, r->job->k))
-        w.kept = (uint8_t *)(uintptr_t)r->job->w + packed_bytes(r->job->n, r->job->k);
+    w.kept = kept_of(r->job);
     return w;
 }
 
