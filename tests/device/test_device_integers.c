@@ -143,7 +143,8 @@ static void test_products(void **state)
 }
 
 /* Layers for which Hopper has two blocks of the weight at a time: 4 bits, 2:4, in both dtypes and
-   every group, by tiles of 8 to 32 tokens that one, two and four blocks share. */
+   every group, by tiles of 8 to 32 tokens that one, two and four blocks share; of groups of 128 by
+   those of 64 and of 128 outputs. */
 static void test_pairs(void **state)
 {
     (void)state;
@@ -152,7 +153,9 @@ static void test_pairs(void **state)
         int64_t shape[3];
     } products[] = {{12, {8, 1252, 8260}}, {5, {6, 1252, 8260}},   {5, {3, 1100, 4100}},
                     {20, {7, 104, 964}},   {13, {5, 288, 452}},    {12, {16, 8676, 516}},
-                    {5, {30, 8676, 516}},  {12, {32, 1100, 4100}}, {21, {17, 104, 964}}};
+                    {5, {30, 8676, 516}},  {12, {32, 1100, 4100}}, {21, {17, 104, 964}},
+                    {12, {7, 324, 260}},   {13, {3, 200, 132}},    {12, {5, 9400, 4100}},
+                    {13, {8, 6660, 2052}}};
     s24_ctx *ctx;
     assert_int_equal(s24_ctx_create(&ctx, NULL), S24_OK);
     s24_device *device = device_here(ctx);

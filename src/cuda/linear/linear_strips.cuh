@@ -9,9 +9,14 @@
  * rings; a cluster's blocks have parts of k again, and each stores a part of the outputs. A group's
  * columns are summed alone; while the next ones are multiplied, their sums are scaled and added.
  *
+ * A place of the rings has SPAN blocks of the weight: next to each other along k, or, where a tile
+ * is TALL, of as many slabs, which share the tokens of one.
+ *
  * A tile of which BLOCKS fit a processor has half of its shared memory, so that the next product's
  * blocks fill their rings while this one's are still at work. They may start when what is left to
- * load fits this one's rings: sooner, their loads would come before those that are waited for.
+ * load fits this one's rings: sooner, their loads would come before those that are waited for. And
+ * the product ahead must be done by then: with three of them under way, some processors would have
+ * two blocks of the third, and others none.
  */
 #ifndef S24_CUDA_LINEAR_LINEAR_STRIPS_CUH
 #define S24_CUDA_LINEAR_LINEAR_STRIPS_CUH
@@ -21,17 +26,18 @@
 #include "cuda/ptx/wgmma_held.cuh"
 
 template <class ORDER, int TOKENS, int WIDE, int PARTS, int TOKEN_SLOTS, int BLOCKS = 1,
-          int SPAN = 1>
+          int SPAN = 1, bool TALL = false>
 struct strips_tile {
     using order = ORDER;
     using type = typename ORDER::type;
     static constexpr int tokens = TOKENS, wide = WIDE, parts = PARTS, token_slots = TOKEN_SLOTS,
-                         blocks = BLOCKS, span = SPAN;
-    static constexpr bool many = TOKENS > 64;
-    static constexpr int warpgroups = WIDE * PARTS, rows = 64 * WIDE, sums = TOKENS / 2,
+                         blocks = BLOCKS, span = SPAN, slabs = TALL ? WIDE * SPAN : WIDE,
+                         along = TALL ? 1 : SPAN; /* blocks of a place along k */
+    static constexpr bool many = TOKENS > 64, tall = TALL;
+    static constexpr int warpgroups = WIDE * PARTS, rows = 64 * slabs, sums = TOKENS / 2,
                          threads = 128 * warpgroups + (many ? 128 : 64);
     static constexpr int weight_stage = SPAN * WIDE * ORDER::block, token_block = TOKENS * 256,
-                         token_stage = SPAN * token_block;
+                         token_stage = along * token_block;
     /* Few sums have a place of their own, many take the rings' when those are done with. */
     static constexpr int sum_bytes = rows * TOKENS * 4 * PARTS, barrier_bytes = many ? 2048 : 1040;
     static constexpr bool apart = sum_bytes <= 16 * 1024;
@@ -91,34 +97,39 @@ template <class TILE> struct strips_ring {
 
 /* ---- the producers: a thread each ------------------------------------------------------------ */
 
-/* EARLY: the next product may start once the rings have room for what is left. */
+/* EARLY: the next product may start once the rings have room for what is left, and a place of them
+   has been given back, or else the product ahead is done. */
 template <class TILE, bool EARLY = false>
 static __device__ void strips_load_weight(const strips_ring<TILE> &ring, const strips_params &p,
                                           const strips_part &part,
                                           ring_place<TILE::weight_slots> &at)
 {
-    constexpr int block = TILE::order::block, stage = TILE::span * block;
+    constexpr int block = TILE::order::block, stage = TILE::along * block,
+                  held = TILE::parts * TILE::weight_slots;
     const size_t slab = (size_t)p.k_blocks * block;
-    const int first = part.tile * TILE::wide, last = p.slabs - 1 - first;
+    const int first = part.tile * TILE::slabs, last = p.slabs - 1 - first;
     const uint8_t *from = p.w + (size_t)first * slab + (size_t)part.begin * stage;
-    const int start = max(0, part.count - TILE::parts * TILE::weight_slots);
+    const int start = max(held, part.count - held);
 #pragma unroll 1
     for (int i = 0; i < part.count; i += TILE::parts, at.next())
         for (int g = 0; g < TILE::parts && i + g < part.count; g++) {
             const uint32_t full = ring.weight_full(g, at.stage);
-            if (EARLY && i + g == start) dependents_may_start();
             barrier_wait(ring.empty(full), at.parity ^ 1);
+            if (EARLY && i + g == start) dependents_may_start();
             barrier_expect(full, TILE::weight_stage);
             /* Past the last slab or block, that is loaded again; the block's tokens are zeros. */
-            const bool whole = (part.begin + i + g + 1) * TILE::span <= p.k_blocks;
+            const bool whole = (part.begin + i + g + 1) * TILE::along <= p.k_blocks;
 #pragma unroll
-            for (int j = 0; j < TILE::wide; j++) {
+            for (int j = 0; j < TILE::slabs; j++) {
                 const uint32_t to = ring.weight(g, at.stage) + j * stage;
                 const uint8_t *w = from + (size_t)min(j, last) * slab + (size_t)(i + g) * stage;
                 bulk_load(to, w, whole ? stage : block, full);
                 if (!whole) bulk_load(to + block, w, block, full);
             }
         }
+    if (!EARLY || part.count > held) return;
+    wait_for_predecessors();
+    dependents_may_start();
 }
 
 template <class TILE>
@@ -135,11 +146,11 @@ static __device__ void strips_load_tokens(const strips_ring<TILE> &ring, const s
     for (int i = 0; i < part.count; i += TILE::parts, at.next())
         for (int g = 0; g < TILE::parts && i + g < part.count; g++) {
             const uint32_t full = ring.tokens_full(g, at.stage), to = ring.tokens(g, at.stage);
-            const int k = (part.begin + i + g) * TILE::span * 128;
+            const int k = (part.begin + i + g) * TILE::along * 128;
             barrier_wait(ring.empty(full), at.parity ^ 1);
-            barrier_expect(full, TILE::span * p.turn * 256);
+            barrier_expect(full, TILE::along * p.turn * 256);
 #pragma unroll
-            for (int j = 0; j < 2 * TILE::span; j++)
+            for (int j = 0; j < 2 * TILE::along; j++)
                 tile_load(to + j * (TILE::token_block / 2), x, k + j * 64, token, full);
         }
 }
@@ -150,26 +161,29 @@ static __device__ void strips_load_tokens(const strips_ring<TILE> &ring, const s
    or, where a block of the weight is one unit, of blocks. */
 template <class TILE> struct strips_sums {
     using order = typename TILE::order;
-    static constexpr int turns = TILE::scales ? 2 : 1;
+    static constexpr int turns = TILE::scales ? 2 : 1, heights = TILE::tall ? 2 : 1;
+    static_assert(!TILE::tall || (TILE::wide == 1 && TILE::span == 2 && TILE::scales == 1),
+                  "each turn has a slab's sums");
     uint32_t a[2][TILE::unit_steps][4], codes[2][2];
     float scales[2][2] = {};
-    float d[turns][TILE::sums];                      /* of the groups being multiplied, or of all */
-    float total[TILE::scales ? TILE::sums : 1] = {}; /* of all, scaled */
+    float d[turns][TILE::sums]; /* of the groups being multiplied, or of all */
+    float total[heights][TILE::scales ? TILE::sums : 1] = {}; /* of all, scaled; of a slab */
 
     /* The sums of a turn, which are done, times their scale. */
     template <int TURN> __device__ __forceinline__ void add()
     {
         if constexpr (TILE::scales > 0) {
+            float(&sums)[TILE::sums] = total[TILE::tall ? TURN : 0];
             products_pin(d[TURN]);
 #pragma unroll
             for (int i = 0; i < TILE::sums; i++)
-                total[i] = fmaf(scales[TURN][i % 4 / 2], d[TURN][i], total[i]);
+                sums[i] = fmaf(scales[TURN][i % 4 / 2], d[TURN][i], sums[i]);
         }
     }
-    __device__ __forceinline__ float sum(int i) const
+    __device__ __forceinline__ float sum(int height, int i) const
     {
         if constexpr (TILE::scales > 0)
-            return total[i];
+            return total[height][i];
         else
             return d[0][i];
     }
@@ -348,7 +362,8 @@ strips_pairs(strips_sums<TILE> &s, const strips_ring<TILE> &ring, int part, int 
         at.weight.next();
         at.tokens.next();
         strips_block<TILE, 0>(s, read[0], tokens, i == 0, false, [] {});
-        strips_block<TILE, 1>(s, read[1], tokens + TILE::token_block, false, true, [] {});
+        strips_block<TILE, 1>(s, read[1], tokens + (TILE::tall ? 0 : TILE::token_block), false,
+                              true, [] {});
         if (i + 1 < count) ahead();
         products_wait<0>();
         strips_keep(s, TILE::units == 1 ? 1 : (TILE::units - 1) % 2, 1);
@@ -411,8 +426,13 @@ __global__ void __launch_bounds__(TILE::threads, TILE::blocks)
     strips_kernel(const __grid_constant__ CUtensorMap x, const __grid_constant__ strips_params p)
 {
     extern __shared__ uint8_t memory[];
-    const strips_ring<TILE> ring = {(shared_address(memory) + 1023) / 1024 * 1024};
-    const strips_part part(p, TILE::span);
+    uint32_t base = (shared_address(memory) + 1023) / 1024 * 1024;
+    if (TILE::span > 1) { /* else the compiler works it out again for each place */
+        asm volatile("" : "+r"(base));
+        base = __shfl_sync(~0u, base, 0);
+    }
+    const strips_ring<TILE> ring = {base};
+    const strips_part part(p, TILE::along);
     const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0), lane = threadIdx.x % 32;
     const int producer = warp - 4 * TILE::warpgroups, slice = warp / 4 / TILE::wide;
     const int strip = warp / 4 % TILE::wide * 4 + warp % 4;
@@ -433,9 +453,12 @@ __global__ void __launch_bounds__(TILE::threads, TILE::blocks)
     if (p.share > 1) cluster_wait();        /* all blocks have begun */
     if (!TILE::apart) strips_meet(p.share); /* and are done with their rings */
     if (producer < 0)
-        strips_send<TILE::tokens>([&](int i) { return s.sum(i); }, ring.base + TILE::sums_at,
-                                  ring.sums_full(), TILE::rows / p.share,
-                                  part.rank * TILE::parts + slice, strip * 16, p.share == 1);
+#pragma unroll
+        for (int height = 0; height < strips_sums<TILE>::heights; height++)
+            strips_send<TILE::tokens>([&](int i) { return s.sum(height, i); },
+                                      ring.base + TILE::sums_at, ring.sums_full(),
+                                      TILE::rows / p.share, part.rank * TILE::parts + slice,
+                                      (strip + height * 4) * 16, p.share == 1);
     if (p.share > 1)
         barrier_wait(ring.sums_full(), 0);
     else
@@ -450,14 +473,20 @@ __global__ void __launch_bounds__(TILE::threads, TILE::blocks)
 }
 
 /* Two blocks in a place (SPAN) are for 4 bits, 2:4, alone: dense ones are no faster by them. */
-template <class T, int TOKENS, int WIDE, int PARTS, int TOKEN_SLOTS, int BLOCKS = 1, int SPAN = 1>
+template <class T, int TOKENS, int WIDE, int PARTS, int TOKEN_SLOTS, int BLOCKS = 1, int SPAN = 1,
+          bool TALL = false>
 constexpr strips_row strips_row_of()
 {
-    strips_row row = {TOKENS, 64 * WIDE, PARTS * SPAN, 128 * WIDE * PARTS + 64, BLOCKS, {}};
+    strips_row row = {TOKENS,
+                      64 * (TALL ? SPAN : WIDE),
+                      PARTS * (TALL ? 1 : SPAN),
+                      128 * WIDE * PARTS + 64,
+                      BLOCKS,
+                      {}};
 #define STRIPS(bits, sparse, group, at)                                                            \
-    if constexpr (SPAN == 1 || (bits == 4 && sparse)) {                                            \
+    if constexpr (SPAN == 1 || (bits == 4 && sparse && (!TALL || group == 128))) {                 \
         using TILE = strips_tile<strips_order<T, bits, sparse, group>, TOKENS, WIDE, PARTS,        \
-                                 TOKEN_SLOTS, BLOCKS, SPAN>;                                       \
+                                 TOKEN_SLOTS, BLOCKS, SPAN, TALL>;                                 \
         row.kernels[at] = {(const void *)strips_kernel<TILE>, TILE::shared_bytes};                 \
     }
 #include "cuda/linear/strips_orders.def"

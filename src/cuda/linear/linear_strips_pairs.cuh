@@ -9,6 +9,10 @@ enum {
     STRIPS_PAIRS = 0
 #define STRIPS_PAIRS_TILE(...) +1
 #include "cuda/linear/strips_pairs.def"
+    ,
+    STRIPS_EIGHTS = 0 /* those of 8 tokens, which come first */
+#define STRIPS_PAIRS_TILE(tokens, ...) +(tokens == 8)
+#include "cuda/linear/strips_pairs.def"
 };
 
 /* By strips_pairs.def; of orders that they are not made for there is no kernel. */

@@ -4,7 +4,7 @@
 #include "cuda/linear/linear_strips_pairs.cuh"
 
 const strips_row strips_pairs_f16[STRIPS_PAIRS] = {
-#define STRIPS_PAIRS_TILE(tokens, parts, token_slots, blocks)                                      \
-    strips_row_of<__half, tokens, 1, parts, token_slots, blocks, 2>(),
+#define STRIPS_PAIRS_TILE(tokens, parts, token_slots, blocks, tall)                                \
+    strips_row_of<__half, tokens, 1, parts, token_slots, blocks, 2, tall>(),
 #include "cuda/linear/strips_pairs.def"
 };

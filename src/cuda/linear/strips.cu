@@ -93,13 +93,23 @@ many_way many_way_of(const s24i_device *device, const s24i_device_integers *job)
 /* What a product of few tokens takes in a tile, in us. */
 struct few_cost {
     double begin, busy, step, crowd;
-    int held; /* spans in the rings, where they count; else 0 */
 };
 const few_cost few_costs[] = {
 #define STRIPS_COST(...) {__VA_ARGS__},
 #include "cuda/linear/strips_costs.def"
 };
-static_assert(sizeof few_costs / sizeof *few_costs == STRIPS_TILES + STRIPS_PAIRS, "a cost a tile");
+enum { COSTLY_PAIRS = STRIPS_PAIRS - STRIPS_EIGHTS };
+static_assert(sizeof few_costs / sizeof *few_costs == STRIPS_TILES + COSTLY_PAIRS, "a cost a tile");
+
+/* The same of one of eight tokens with two blocks of the weight in a place. */
+struct eight_cost {
+    double begin, step, crowd, wave;
+};
+const eight_cost eight_costs[] = {
+#define STRIPS_EIGHT_COST(...) {__VA_ARGS__},
+#include "cuda/linear/strips_costs.def"
+};
+static_assert(sizeof eight_costs / sizeof *eight_costs == STRIPS_EIGHTS, "a cost a tile");
 
 /* That of every GPU, where it is the one; else NULL. */
 const strips_row *mma_row_of(const s24i_device *device, const s24i_device_integers *job)
@@ -114,24 +124,49 @@ struct few_way {
     int share;
 };
 
+double few_blocks(const few_way &way, const s24_device_integers *w)
+{
+    return ceil((double)w->n / way.row->rows) * way.share;
+}
+
+double few_steps(const few_way &way, const s24_device_integers *w)
+{
+    return ceil(ceil((double)w->k / 128) / (way.share * way.row->parts));
+}
+
+double few_places(const s24i_device *device, const few_way &way)
+{
+    return (double)device->cluster_blocks[way.share < MOST_CLUSTER ? way.share : MOST_CLUSTER] *
+           way.row->blocks;
+}
+
 double few_time(const s24i_device *device, const few_way &way, const few_cost &cost,
                 const s24_device_integers *w)
 {
-    constexpr double met = 1.6;
-    const strips_row *row = way.row;
-    const int places = device->cluster_blocks[way.share < MOST_CLUSTER ? way.share : MOST_CLUSTER];
-    const double k_blocks = ceil((double)w->k / 128);
-    const double blocks = ceil((double)w->n / row->rows) * way.share;
-    const double steps = ceil(k_blocks / (way.share * row->parts));
-    const double further = fmax(0, ceil(blocks / ((double)places * row->blocks)) - 1);
-    const double full = blocks / device->processors;
-    double crowd = row->blocks == 1 ? 1 + cost.crowd * further
-                                    : (1 + cost.crowd * fmax(0, full - 1)) * (1 + 0.3 * further);
-    /* Where rings hold half of a block's spans, the next product but one starts before this one is
-       done, and two of its blocks meet on a processor (docs/designs/035-gpu-integers.md). */
-    const bool early = ceil(ceil(k_blocks / 2) / way.share) <= 2 * cost.held;
-    if (early && blocks < (row->blocks - 1) * device->processors) crowd = fmax(crowd, met);
-    return cost.begin + cost.busy * fmin(full, 1) + cost.step * steps * crowd;
+    const double blocks = few_blocks(way, w), full = blocks / device->processors;
+    const double further = fmax(0, ceil(blocks / few_places(device, way)) - 1);
+    const double crowd = way.row->blocks == 1
+                             ? 1 + cost.crowd * further
+                             : (1 + cost.crowd * fmax(0, full - 1)) * (1 + 0.3 * further);
+    return cost.begin + cost.busy * fmin(full, 1) + cost.step * few_steps(way, w) * crowd;
+}
+
+/* The last numbers are of all tiles, fitted with those of each: us that are saved where the next
+   product's blocks fit next to these, us of sharing, bytes a us, and by how much a processor with
+   more blocks than others is the one that counts. */
+double eight_time(const s24i_device *device, const few_way &way, const eight_cost &cost,
+                  const s24_device_integers *w)
+{
+    constexpr double early = 1.34, sharing[] = {0, 0, 0.14, 0, 0.237}, speed = 5.53e6, whole = 0.72;
+    const double blocks = few_blocks(way, w), places = few_places(device, way);
+    const double full = blocks / device->processors, waves = ceil(blocks / places);
+    const double most = fmin(full + whole * (ceil(full) - full), way.row->blocks);
+    const double body =
+        cost.step * few_steps(way, w) * (1 + cost.crowd * fmax(0, most - 1)) * waves;
+    const double memory = (double)((w->n + 63) / 64) * (double)w->slab_bytes / speed;
+    const double late = 1 - fmin(fmax(places / blocks - 1, 0), 1);
+    return cost.begin + early * late + sharing[way.share] +
+           pow(pow(body, 6) + pow(memory, 6), 1 / 6.0) + cost.wave * (waves - 1);
 }
 
 /* One of the two tiles for a number of tokens. */
@@ -145,28 +180,47 @@ few_way plain_way_of(const s24i_device *device, const s24i_device_integers *job)
     return {row, share_of(device, row, (int)((job->weight->k + 127) / 128), tiles)};
 }
 
-/* That, or where it is thought to take less one with two blocks of the weight in a place. */
-few_way few_way_of(const s24i_device *device, const s24i_device_integers *job)
+/* One with two blocks of the weight in a place that is thought to take less than `least`, where
+   there is one: of STRIPS_PAIRS from `first` on the best of `count`. */
+template <class TIME>
+few_way pairs_way_of(const s24i_device_integers *job, int first, int count, few_way best,
+                     double least, const TIME &time_of)
 {
-    constexpr double convincing = 0.97;
-    const bool wide = job->args->x->dtype == S24_BF16;
-    const strips_row *pairs = wide ? strips_pairs_bf16 : strips_pairs_f16;
     const s24_device_integers *w = job->weight;
-    few_way best = plain_way_of(device, job);
-    const few_cost *plain = few_costs + (best.row - (wide ? strips_rows_bf16 : strips_rows_f16));
-    double least = convincing * few_time(device, best, *plain, w);
-    for (int i = 0; i < STRIPS_PAIRS; i++)
+    const strips_row *rows =
+        (job->args->x->dtype == S24_BF16 ? strips_pairs_bf16 : strips_pairs_f16) + first;
+    for (int i = 0; i < count; i++)
         for (int share = 1; share <= MOST_CLUSTER; share *= 2) {
-            const few_way way = {pairs + i, share};
+            const few_way way = {rows + i, share};
             if (!way.row->kernels[order_of(w)].kernel || job->args->x->rows > way.row->tokens ||
                 w->k <= (int64_t)128 * (share * way.row->parts - 1))
                 break;
-            const double time = few_time(device, way, few_costs[STRIPS_TILES + i], w);
+            const double time = time_of(way, i);
             if (!(time < least)) continue;
             least = time;
             best = way;
         }
     return best;
+}
+
+/* Of up to eight tokens one with two blocks of the weight in a place, if there is one; of more
+   where it is thought to take less by something. */
+few_way few_way_of(const s24i_device *device, const s24i_device_integers *job)
+{
+    constexpr double convincing = 0.97;
+    const bool wide = job->args->x->dtype == S24_BF16;
+    const s24_device_integers *w = job->weight;
+    const few_way plain = plain_way_of(device, job);
+    if (job->args->x->rows <= 8)
+        return pairs_way_of(job, 0, STRIPS_EIGHTS, plain, HUGE_VAL, [&](const few_way &way, int i) {
+            return eight_time(device, way, eight_costs[i], w);
+        });
+    const few_cost *cost = few_costs + (plain.row - (wide ? strips_rows_bf16 : strips_rows_f16));
+    return pairs_way_of(job, STRIPS_EIGHTS, COSTLY_PAIRS, plain,
+                        convincing * few_time(device, plain, *cost, w),
+                        [&](const few_way &way, int i) {
+                            return few_time(device, way, few_costs[STRIPS_TILES + i], w);
+                        });
 }
 
 /* More tokens than there are rows for, or than they have for a layer with many tiles? */
