@@ -157,7 +157,8 @@ double few_time(const s24i_device *device, const few_way &way, const few_cost &c
 double eight_time(const s24i_device *device, const few_way &way, const eight_cost &cost,
                   const s24_device_integers *w)
 {
-    constexpr double early = 1.34, sharing[] = {0, 0, 0.14, 0, 0.237}, speed = 5.53e6, whole = 0.72;
+    constexpr double early = 1.943, sharing[] = {0, 0, 0.122, 0, 0.252}, speed = 9.42e6,
+                     whole = 0.937;
     const double blocks = few_blocks(way, w), places = few_places(device, way);
     const double full = blocks / device->processors, waves = ceil(blocks / places);
     const double most = fmin(full + whole * (ceil(full) - full), way.row->blocks);
