@@ -32,7 +32,7 @@ ROOMS = {
     "onednn": set(),
     "comm": set(),
     "mpi": {"comm"},
-    "io": set(),
+    "io": {"vec"},
     "vec": set(),
     "dense": {"onednn", "io", "vec"},
     "task": {"io", "vec"},

@@ -4,7 +4,8 @@
  * nearest, ties to even, through subnormals, and turns every NaN into a quiet one.
  *
  * A narrow float is sign | exponent | mantissa with the given widths and bias; formats differ only
- * in those and in what stands at the top of the range (f16, bf16, e5m2: Inf; e4m3: NaN).
+ * in those and in what stands at the top of the range (f16, bf16, e5m2: Inf; e4m3: NaN). Rows of
+ * them are converted here too, so that the compiler makes vectors of the loops.
  */
 #include <math.h>
 #include <string.h>
@@ -118,4 +119,72 @@ int8_t s24i_f32_to_i8(float value)
     if (!(value > -128.0f)) return isnan(value) ? 0 : -128;
     if (value > 127.0f) return 127;
     return (int8_t)nearbyintf(value);
+}
+
+void s24i_widen(float *dst, const void *src, s24_dtype dtype, int64_t count)
+{
+    const uint16_t *halves = src;
+    const uint8_t *bytes = src;
+    const int8_t *integers = src;
+    switch (dtype) {
+    case S24_F32:
+        memcpy(dst, src, (size_t)count * sizeof *dst);
+        break;
+    case S24_F16:
+        for (int64_t i = 0; i < count; i++)
+            dst[i] = s24i_f16_to_f32(halves[i]);
+        break;
+    case S24_BF16:
+        for (int64_t i = 0; i < count; i++)
+            dst[i] = s24i_bf16_to_f32(halves[i]);
+        break;
+    case S24_I8:
+        for (int64_t i = 0; i < count; i++)
+            dst[i] = (float)integers[i];
+        break;
+    case S24_E4M3:
+        for (int64_t i = 0; i < count; i++)
+            dst[i] = s24i_e4m3_to_f32(bytes[i]);
+        break;
+    case S24_E5M2:
+        for (int64_t i = 0; i < count; i++)
+            dst[i] = s24i_e5m2_to_f32(bytes[i]);
+        break;
+    default:
+        break;
+    }
+}
+
+void s24i_narrow(void *dst, s24_dtype dtype, const float *src, int64_t count)
+{
+    uint16_t *halves = dst;
+    uint8_t *bytes = dst;
+    int8_t *integers = dst;
+    switch (dtype) {
+    case S24_F32:
+        memcpy(dst, src, (size_t)count * sizeof *src);
+        break;
+    case S24_F16:
+        for (int64_t i = 0; i < count; i++)
+            halves[i] = s24i_f32_to_f16(src[i]);
+        break;
+    case S24_BF16:
+        for (int64_t i = 0; i < count; i++)
+            halves[i] = s24i_f32_to_bf16(src[i]);
+        break;
+    case S24_I8:
+        for (int64_t i = 0; i < count; i++)
+            integers[i] = s24i_f32_to_i8(src[i]);
+        break;
+    case S24_E4M3:
+        for (int64_t i = 0; i < count; i++)
+            bytes[i] = s24i_f32_to_e4m3(src[i]);
+        break;
+    case S24_E5M2:
+        for (int64_t i = 0; i < count; i++)
+            bytes[i] = s24i_f32_to_e5m2(src[i]);
+        break;
+    default:
+        break;
+    }
 }

@@ -49,6 +49,8 @@ typedef __m512i word_vec;
 /* m·2^n for whole n; 0 below −126. */
 #define V_SCALE2(m, n)                                                                             \
     _mm512_maskz_scalef_ps(_mm512_cmp_ps_mask(n, _mm512_set1_ps(-126.0f), _CMP_NLT_UQ), m, n)
+#define V_LOOK_UP(most, y, table, numbers, codes, n)                                               \
+    (numbers == 16 ? look_up_16(most, y, table, codes, n) : look_up_256(most, y, table, codes, n))
 #define TILE_ROWS_WIDE 6 /* 6 rows × 4 vectors = 24 sums, 4 columns of b, one broadcast */
 #define TILE_VECS_WIDE 4
 #define TILE_ROWS_SLIM 12 /* 12 × 2, for the head width 32 */
@@ -60,5 +62,56 @@ TARGET static inline vec wide16(__m128i bytes)
     return _mm512_mul_ps(_mm512_cvtph_ps(_mm256_and_si256(half, _mm256_set1_epi16((short)0xbf80))),
                          _mm512_set1_ps(256.0f));
 }
-
+TARGET static inline __m512i codes32(const uint8_t *codes)
+{
+    return _mm512_cvtepu8_epi16(_mm256_loadu_si256((const __m256i *)(const void *)codes));
+}
+/* Stores numbers, and returns the most of these and those before without signs. */
+TARGET static inline __m512i put32(uint16_t *y, __m512i numbers, __m512i most)
+{
+    _mm512_storeu_si512(y, numbers);
+    return _mm512_max_epu16(most, _mm512_and_si512(numbers, _mm512_set1_epi16(0x7fff)));
+}
+TARGET static inline uint16_t most32(__m512i v)
+{
+    const __m256i half =
+        _mm256_max_epu16(_mm512_castsi512_si256(v), _mm512_extracti64x4_epi64(v, 1));
+    const __m128i few =
+        _mm_max_epu16(_mm256_castsi256_si128(half), _mm256_extracti128_si256(half, 1));
+    const __m128i least = _mm_minpos_epu16(_mm_xor_si128(few, _mm_set1_epi16(-1)));
+    return (uint16_t)~_mm_extract_epi16(least, 0);
+}
+TARGET static inline int64_t look_up_16(uint16_t *most, uint16_t *y, const uint16_t *table,
+                                        const uint8_t *codes, int64_t n)
+{
+    const __m256i half = _mm256_loadu_si256((const __m256i *)(const void *)table);
+    const __m512i all = _mm512_broadcast_i64x4(half);
+    __m512i top = _mm512_setzero_si512();
+    int64_t i = 0;
+    for (; i + 32 <= n; i += 32)
+        top = put32(y + i, _mm512_permutexvar_epi16(codes32(codes + i), all), top);
+    *most = most32(top);
+    return i;
+}
+/* A pair of registers gives what a code's low six bits say; its high two choose among the pairs. */
+TARGET static inline int64_t look_up_256(uint16_t *most, uint16_t *y, const uint16_t *table,
+                                         const uint8_t *codes, int64_t n)
+{
+    __m512i part[8], pair[4], top = _mm512_setzero_si512();
+    int64_t i = 0;
+    for (int p = 0; p < 8; p++)
+        part[p] = _mm512_loadu_si512(table + 32 * p);
+    for (; i + 32 <= n; i += 32) {
+        const __m512i code = codes32(codes + i);
+        const __mmask32 odd = _mm512_test_epi16_mask(code, _mm512_set1_epi16(64));
+        const __mmask32 high = _mm512_test_epi16_mask(code, _mm512_set1_epi16(128));
+        for (int p = 0; p < 4; p++)
+            pair[p] = _mm512_permutex2var_epi16(part[2 * p], code, part[2 * p + 1]);
+        const __m512i low_half = _mm512_mask_mov_epi16(pair[0], odd, pair[1]);
+        const __m512i high_half = _mm512_mask_mov_epi16(pair[2], odd, pair[3]);
+        top = put32(y + i, _mm512_mask_mov_epi16(low_half, high, high_half), top);
+    }
+    *most = most32(top);
+    return i;
+}
 #endif

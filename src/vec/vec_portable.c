@@ -53,6 +53,8 @@ typedef uvec word_vec;
 #define TILE_ROWS_SLIM 8
 #define TILE_VECS_SLIM 1
 #define HAVE_AVX2      0
+/* None: a table is in memory. */
+#define V_LOOK_UP(most, y, table, numbers, codes, n) ((void)(numbers), 0)
 
 static inline uvec words4(const void *p)
 {

@@ -11,6 +11,7 @@
 #include "vec/vec_dropout.h"
 #include "vec/vec_integers.h"
 #include "vec/vec_keep.h"
+#include "vec/vec_look_up.h"
 #include "vec/vec_norm.h"
 #include "vec/vec_optimiser.h"
 #include "vec/vec_product.h"

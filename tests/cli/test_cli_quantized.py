@@ -17,9 +17,9 @@ N, K = 48, 64
 ORDER = (0, 2, 4, 6, 1, 3, 5, 7)  # of AWQ's eight neighbours in a word
 
 
-def codes(bits):
-    """[K][N], as these libraries have them."""
-    return [[(c * 37 + r * 11 + c // 16) % 2 ** bits for r in range(N)] for c in range(K)]
+def codes(bits, cols=K):
+    """[cols][N], as these libraries have them."""
+    return [[(c * 37 + r * 11 + c // 16) % 2 ** bits for r in range(N)] for c in range(cols)]
 
 
 def points(bits, groups):
@@ -33,7 +33,7 @@ def steps(groups):
 
 def numbers(q, zeros, scales, group_of):
     return [(q[c][r] - zeros[group_of[c]][r]) * scales[group_of[c]][r]
-            for r in range(N) for c in range(K)]
+            for r in range(N) for c in range(len(q))]
 
 
 def gptq(bits, groups, group_of, less=1):
@@ -48,14 +48,14 @@ def gptq(bits, groups, group_of, less=1):
         f"{LAYER}.g_idx": data.entry("I32", [K], struct.pack(f"<{K}i", *group_of))}
 
 
-def awq(groups):
-    q, zeros, scales = codes(4), points(4, groups), steps(groups)
-    group_of = [c * groups // K for c in range(K)]
+def awq(groups, cols=K):
+    q, zeros, scales = codes(4, cols), points(4, groups), steps(groups)
+    group_of = [c * groups // cols for c in range(cols)]
 
     def packed(rows):
         return data.words([row[at + i] for row in rows for at in range(0, N, 8) for i in ORDER], 4)
     return numbers(q, zeros, scales, group_of), {
-        f"{LAYER}.qweight": data.entry("I32", [K, N // 8], packed(q)),
+        f"{LAYER}.qweight": data.entry("I32", [cols, N // 8], packed(q)),
         f"{LAYER}.qzeros": data.entry("I32", [groups, N // 8], packed(zeros)),
         f"{LAYER}.scales": data.entry("F16", [groups, N], data.halves(data.flat(scales)))}
 
@@ -186,6 +186,7 @@ FORMS = {
     "gptq-8": ("GPTQ", gptq(8, 1, IN_ORDER[1])),
     "gptq-order": ("GPTQ", gptq(4, 4, [(c * 7) % 4 for c in range(K)])),
     "awq": ("AWQ", awq(4)),
+    "awq-ends": ("AWQ", awq(3, 303)),
     "fp8": ("fp8 in blocks", fp8(256, 384)),
     "fp8-ends": ("fp8 in blocks", fp8(130, 200)),
     "blocks": ("compressed-tensors float-quantized in blocks", renamed(fp8(256, 384), "_scale")),
@@ -234,7 +235,8 @@ SAYS = {"GPTQ": {"quant_method": "gptq", "bits": 4, "group_size": 32, "desc_act"
         "bitsandbytes LLM.int8": {"quant_method": "bitsandbytes", "load_in_8bit": True},
         "bitsandbytes nf4": {"quant_method": "bitsandbytes", "load_in_4bit": True},
         "bitsandbytes fp4": {"quant_method": "bitsandbytes", "load_in_4bit": True}}
-SAYS_TOO = {"gptq-8": {"bits": 8}, "gptq-second": {"checkpoint_format": "gptq_v2"},
+SAYS_TOO = {"awq-ends": {"group_size": 101},
+            "gptq-8": {"bits": 8}, "gptq-second": {"checkpoint_format": "gptq_v2"},
             "gptq-format": {"bits": 8, "checkpoint_format": None, "format": "gptq_v2"},
             "auto-round": {"quant_method": "auto-round",
                            "packing_format": "auto_round:auto_gptq"}}
@@ -264,6 +266,16 @@ class Known(Scratch):
                 made = WEIGHT if scheme != "MXFP4" else "model.layers.0.mlp.experts.gate_up_proj"
                 self.assertEqual(set(out), {made, "model.norm.weight"})
                 self.assertEqual(cli_data.floats(out[made][2]), want)
+
+    def test_numbers_of_16_bits_are_the_same(self):
+        for name in ("awq", "awq-ends", "gptq-4", "gptq-order", "fp8", "fp8-ends", "fp8-one"):
+            with self.subTest(name):
+                self.json("convert", f"folders/{name}", "out", "--to", "dense", "--dtype",
+                          "bf16", "--force")
+                out = cli_data.read(self.folder / "out" / "model.safetensors")[0]
+                upper = struct.unpack(f"<{len(out[WEIGHT][2]) // 2}H", out[WEIGHT][2])
+                wide = struct.pack(f"<{len(upper)}I", *(bits << 16 for bits in upper))
+                self.assertEqual(cli_data.floats(wide), FORMS[name][1][0])
 
     def test_integers_without_zero_points_stay_integers(self):
         group_of = [c // 32 for c in range(K)]

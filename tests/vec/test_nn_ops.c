@@ -389,6 +389,42 @@ static void rows(void **state)
     each_row(rows_row);
 }
 
+/* Codes and what they become end where nothing may be touched. */
+static void check_look_up(const s24i_vec *vec, int64_t numbers, int64_t n)
+{
+    const guarded table = guard((size_t)numbers * 2, 2, 1), codes = guard((size_t)n, 1, 1);
+    const guarded out = guard((size_t)n * 2, 2, 1);
+    uint16_t *t = table.data, *y = out.data, most = 0;
+    uint8_t *c = codes.data;
+    for (int64_t i = 0; i < numbers; i++)
+        t[i] = (uint16_t)(40503 * (i + 1));
+    for (int64_t i = 0; i < n; i++)
+        c[i] = (uint8_t)((i * i + 7 * i + n) % numbers);
+    const uint16_t told = vec->look_up(y, t, numbers, c, n);
+    for (int64_t i = 0; i < n; i++) {
+        assert_int_equal(y[i], t[c[i]]);
+        if ((t[c[i]] & 0x7fff) > most) most = t[c[i]] & 0x7fff;
+    }
+    assert_int_equal(told, most);
+    unguard(table);
+    unguard(codes);
+    unguard(out);
+}
+
+static void look_up_row(const s24i_vec *vec)
+{
+    for (int64_t n = 0; n < 150; n++) {
+        check_look_up(vec, 16, n);
+        check_look_up(vec, 256, n);
+    }
+    check_look_up(vec, 256, 4096);
+}
+static void look_up(void **state)
+{
+    (void)state;
+    each_row(look_up_row);
+}
+
 static void find(void **state)
 {
     (void)state;
@@ -411,7 +447,7 @@ int main(void)
         cmocka_unit_test(transpose),         cmocka_unit_test(layer_norm),
         cmocka_unit_test(epilogue),          cmocka_unit_test(rows),
         cmocka_unit_test(nan_comes_through), cmocka_unit_test(find),
-        cmocka_unit_test(pair_product),
+        cmocka_unit_test(pair_product),      cmocka_unit_test(look_up),
     };
     return cmocka_run_group_tests_name("nn_ops", tests, NULL, NULL);
 }

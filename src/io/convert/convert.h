@@ -14,6 +14,7 @@
 #include "io/checkpoint/checkpoint.h"
 #include "io/checkpoint/names.h"
 #include "io/convert/quantization.h"
+#include "vec/vec.h"
 
 /* A weight's numbers. */
 typedef struct s24i_numbers {
@@ -119,6 +120,7 @@ s24_status s24i_numbers_matrix(s24_matrix **out, const s24i_numbers *numbers, s2
 typedef struct s24i_widening {
     const s24i_numbers *numbers;
     s24_dtype dtype;
+    const s24i_vec *vec;
     float wide[256]; /* what the codes of elements of a byte or less stand for */
     int64_t codes;   /* how many of them there are; 0: elements are larger */
     int has_tables;

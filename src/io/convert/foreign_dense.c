@@ -23,6 +23,9 @@ const uint8_t *s24i_numbers_row(const s24i_numbers *x, int64_t row)
     return (const uint8_t *)x->values + row * stride;
 }
 
+/* Bits from which on a number of 16 bits is none, but for its sign. */
+enum { BF16_INFINITY = 0x7f80, F16_INFINITY = 0x7c00 };
+
 /* What a table was made of: scale −1, no table was. */
 typedef struct key {
     float scale;
@@ -90,6 +93,7 @@ s24_status s24i_widening_begin(s24i_widening *w, const s24i_numbers *x, s24_dtyp
     memset(w, 0, sizeof *w);
     w->numbers = x;
     w->dtype = dtype;
+    w->vec = s24i_vec_find(s24_ctx_cpu(x->ctx));
     atomic_init(&w->status, S24_OK);
     atomic_init(&w->beyond, INT64_MAX);
     if (s24_dtype_bytes(x->dtype) == 1) w->codes = x->bits == 4 ? 16 : 256;
@@ -110,17 +114,29 @@ static const uint8_t *indices_of(const s24i_numbers *x, int64_t r)
     return x->indices ? x->indices + r * ((x->cols + 7) / 8) : NULL;
 }
 
+/* Codes of 4 bits, two in a byte, the first low, to a byte each. */
+static void spread(uint8_t *to, const uint8_t *from, int64_t count)
+{
+    int64_t i = 0;
+    for (; i + 8 <= count; i += 8) {
+        uint32_t four;
+        memcpy(&four, from + i / 2, sizeof four);
+        uint64_t codes = (four | (uint64_t)four << 16) & 0x0000ffff0000ffffu;
+        codes = (codes | codes << 8) & 0x00ff00ff00ff00ffu;
+        codes = (codes | codes << 4) & 0x0f0f0f0f0f0f0f0fu;
+        memcpy(to + i, &codes, sizeof codes);
+    }
+    for (; i < count; i++)
+        to[i] = from[i / 2] >> 4 * (i % 2) & 15;
+}
+
 /* A row's codes, of 2:4 ones with zeros' among them. */
 static const uint8_t *codes_of_row(const s24i_numbers *x, int64_t r, uint8_t *to)
 {
     const uint8_t *row = s24i_numbers_row(x, r), *indices = indices_of(x, r);
     if (!indices && x->bits != 4) return row;
     if (!indices) {
-        for (int64_t i = 0; i < x->cols / 2; i++) {
-            to[2 * i] = row[i] & 15;
-            to[2 * i + 1] = row[i] >> 4;
-        }
-        if (x->cols % 2) to[x->cols - 1] = row[x->cols / 2] & 15;
+        spread(to, row, x->cols);
         return to;
     }
     memset(to, x->bits == 4 ? x->flip & 15 : x->flip, (size_t)x->cols);
@@ -161,13 +177,31 @@ static s24_status make_tables(const s24i_widening *w, const bench *mine, int64_t
             out[c] = table[x->groups[c] * w->codes + codes[c]];                                    \
     } while (0)
 
-static s24_status look_up_row(char *to, const s24i_widening *w, int64_t r, const bench *mine)
+/* Two bytes a number, groups in turn. Is every one of them finite? */
+static int look_up_halves(uint16_t *to, const s24i_widening *w, const bench *mine,
+                          const uint8_t *codes)
+{
+    const uint16_t *table = (const uint16_t *)(const void *)mine->tables;
+    const int64_t group = w->numbers->group, groups = groups_of(w->numbers);
+    uint16_t most = 0;
+    for (int64_t g = 0; g < groups; g++, table += w->codes) {
+        const uint16_t size =
+            w->vec->look_up(to + g * group, table, w->codes, codes + g * group, group);
+        most = size > most ? size : most;
+    }
+    return most < (w->dtype == S24_BF16 ? BF16_INFINITY : F16_INFINITY);
+}
+
+static s24_status look_up_row(char *to, int *is_finite, const s24i_widening *w, int64_t r,
+                              const bench *mine)
 {
     const s24i_numbers *x = w->numbers;
     const int64_t groups = groups_of(x);
     const uint8_t *codes = codes_of_row(x, r, mine->codes);
     TRY(make_tables(w, mine, r));
-    if (w->dtype == S24_F32)
+    if (w->dtype != S24_F32 && !x->groups)
+        *is_finite = look_up_halves((uint16_t *)(void *)to, w, mine, codes);
+    else if (w->dtype == S24_F32)
         LOOK_UP(uint32_t);
     else
         LOOK_UP(uint16_t);
@@ -239,9 +273,9 @@ static int64_t first_beyond(const void *row, s24_dtype dtype, int64_t n)
     if (dtype == S24_F32)
         BEYOND(uint32_t, 0x7fffffff, 0x7f800000);
     else if (dtype == S24_BF16)
-        BEYOND(uint16_t, 0x7fff, 0x7f80);
+        BEYOND(uint16_t, 0x7fff, BF16_INFINITY);
     else
-        BEYOND(uint16_t, 0x7fff, 0x7c00);
+        BEYOND(uint16_t, 0x7fff, F16_INFINITY);
     return -1;
 }
 
@@ -264,10 +298,11 @@ static void make_rows(void *arg, int64_t begin, int64_t end, int thread)
     for (int64_t i = begin; i < end; i++) {
         const int64_t r = w->first + i;
         char *to = w->to + i * bytes;
+        int is_finite = 0; /* where that is known already */
         const s24_status status =
-            w->has_tables ? look_up_row(to, w, r, &mine) : compute_row(to, w, r, &mine);
+            w->has_tables ? look_up_row(to, &is_finite, w, r, &mine) : compute_row(to, w, r, &mine);
         if (status != S24_OK) atomic_store(&w->status, (int)status);
-        if (x->scales) look_beyond(w, to, r);
+        if (x->scales && !is_finite) look_beyond(w, to, r);
     }
 }
 

@@ -14,7 +14,7 @@
 
 #include "io/convert/convert.h"
 
-enum { WORDS, SCALES, ZEROS, GROUPS, BLOCK = 64 };
+enum { WORDS, SCALES, ZEROS, GROUPS, BLOCK = 64, WIDE = 128 };
 
 /* ---- shapes ---------------------------------------------------------------------------------- */
 
@@ -177,21 +177,54 @@ static void turn_gptq(void *arg, int64_t begin, int64_t end, int thread)
         }
 }
 
+/* Bytes of eight rows out of two columns' words, the first's 4 bits low: of the rows 0 4 1 5, then
+   of 2 6 3 7. */
+static uint64_t pair_words(uint32_t low, uint32_t high)
+{
+    const uint32_t even = (low & 0x0f0f0f0fu) | (high & 0x0f0f0f0fu) << 4;
+    const uint32_t odd = (low >> 4 & 0x0f0f0f0fu) | (high & 0xf0f0f0f0u);
+    return even | (uint64_t)odd << 32;
+}
+
+/* Up to sixteen columns of a word of eight rows: eight bytes of each. */
+static void turn_sixteen(uint64_t to[8], const s24_tensor *part, int64_t word, int64_t from)
+{
+    static const int place[8] = {0, 2, 4, 6, 1, 3, 5, 7};
+    const uint32_t *words = (const uint32_t *)part->data + from * part->shape[1] + word;
+    const int64_t count = s24i_min(16, part->shape[0] - from), stride = part->shape[1];
+    memset(to, 0, 8 * sizeof *to);
+    for (int64_t c = 0; c < count; c += 2) {
+        const uint64_t bytes =
+            pair_words(words[c * stride], words[(c + 1 < count ? c + 1 : c) * stride]);
+        for (int i = 0; i < 8; i++)
+            to[i] |= (bytes >> 8 * place[i] & 255) << 4 * c;
+    }
+}
+
+/* Up to 128 columns of a word. */
+static void turn_eight(const turning *t, int64_t word, int64_t from)
+{
+    const s24_tensor *part = t->w->part[WORDS];
+    const int64_t count = s24i_min(WIDE, part->shape[0] - from);
+    uint64_t near[WIDE / 16][8];
+    for (int64_t c = 0; c < count; c += 16)
+        turn_sixteen(near[c / 16], part, word, from + c);
+    for (int64_t i = 0; i < s24i_min(8, t->rows - 8 * word); i++) {
+        uint8_t *to = t->values + (8 * word + i) * t->stride + from / 2;
+        for (int64_t c = 0; c < count; c += 16)
+            memcpy(to + c / 2, &near[c / 16][i], (size_t)(s24i_min(16, count - c) + 1) / 2);
+    }
+}
+
 /* The same of AWQ's, whose words have neighbours along n. */
 static void turn_awq(void *arg, int64_t begin, int64_t end, int thread)
 {
     const turning *t = arg;
-    const s24_tensor *part = t->w->part[WORDS];
-    const int64_t last = s24i_min(t->rows, end * BLOCK), cols = part->shape[0];
+    const int64_t last = s24i_min(t->rows, end * BLOCK);
     (void)thread;
-    for (int64_t from = begin * BLOCK; from < last; from += BLOCK)
-        for (int64_t c = 0; c < cols; c += 2) {
-            const uint32_t *low = (const uint32_t *)part->data + c * part->shape[1];
-            const uint32_t *high = c + 1 < cols ? low + part->shape[1] : low;
-            for (int64_t r = from; r < s24i_min(from + BLOCK, last); r++)
-                t->values[r * t->stride + c / 2] =
-                    (uint8_t)(awq_element(low, r) | awq_element(high, r) << 4);
-        }
+    for (int64_t from = 0; from < t->w->cols; from += WIDE)
+        for (int64_t r = begin * BLOCK; r < last; r += 8)
+            turn_eight(t, r / 8, from);
 }
 
 static s24_status turn(s24i_numbers *out, const s24i_foreign *w,
