@@ -133,6 +133,11 @@ typedef struct s24i_widening {
 } s24i_widening;
 s24_status s24i_widening_begin(s24i_widening *out, const s24i_numbers *numbers, s24_dtype dtype);
 s24_status s24i_widening_rows(void *to, s24i_widening *widening, int64_t first, int64_t rows);
+/* The same in parts, for whoever does more at once: says where rows from `first` on go to, makes
+   some of them, counted from there, on one of the context's threads, and says how that went. */
+void s24i_widening_set(s24i_widening *widening, void *to, int64_t first);
+void s24i_widening_make(void *widening, int64_t begin, int64_t end, int thread);
+s24_status s24i_widening_check(const s24i_widening *widening);
 void s24i_widening_end(s24i_widening *widening);
 
 /* ---- sentences ------------------------------------------------------------------------------- */

@@ -289,9 +289,9 @@ static void look_beyond(s24i_widening *w, const char *row, int64_t r)
         ;
 }
 
-static void make_rows(void *arg, int64_t begin, int64_t end, int thread)
+void s24i_widening_make(void *widening, int64_t begin, int64_t end, int thread)
 {
-    s24i_widening *w = arg;
+    s24i_widening *w = widening;
     const s24i_numbers *x = w->numbers;
     const int64_t bytes = x->cols * (int64_t)s24_dtype_bytes(w->dtype);
     const bench mine = bench_of(w, thread);
@@ -306,12 +306,15 @@ static void make_rows(void *arg, int64_t begin, int64_t end, int thread)
     }
 }
 
-s24_status s24i_widening_rows(void *to, s24i_widening *w, int64_t first, int64_t rows)
+void s24i_widening_set(s24i_widening *w, void *to, int64_t first)
 {
-    const s24i_numbers *x = w->numbers;
     w->to = to;
     w->first = first;
-    s24_ctx_parallel_for(x->ctx, rows, make_rows, w);
+}
+
+s24_status s24i_widening_check(const s24i_widening *w)
+{
+    const s24i_numbers *x = w->numbers;
     TRY((s24_status)atomic_load(&w->status));
     const int64_t at = atomic_load(&w->beyond);
     REQUIRE(x->ctx, at == INT64_MAX, S24_ERROR_NOT_FINITE,
@@ -319,6 +322,13 @@ s24_status s24i_widening_rows(void *to, s24i_widening *w, int64_t first, int64_t
             (long long)(at / x->cols), (long long)(at % x->cols), s24_dtype_name(w->dtype),
             w->dtype == S24_F16 ? "a wider dtype" : "a smaller scale");
     return S24_OK;
+}
+
+s24_status s24i_widening_rows(void *to, s24i_widening *w, int64_t first, int64_t rows)
+{
+    s24i_widening_set(w, to, first);
+    s24_ctx_parallel_for(w->numbers->ctx, rows, s24i_widening_make, w);
+    return s24i_widening_check(w);
 }
 
 s24_status s24i_numbers_dense(void **out, const s24i_numbers *x, s24_dtype dtype)

@@ -14,7 +14,7 @@ typedef struct writing {
 } writing;
 
 /* What is made of a weight is written so many bytes at a time, which caches hold. */
-enum { PIECE = 4 << 20 };
+enum { PIECE = 2 << 20 };
 
 /* How many rows of so many bytes that is. */
 static int64_t rows_of_piece(int64_t rows, int64_t bytes)
@@ -65,19 +65,51 @@ static s24_status write_plain(const writing *x)
     return status;
 }
 
-/* Makes `most` rows at a time in `to` and writes them. */
-static s24_status write_widened(const writing *x, s24i_widening *w, void *to, int64_t most)
+/* Rows that are made while those before them are written, each in a place of its own. */
+typedef struct turn {
+    const writing *x;
+    s24i_widening *widening;
+    char *written, *made; /* rows that are there, and room for the next ones */
+    int64_t written_rows, made_rows;
+    int64_t parts; /* WRITE, and a share of the rows each */
+    s24_status status;
+} turn;
+
+static void take_turn(void *arg, int64_t begin, int64_t end, int thread)
+{
+    enum { WRITE };
+    turn *t = arg;
+    const int64_t shares = t->parts - 1;
+    for (int64_t part = begin; part < end; part++)
+        if (part > WRITE) {
+            s24i_widening_make(t->widening, t->made_rows * (part - 1) / shares,
+                               t->made_rows * part / shares, thread);
+        } else if (t->written_rows) {
+            s24i_writer_set_rows(t->x->writer, t->written_rows);
+            t->status = s24_writer_write(t->x->writer, t->x->moving->weight->name, t->written);
+            s24i_writer_set_rows(t->x->writer, 0);
+        }
+}
+
+/* Takes turns, `most` rows at a time, between the halves of `room`. */
+static s24_status write_widened(const writing *x, s24i_widening *w, char *room, int64_t most)
 {
     const s24i_foreign *weight = x->moving->weight;
-    s24_status status = S24_OK;
-    for (int64_t first = 0; first < weight->rows && status == S24_OK; first += most) {
-        const int64_t rows = s24i_min(most, weight->rows - first);
-        TRY(s24i_name_tensor(weight->ctx, s24i_widening_rows(to, w, first, rows), weight->part[0]));
-        s24i_writer_set_rows(x->writer, rows);
-        status = s24_writer_write(x->writer, weight->name, to);
-        s24i_writer_set_rows(x->writer, 0);
+    const size_t bytes = (size_t)(most * weight->cols) * s24_dtype_bytes(x->moving->dtype);
+    turn t = {.x = x, .widening = w, .written = room, .made = room + bytes};
+    t.parts = s24i_max(2, s24_ctx_threads(weight->ctx));
+    for (int64_t first = 0; first < weight->rows || t.written_rows; first += t.made_rows) {
+        t.made_rows = s24i_min(most, weight->rows - first);
+        s24i_widening_set(w, t.made, first);
+        s24_ctx_parallel_for(weight->ctx, t.parts, take_turn, &t);
+        TRY(t.status);
+        TRY(s24i_name_tensor(weight->ctx, s24i_widening_check(w), weight->part[0]));
+        char *next = t.written;
+        t.written = t.made;
+        t.written_rows = t.made_rows;
+        t.made = next;
     }
-    return status;
+    return S24_OK;
 }
 
 static s24_status write_dense(const writing *x)
@@ -87,17 +119,17 @@ static s24_status write_dense(const writing *x)
     const int64_t bytes = w->cols * (int64_t)s24_dtype_bytes(dtype);
     const int64_t most = rows_of_piece(w->rows, bytes);
     s24i_widening widening = {.numbers = NULL};
-    void *to = NULL;
+    char *room = NULL;
     s24_status status;
     if (!w->scheme && !w->part[0]->packed) return write_plain(x);
     if (!x->numbers->scales && !x->numbers->indices && x->numbers->dtype == dtype)
         return s24_writer_write(x->writer, w->name, x->numbers->values);
-    TRY_DONE(s24i_alloc_elems(&to, w->ctx, most * bytes, 1, "rows of a weight"));
+    TRY_DONE(s24i_alloc_elems(&room, w->ctx, 2 * most * bytes, 1, "rows of a weight"));
     TRY_DONE(s24i_widening_begin(&widening, x->numbers, dtype));
-    TRY_DONE(write_widened(x, &widening, to, most));
+    TRY_DONE(write_widened(x, &widening, room, most));
 done:
     s24i_widening_end(&widening);
-    s24_ctx_free(w->ctx, to);
+    s24_ctx_free(w->ctx, room);
     return status;
 }
 
