@@ -95,6 +95,13 @@ s24_status s24i_model_type(const char **type, s24_ctx *ctx, const s24_checkpoint
 /* From now on each call that writes a dense, packed or quantised tensor gives so many of its rows,
    those that follow the rows given before; 0: all of them again. */
 void s24i_writer_set_rows(s24_writer *writer, int64_t rows);
+/* What threads that do not write do during the next call that does: fn for `count` in ranges. */
+typedef struct s24i_writer_work {
+    int64_t count;
+    void (*fn)(void *arg, int64_t begin, int64_t end, int thread);
+    void *arg;
+} s24i_writer_work;
+void s24i_writer_set_work(s24_writer *writer, const s24i_writer_work *work);
 /* Do the bytes lie in a file's map? */
 int s24i_checkpoint_has(const s24_checkpoint *checkpoint, const void *from);
 

@@ -181,12 +181,19 @@ static s24_status hash_part(s24i_part *part, const void *data, size_t bytes)
     return S24_OK;
 }
 
-/* A part's bytes on their way to the file and into its hash, side by side. */
+void s24i_writer_set_work(s24_writer *writer, const s24i_writer_work *work)
+{
+    writer->work = *work;
+}
+
+/* A part's bytes on their way to the file and into its hash, side by side, and other work. */
 typedef struct putting {
     s24_writer *writer;
     s24i_part *part;
     const void *data;
     size_t bytes;
+    s24i_writer_work work;
+    int64_t jobs; /* WRITE, HASH, and a share of the work each but for WRITE */
     s24_status written, hashed;
 } putting;
 
@@ -195,11 +202,15 @@ static void put_bytes(void *user, int64_t begin, int64_t end, int thread)
     enum { WRITE, HASH };
     putting *p = user;
     const s24i_out_file *file = &p->writer->files[p->part->file];
-    (void)thread;
-    if (begin == WRITE)
-        p->written = s24i_write_at(file->fd, p->writer->ctx, p->writer->path, p->data, p->bytes,
-                                   file->begin + p->part->offset + p->part->done);
-    if (end > HASH) p->hashed = hash_part(p->part, p->data, p->bytes);
+    const int64_t shares = p->jobs - 1, count = p->work.count;
+    for (int64_t job = begin; job < end; job++) {
+        if (job == WRITE)
+            p->written = s24i_write_at(file->fd, p->writer->ctx, p->writer->path, p->data, p->bytes,
+                                       file->begin + p->part->offset + p->part->done);
+        if (job == HASH) p->hashed = hash_part(p->part, p->data, p->bytes);
+        if (job != WRITE && count)
+            p->work.fn(p->work.arg, count * (job - 1) / shares, count * job / shares, thread);
+    }
 }
 
 /* Puts so many bytes there, and says after each piece how far it is. */
@@ -210,7 +221,10 @@ static s24_status put_all(s24_writer *writer, s24i_part *part, const char *data,
     do {
         const size_t step = bytes - done < most ? bytes - done : most;
         putting put = {.writer = writer, .part = part, .data = data + done, .bytes = step};
-        s24_ctx_parallel_for(writer->ctx, 2, put_bytes, &put);
+        put.work = writer->work;
+        put.jobs = put.work.count ? s24i_max(2, s24_ctx_threads(writer->ctx)) : 2;
+        writer->work.count = 0;
+        s24_ctx_parallel_for(writer->ctx, put.jobs, put_bytes, &put);
         TRY(put.written);
         REQUIRE(writer->ctx, put.hashed == S24_OK, put.hashed, "out of memory for a tensor's hash");
         part->done += step;

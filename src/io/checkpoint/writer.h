@@ -83,10 +83,11 @@ struct s24_writer {
     int64_t count, room;
     s24i_part **order; /* as they lie in the files, once laid out */
     s24i_sides sides;
-    int64_t rows;    /* of a tensor, that each write gives, in order; 0: all of them */
-    int is_begun;    /* laying out has begun, even if it failed */
-    int is_laid_out; /* everything has its place in the temporary output */
-    int is_closed;   /* a commit has begun: nothing may follow, even if it failed */
+    int64_t rows;          /* of a tensor, that each write gives, in order; 0: all of them */
+    s24i_writer_work work; /* of the next write */
+    int is_begun;          /* laying out has begun, even if it failed */
+    int is_laid_out;       /* everything has its place in the temporary output */
+    int is_closed;         /* a commit has begun: nothing may follow, even if it failed */
 };
 
 /* What a folder that no model's goes along with is made of. */

@@ -65,51 +65,39 @@ static s24_status write_plain(const writing *x)
     return status;
 }
 
-/* Rows that are made while those before them are written, each in a place of its own. */
-typedef struct turn {
-    const writing *x;
-    s24i_widening *widening;
-    char *written, *made; /* rows that are there, and room for the next ones */
-    int64_t written_rows, made_rows;
-    int64_t parts; /* WRITE, and a share of the rows each */
-    s24_status status;
-} turn;
-
-static void take_turn(void *arg, int64_t begin, int64_t end, int thread)
+/* Writes rows, of which the others, if there are any, are made meanwhile. */
+static s24_status write_rows(const writing *x, const char *rows, int64_t count,
+                             const s24i_writer_work *others)
 {
-    enum { WRITE };
-    turn *t = arg;
-    const int64_t shares = t->parts - 1;
-    for (int64_t part = begin; part < end; part++)
-        if (part > WRITE) {
-            s24i_widening_make(t->widening, t->made_rows * (part - 1) / shares,
-                               t->made_rows * part / shares, thread);
-        } else if (t->written_rows) {
-            s24i_writer_set_rows(t->x->writer, t->written_rows);
-            t->status = s24_writer_write(t->x->writer, t->x->moving->weight->name, t->written);
-            s24i_writer_set_rows(t->x->writer, 0);
-        }
+    const s24i_foreign *weight = x->moving->weight;
+    s24i_writer_set_work(x->writer, others);
+    s24i_writer_set_rows(x->writer, count);
+    const s24_status status = s24_writer_write(x->writer, weight->name, rows);
+    s24i_writer_set_rows(x->writer, 0);
+    return status;
 }
 
-/* Takes turns, `most` rows at a time, between the halves of `room`. */
+/* Takes turns between the halves of `room`, `most` rows at a time: one is written while the other
+   is made. */
 static s24_status write_widened(const writing *x, s24i_widening *w, char *room, int64_t most)
 {
     const s24i_foreign *weight = x->moving->weight;
     const size_t bytes = (size_t)(most * weight->cols) * s24_dtype_bytes(x->moving->dtype);
-    turn t = {.x = x, .widening = w, .written = room, .made = room + bytes};
-    t.parts = s24i_max(2, s24_ctx_threads(weight->ctx));
-    for (int64_t first = 0; first < weight->rows || t.written_rows; first += t.made_rows) {
-        t.made_rows = s24i_min(most, weight->rows - first);
-        s24i_widening_set(w, t.made, first);
-        s24_ctx_parallel_for(weight->ctx, t.parts, take_turn, &t);
-        TRY(t.status);
-        TRY(s24i_name_tensor(weight->ctx, s24i_widening_check(w), weight->part[0]));
-        char *next = t.written;
-        t.written = t.made;
-        t.written_rows = t.made_rows;
-        t.made = next;
+    char *made = room, *next = room + bytes;
+    int64_t rows = s24i_min(most, weight->rows);
+    s24_status status = s24i_widening_rows(made, w, 0, rows);
+    for (int64_t first = 0; rows && status == S24_OK; first += most) {
+        const s24i_writer_work others = {s24i_max(0, s24i_min(most, weight->rows - first - rows)),
+                                         s24i_widening_make, w};
+        s24i_widening_set(w, next, first + rows);
+        TRY(write_rows(x, made, rows, &others));
+        status = s24i_widening_check(w);
+        char *written = made;
+        made = next;
+        next = written;
+        rows = others.count;
     }
-    return S24_OK;
+    return s24i_name_tensor(weight->ctx, status, weight->part[0]);
 }
 
 static s24_status write_dense(const writing *x)
