@@ -43,6 +43,11 @@ def run(*arguments, cwd=None, text=None, environment=None):
                           encoding="utf-8", timeout=120)
 
 
+def has_tiles():
+    """Do integers' tokens become bf16 here, on AMX's tiles (docs/numerics.md)?"""
+    return "CPU amx" in run("--version").stdout
+
+
 def one_object(text):
     """The one JSON object of version 1 that text must be."""
     value, end = json.JSONDecoder().raw_decode(text)

@@ -9,7 +9,7 @@ import random
 import re
 import unittest
 
-from cli_case import BUILD, Scratch, one_object, run
+from cli_case import BUILD, Scratch, has_tiles, one_object, run
 import test_cli_eval
 from plain_language import Plain, strided_loss
 from test_cli_train_ends import write_llama
@@ -169,9 +169,8 @@ class TwoFour(Scratch):
     def test_stored_integers_and_their_dense_floats_alike(self):
         self.good("unpack", "int8", "floats")
         # Of many tokens kernels may make integers of 16 bits, or on AMX's tiles bf16.
-        tiles = "CPU amx" in self.good("--version").stdout
         self.assertAlmostEqual(self.lm("int8", "--sparse")[0], self.plain("floats"),
-                               places=2 if tiles else 4)
+                               places=2 if has_tiles() else 4)
 
     def test_a_model_without_24_layers_says_nothing_of_them(self):
         self.assertIsNone(self.lm("llama")[1])
