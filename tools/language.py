@@ -106,14 +106,13 @@ class Work:
 
     def drawn(self, dense):
         """Texts that the dense model goes on with from the first words of passages."""
-        o, starts = self.options, self.out / "starts.txt"
-        lines = (self.out / "passages.txt").read_text(encoding="utf-8").splitlines()
-        demo_inputs.write_lines(starts, [" ".join(line.split()[:6]) for line in lines[:o.drawn]])
-        told = self.tool("generate", dense, "--input", starts, "--temperature", 1, "--max-new",
+        o, lines = self.options, (self.out / "passages.txt").read_text("utf-8").splitlines()
+        starts = [" ".join(line.split()[:6]) for line in lines[:o.drawn]]
+        file = demo_inputs.write_lines(self.out / "starts.txt", starts)
+        told = self.tool("generate", dense, "--input", file, "--temperature", 1, "--max-new",
                          o.max_tokens, "--device", o.device,
                          *(["--dtype", "bf16"] if o.device != "cpu" else []))
-        return [" ".join(line.split()[:6]) + p["text"]
-                for line, p in zip(lines, told["prompts"])]
+        return [start + p["text"] for start, p in zip(starts, told["prompts"])]
 
     def distilled(self, dense, start):
         o, out, text = self.options, self.out / "distilled", self.out / "distil.txt"

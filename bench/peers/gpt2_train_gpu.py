@@ -89,6 +89,18 @@ def timed(model, run, examples, steps):
     return times[3:]
 
 
+def asked(about, sizes):
+    """The options: whole numbers by name with what they are else, --blocks and --json."""
+    parser = argparse.ArgumentParser(description=about.splitlines()[0])
+    for name, usual in sizes.items():
+        parser.add_argument(f"--{name}", type=int, default=usual)
+    parser.add_argument("--blocks", action="store_true", help="compile blocks, not the whole")
+    parser.add_argument("--json")
+    torch.set_float32_matmul_precision("high")
+    torch.manual_seed(1)
+    return parser.parse_args()
+
+
 def told(options, times):
     """Prints what was found, and writes it where --json says."""
     found = {"torch": torch.__version__, "median_ms": statistics.median(times),
@@ -101,15 +113,8 @@ def told(options, times):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    for name, usual in (("layers", 12), ("width", 768), ("words", 50304), ("texts", 64),
-                        ("tokens", 1024), ("steps", 15)):
-        parser.add_argument(f"--{name}", type=int, default=usual)
-    parser.add_argument("--blocks", action="store_true", help="compile blocks, not the whole")
-    parser.add_argument("--json")
-    o = parser.parse_args()
-    torch.set_float32_matmul_precision("high")
-    torch.manual_seed(1)
+    o = asked(__doc__, {"layers": 12, "width": 768, "words": 50304, "texts": 64, "tokens": 1024,
+                        "steps": 15})
 
     def texts():
         ids = torch.randint(0, o.words, (o.texts, o.tokens + 1), device="cuda")

@@ -8,13 +8,12 @@ A ViT-L of plain parts with random weights, 224 x 224 pixels in patches of 16, a
 has its model: torch.compile, bf16 autocast over f32 weights, gradients clipped to 1, fused AdamW;
 images are random and on the GPU. Ours is `sparse24 train` on the same shape, from JPEG files.
 """
-import argparse
 
 import torch
 from torch import nn
 from torch.nn import functional as f
 
-from gpt2_train_gpu import Block, compiled, timed, told
+from gpt2_train_gpu import Block, asked, compiled, timed, told
 
 
 class Model(nn.Module):
@@ -42,15 +41,8 @@ class Model(nn.Module):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    for name, usual in (("layers", 24), ("width", 1024), ("patch", 16), ("side", 224),
-                        ("classes", 10), ("images", 128), ("steps", 15)):
-        parser.add_argument(f"--{name}", type=int, default=usual)
-    parser.add_argument("--blocks", action="store_true", help="compile blocks, not the whole")
-    parser.add_argument("--json")
-    o = parser.parse_args()
-    torch.set_float32_matmul_precision("high")
-    torch.manual_seed(1)
+    o = asked(__doc__, {"layers": 24, "width": 1024, "patch": 16, "side": 224, "classes": 10,
+                        "images": 128, "steps": 15})
 
     def images():
         return (torch.randn(o.images, 3, o.side, o.side, device="cuda"),

@@ -3,6 +3,7 @@
 #include "block_parts.h"
 
 #include <ctype.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -74,4 +75,40 @@ uint64_t block_parts_hash(uint64_t hash, const passages *given, const s24_checkp
         if (t->data) hash = s24i_hash(hash, t->data, t->bytes);
     }
     return hash;
+}
+
+/* ---- join ------------------------------------------------------------------------------------ */
+
+int block_parts_take(cli_app *cli, block_parts *parts, const shard *s, const char *run,
+                     const char *path)
+{
+    if (!parts->paths) {
+        parts->count = s->parts;
+        parts->one = path;
+        snprintf(parts->run, sizeof parts->run, "%s", run);
+        parts->paths = calloc((size_t)s->parts, sizeof *parts->paths);
+        if (!parts->paths) return cli_fail(cli, CLI_IO, "out of memory for the parts");
+    }
+    if (s->parts != parts->count)
+        return cli_fail(cli, CLI_FORMAT, "%s is one of %lld parts, %s one of %lld", path,
+                        (long long)s->parts, parts->one, (long long)parts->count);
+    if (strncmp(run, parts->run, sizeof parts->run - 1) != 0)
+        return cli_fail(cli, CLI_FORMAT,
+                        "%s is of another model, of other passages or of other options than %s",
+                        path, parts->one);
+    const char **there = &parts->paths[s->part - 1];
+    if (*there)
+        return cli_fail(cli, CLI_FORMAT, "%s is part %lld of %lld, and so is %s", path,
+                        (long long)s->part, (long long)s->parts, *there);
+    *there = path;
+    return CLI_OK;
+}
+
+int block_parts_are_whole(cli_app *cli, const block_parts *parts)
+{
+    for (int64_t i = 0; i < parts->count; i++)
+        if (!parts->paths[i])
+            return cli_fail(cli, CLI_FORMAT, "part %lld of %lld is missing", (long long)i + 1,
+                            (long long)parts->count);
+    return CLI_OK;
 }

@@ -22,6 +22,22 @@ uint64_t block_parts_hash_text(uint64_t hash, const char *text);
 /* Goes on with passages, and names and bytes of the model's tensors. */
 uint64_t block_parts_hash(uint64_t hash, const passages *given, const s24_checkpoint *in);
 
+/* ---- join ------------------------------------------------------------------------------------ */
+
+/* Parts as they come: all of as many, of one run, none twice. */
+typedef struct block_parts {
+    const char **paths; /* [count] by their number, NULL: not there yet; the caller frees it */
+    const char *one;    /* the first that came */
+    int64_t count;
+    char run[96]; /* its hash */
+} block_parts;
+
+/* Takes part s->part of s->parts, of the run that has this hash. */
+int block_parts_take(cli_app *cli, block_parts *parts, const shard *s, const char *run,
+                     const char *path);
+/* Is every part there? Else fails by the number of the first that is not. */
+int block_parts_are_whole(cli_app *cli, const block_parts *parts);
+
 /* ---- masks (mask_parts.c) -------------------------------------------------------------------- */
 
 /* Copies masks, of a file or of none (NULL), to `out`, which says that they are that part of the

@@ -52,10 +52,9 @@ int mask_part_is(const s24_checkpoint *file)
 
 typedef struct mask_parts {
     cli_app *cli;
-    s24_checkpoint **files; /* [parts] by their number; NULL: not there yet */
-    const char **paths;
-    int64_t parts, count; /* tensors of all */
-    char run[SAYS];       /* the first one's hash */
+    s24_checkpoint **files;     /* [operands] in the order of the command line */
+    int64_t files_count, count; /* count: tensors of all */
+    block_parts parts;
 } mask_parts;
 
 /* What a part says of itself. */
@@ -76,41 +75,18 @@ static int read_place(mask_parts *p, shard *s, char run[SAYS], const s24_checkpo
     return shard_read_place(p->cli, s, place, path);
 }
 
-static int begin(mask_parts *p, const shard *s, const char *run)
-{
-    p->parts = s->parts;
-    p->files = calloc((size_t)s->parts, sizeof(s24_checkpoint *));
-    p->paths = calloc((size_t)s->parts, sizeof *p->paths);
-    snprintf(p->run, sizeof p->run, "%s", run);
-    return p->files && p->paths ? CLI_OK : cli_fail(p->cli, CLI_IO, "out of memory for the parts");
-}
-
-/* Keeps the file, which is closed where it is refused. */
-static int take(mask_parts *p, s24_checkpoint *file, const char *path)
+static int take(mask_parts *p, const char *path)
 {
     shard s;
     char run[SAYS];
-    const char *one = p->cli->operands[1];
-    int code = read_place(p, &s, run, file, path);
-    if (code == CLI_OK && !p->files) code = begin(p, &s, run);
-    if (code == CLI_OK && s.parts != p->parts)
-        code = cli_fail(p->cli, CLI_FORMAT, "%s is one of %lld parts, %s one of %lld", path,
-                        (long long)s.parts, one, (long long)p->parts);
-    if (code == CLI_OK && strcmp(run, p->run) != 0)
-        code = cli_fail(p->cli, CLI_FORMAT,
-                        "%s is of another model, of other passages or of other options than %s",
-                        path, one);
-    if (code == CLI_OK && p->files[s.part - 1])
-        code = cli_fail(p->cli, CLI_FORMAT, "%s is part %lld of %lld, and so is %s", path,
-                        (long long)s.part, (long long)s.parts, p->paths[s.part - 1]);
-    if (code != CLI_OK) {
-        s24_checkpoint_close(file);
-        return code;
-    }
-    p->files[s.part - 1] = file;
-    p->paths[s.part - 1] = path;
-    p->count += s24_checkpoint_count(file);
-    return CLI_OK;
+    s24_checkpoint **file = &p->files[p->files_count];
+    int code = cli_status(p->cli, s24_checkpoint_open(file, p->cli->ctx, path));
+    if (code != CLI_OK) return code;
+    p->files_count++;
+    code = read_place(p, &s, run, *file, path);
+    if (code == CLI_OK) code = block_parts_take(p->cli, &p->parts, &s, run, path);
+    if (code == CLI_OK) p->count += s24_checkpoint_count(*file);
+    return code;
 }
 
 static int by_name(const void *a, const void *b)
@@ -123,13 +99,9 @@ static int by_name(const void *a, const void *b)
 static int gather(const mask_parts *p, const s24_tensor **tensors)
 {
     int64_t used = 0;
-    for (int64_t i = 0; i < p->parts; i++) {
-        if (!p->files[i])
-            return cli_fail(p->cli, CLI_FORMAT, "part %lld of %lld is missing", (long long)i + 1,
-                            (long long)p->parts);
+    for (int64_t i = 0; i < p->files_count; i++)
         for (int64_t t = 0; t < s24_checkpoint_count(p->files[i]); t++)
             tensors[used++] = s24_checkpoint_tensor(p->files[i], t);
-    }
     qsort(tensors, (size_t)used, sizeof(s24_tensor *), by_name);
     for (int64_t i = 1; i < used; i++)
         if (by_name(&tensors[i - 1], &tensors[i]) == 0)
@@ -148,7 +120,7 @@ static int report(const mask_parts *p)
     }
     json_t *object = cli_json();
     json_object_set_new(object, "layers", json_integer(p->count));
-    json_object_set_new(object, "parts", json_integer(p->parts));
+    json_object_set_new(object, "parts", json_integer(p->parts.count));
     return cli_json_print(cli, object);
 }
 
@@ -167,16 +139,16 @@ int mask_parts_join(cli_app *cli)
 {
     mask_parts p = {.cli = cli};
     int code = cli_may_write(cli, cli->operands[0]);
-    for (int i = 1; i < cli->operand_count && code == CLI_OK; i++) {
-        s24_checkpoint *file = NULL;
-        code = cli_status(cli, s24_checkpoint_open(&file, cli->ctx, cli->operands[i]));
-        if (code == CLI_OK) code = take(&p, file, cli->operands[i]);
-    }
+    p.files = calloc((size_t)cli->operand_count, sizeof(s24_checkpoint *));
+    if (!p.files) code = cli_fail(cli, CLI_IO, "out of memory for the parts");
+    for (int i = 1; i < cli->operand_count && code == CLI_OK; i++)
+        code = take(&p, cli->operands[i]);
+    if (code == CLI_OK) code = block_parts_are_whole(cli, &p.parts);
     if (code == CLI_OK) code = save_joined(&p);
     if (code == CLI_OK) code = report(&p);
-    for (int64_t i = 0; p.files && i < p.parts; i++)
+    for (int64_t i = 0; i < p.files_count; i++)
         s24_checkpoint_close(p.files[i]);
     free(p.files);
-    free(p.paths);
+    free(p.parts.paths);
     return code;
 }

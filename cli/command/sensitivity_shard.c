@@ -167,13 +167,11 @@ int sensitivity_is_part(cli_app *cli, int *is_part, const char *path)
     return cli_fail(cli, CLI_IO, "cannot read %s: %s", path, strerror(reason));
 }
 
-typedef struct parts {
+typedef struct joining {
     cli_app *cli;
-    json_t **all; /* [count] by their number; NULL: not there yet */
-    const char **paths;
-    int64_t count;
-    const char *run, *one; /* of the first file, and its path */
-} parts;
+    json_t **all; /* [operands]; NULL: not there yet */
+    block_parts parts;
+} joining;
 
 /* Of a file: which part it is. */
 static int read_part(cli_app *cli, json_t **object, shard *s, const char *path)
@@ -189,40 +187,24 @@ static int read_part(cli_app *cli, json_t **object, shard *s, const char *path)
     return shard_read_place(cli, s, part, path);
 }
 
-static int take_part(parts *p, const char *path)
+static int take_part(joining *p, const char *path)
 {
     json_t *object = NULL;
     shard s;
     int code = read_part(p->cli, &object, &s, path);
-    const char *run = code == CLI_OK ? json_string_value(json_object_get(object, "run")) : "";
-    if (code == CLI_OK && !p->all) {
-        p->count = s.parts;
-        p->run = run;
-        p->one = path;
-        p->all = calloc((size_t)s.parts, sizeof *p->all);
-        p->paths = calloc((size_t)s.parts, sizeof *p->paths);
-        if (!p->all || !p->paths) code = cli_fail(p->cli, CLI_IO, "out of memory for the parts");
-    }
-    if (code == CLI_OK && s.parts != p->count)
-        code = cli_fail(p->cli, CLI_FORMAT, "%s is one of %lld parts, %s one of %lld", path,
-                        (long long)s.parts, p->one, (long long)p->count);
-    if (code == CLI_OK && strcmp(run, p->run) != 0)
-        code = cli_fail(p->cli, CLI_FORMAT,
-                        "%s is of another model, of other passages or of other options than %s",
-                        path, p->one);
-    if (code == CLI_OK && p->all[s.part - 1])
-        code = cli_fail(p->cli, CLI_FORMAT, "%s is part %lld of %lld, and so is %s", path,
-                        (long long)s.part, (long long)s.parts, p->paths[s.part - 1]);
-    if (code != CLI_OK) {
+    if (code == CLI_OK)
+        code = block_parts_take(p->cli, &p->parts, &s,
+                                json_string_value(json_object_get(object, "run")), path);
+    if (code == CLI_OK && !p->all && !(p->all = calloc((size_t)s.parts, sizeof *p->all)))
+        code = cli_fail(p->cli, CLI_IO, "out of memory for the parts");
+    if (code == CLI_OK)
+        p->all[s.part - 1] = object;
+    else
         json_decref(object);
-        return code;
-    }
-    p->all[s.part - 1] = object;
-    p->paths[s.part - 1] = path;
-    return CLI_OK;
+    return code;
 }
 
-static int report(const parts *p, const char *path, int64_t layers)
+static int report(const joining *p, const char *path, int64_t layers)
 {
     if (!p->cli->json) {
         cli_print(p->cli, "%s: %lld %s", path, (long long)layers,
@@ -231,19 +213,15 @@ static int report(const parts *p, const char *path, int64_t layers)
     }
     json_t *object = cli_json();
     json_object_set_new(object, "layers", json_integer(layers));
-    json_object_set_new(object, "parts", json_integer(p->count));
+    json_object_set_new(object, "parts", json_integer(p->parts.count));
     return cli_json_print(p->cli, object);
 }
 
 /* All layers in the first part's object. */
-static int save_joined(parts *p, const char *path)
+static int save_joined(joining *p, const char *path)
 {
     json_t *first = p->all[0], *layers = json_object_get(first, "layers");
-    for (int64_t i = 0; i < p->count; i++)
-        if (!p->all[i])
-            return cli_fail(p->cli, CLI_FORMAT, "part %lld of %lld is missing", (long long)i + 1,
-                            (long long)p->count);
-    for (int64_t i = 1; i < p->count; i++)
+    for (int64_t i = 1; i < p->parts.count; i++)
         json_array_extend(layers, json_object_get(p->all[i], "layers"));
     json_object_del(first, "part");
     const int code = write_file(p->cli, path, json_incref(first));
@@ -252,14 +230,15 @@ static int save_joined(parts *p, const char *path)
 
 int sensitivity_join(cli_app *cli)
 {
-    parts p = {.cli = cli};
+    joining p = {.cli = cli};
     int code = cli_may_write(cli, cli->operands[0]);
     for (int i = 1; i < cli->operand_count && code == CLI_OK; i++)
         code = take_part(&p, cli->operands[i]);
+    if (code == CLI_OK) code = block_parts_are_whole(cli, &p.parts);
     if (code == CLI_OK) code = save_joined(&p, cli->operands[0]);
-    for (int64_t i = 0; p.all && i < p.count; i++)
+    for (int64_t i = 0; p.all && i < p.parts.count; i++)
         json_decref(p.all[i]);
     free(p.all);
-    free(p.paths);
+    free(p.parts.paths);
     return code;
 }

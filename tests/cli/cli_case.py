@@ -105,12 +105,12 @@ class Scratch(unittest.TestCase):
         self.assertEqual(done.returncode, exit, done.stderr)
         return one_object(done.stdout)
 
-    def refusals(self, cases):
+    def refusals(self, cases, inside=None):
         """A table of (name, arguments, exit code, pattern of the sentence), each plain and with
-        --json; none may write a word of data or touch the folder."""
+        --json, in a folder of its own or in `inside`; none may write a word of data or touch it."""
         for name, arguments, code, sentence in cases:
             with self.subTest(name):
-                folder = self.scratch()
+                folder = inside or self.scratch()
                 before = listing(folder)
                 done = run(*arguments, cwd=folder)
                 self.assertEqual(done.returncode, code, done.stderr)

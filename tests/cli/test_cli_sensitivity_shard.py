@@ -4,7 +4,7 @@ are missing, doubled, of another run or torn are refused by name."""
 import json
 import unittest
 
-from cli_case import Scratch, listing, run
+from cli_case import Scratch, run
 import tiny_bert
 
 WORDS = ("sensitivity", "model", "--calibration", "texts")
@@ -58,13 +58,7 @@ class Shards(Scratch):
         whole = json.loads((folder / "whole.json").read_text())
         whole["layers"][0]["name"] = "nothing"
         (folder / "unknown.json").write_text(json.dumps(whole))
-        before = listing(folder)
-        for name, arguments, code, sentence in self.wrong():
-            with self.subTest(name):
-                done = run(*arguments, cwd=folder)
-                self.assertEqual((done.returncode, done.stdout), (code, ""), done.stderr)
-                self.assertIn(sentence, done.stderr)
-        self.assertEqual(listing(folder), before)
+        self.refusals(self.wrong(), folder)
 
     @staticmethod
     def wrong():

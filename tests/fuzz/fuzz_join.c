@@ -2,8 +2,8 @@
 /*
  * What join reads: parts of vectors that embed --shard wrote or of masks that prune --shard wrote,
  * and of measurements that sensitivity --shard wrote, two of each; and a whole measurement, as
- * sensitivity --from reads it. Whatever
- * they are, they are refused with a sentence, or what they make can be used.
+ * sensitivity --from reads it. Whatever they are, they are refused with a sentence, or what they
+ * make can be used.
  */
 #include "fuzz.h"
 

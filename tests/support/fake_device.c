@@ -209,7 +209,8 @@ static void fake_linear_release(s24i_device *d, void *vendor)
 }
 
 /* A kernel that does nothing. */
-#define KERNEL(name, type)                                                                         \
+#define KERNEL(name, type) KERNEL_THAT(name, type, (void)d)
+#define KERNEL_THAT(name, type, does)                                                              \
     static s24_status name(s24i_device *d, const type *job, void *stream,                          \
                            s24i_device_error *error)                                               \
     {                                                                                              \
@@ -217,6 +218,7 @@ static void fake_linear_release(s24i_device *d, void *vendor)
         (void)stream;                                                                              \
         called(#name);                                                                             \
         d->kernels++;                                                                              \
+        does;                                                                                      \
         return alive(d, error);                                                                    \
     }
 KERNEL(fake_linear, s24i_device_linear)
@@ -263,16 +265,7 @@ KERNEL(fake_train_tokens, s24_device_train_tokens_args)
 KERNEL(fake_train_variance, s24_device_train_variance_args)
 KERNEL(fake_train_lift, s24_device_train_lift_args)
 
-static s24_status fake_train_product(s24i_device *d, const s24_device_train_product_args *job,
-                                     void *stream, s24i_device_error *error)
-{
-    (void)job;
-    (void)stream;
-    called(__func__);
-    d->kernels++;
-    d->products++;
-    return alive(d, error);
-}
+KERNEL_THAT(fake_train_product, s24_device_train_product_args, d->products++)
 
 /* These two are real: what prunes goes by them. */
 static s24_status fake_rows(s24i_device *d, const s24i_device_rows *job, void *stream,
