@@ -318,9 +318,6 @@ void serve_refuse(serve_request *r, int code, const char *param, const char *for
 
 /* Parses the body into request->json; 0: it was refused. */
 int serve_read_json(serve_request *r);
-/* Reads a whole object or array without escapes, fractions and many levels; NULL: it has some, is
-   wrong, or memory ended. */
-json_t *serve_json_plain(const char *text, size_t bytes);
 typedef enum serve_kind {
     SERVE_ANY,
     SERVE_ENCODER,

@@ -44,9 +44,7 @@ void serve_refuse(serve_request *r, int code, const char *param, const char *for
 int serve_read_json(serve_request *r)
 {
     char why[JSON_ERROR_TEXT_LENGTH] = "";
-    const char *body = r->body ? r->body : "";
-    r->json = serve_json_plain(body, r->bytes);
-    if (!r->json) r->json = cli_json_read_bytes(body, r->bytes, why);
+    r->json = cli_json_read_bytes(r->body ? r->body : "", r->bytes, why);
     if (json_is_object(r->json)) return 1;
     if (!cli_json_is_whole())
         serve_refuse(r, 503, NULL, "the server is out of memory");
