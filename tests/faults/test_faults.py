@@ -75,8 +75,9 @@ class Faults(unittest.TestCase):
         cls.addClassCleanup(cls.world.close)
 
     def served(self, asks):
-        """What a server of a language model is asked; no answer hangs on those before it."""
-        row = fault_rows.Row("talk", "serve talk --socket listens --threads 1 --no-prefixes --json",
+        """What a server of a language model is asked; no answer hangs on those before it, and from
+        when it listens it allocates for requests alone: with --json it would for its own words."""
+        row = fault_rows.Row("talk", "serve talk --socket listens --threads 1 --no-prefixes",
                              between=["listens"], stdout=False, slow=True, asks=asks)
         sweep = fault_matrix.Sweep(row, self.world, False)
         self.addCleanup(sweep.close)
