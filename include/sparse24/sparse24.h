@@ -130,9 +130,10 @@ enum {
     S24_CPU_AVX512BF16 = 1u << 4, /* AVX-512 BF16 and GFNI */
     S24_CPU_AVXVNNI = 1u << 5,    /* AVX-VNNI: dots of bytes in 256 bits, with or without AVX-512 */
     S24_CPU_AMX = 1u << 6,        /* AMX tiles, bf16 and int8, which the kernel lets us use */
-    /* No instructions but a kind of core, which no mask removes: shuffles of 512 bits have one
-       port, which multiplies too (Intel's) */
+    /* No instructions but kinds of cores, which no mask removes: shuffles of 512 bits have one
+       port, which multiplies too (Intel's); 512 bits are done as two halves (Zen 4) */
     S24_CPU_PORT5 = 1u << 8,
+    S24_CPU_HALVES = 1u << 9,
     S24_CPU_NEON = 1u << 16,   /* every 64-bit ARM */
     S24_CPU_DOTPROD = 1u << 17 /* FEAT_DotProd: dots of bytes in NEON's registers */
 };

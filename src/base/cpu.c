@@ -39,10 +39,18 @@ static uint32_t enabled_state(void)
     return low;
 }
 
-static int is_intel(void)
+static int is_from(const char *vendor)
 {
-    uint32_t eax, name[3]; /* "Genu", "ntel", "ineI" */
-    return __get_cpuid(0, &eax, &name[0], &name[1], &name[2]) && !memcmp(name, "Genu", 4);
+    uint32_t eax, name[3]; /* "Genu", "ntel", "ineI" or "Auth", "cAMD", "enti" */
+    return __get_cpuid(0, &eax, &name[0], &name[1], &name[2]) && !memcmp(name, vendor, 4);
+}
+
+/* Of AMD's family 25 with AVX-512: Zen 3 has none. */
+static int is_zen4(void)
+{
+    uint32_t eax, ebx, ecx, edx;
+    if (!is_from("Auth") || !__get_cpuid(1, &eax, &ebx, &ecx, &edx)) return 0;
+    return (eax >> 8 & 0xf) + (eax >> 20 & 0xff) == 25;
 }
 
 /* Does the kernel let this process use tiles? It asks for the permission, which is the process's
@@ -78,7 +86,8 @@ uint32_t s24_cpu_detect(void)
     if (eax & avx_vnni) cpu |= S24_CPU_AVXVNNI;
     if ((state & zmm) != zmm || (leaf7 & avx512) != avx512) return cpu;
     cpu |= S24_CPU_AVX512;
-    if (is_intel()) cpu |= S24_CPU_PORT5;
+    if (is_from("Genu")) cpu |= S24_CPU_PORT5;
+    if (is_zen4()) cpu |= S24_CPU_HALVES;
     if (has_vnni) cpu |= S24_CPU_AVX512VNNI;
     if (eax & bf16 && has_gfni) cpu |= S24_CPU_AVX512BF16;
     if (cpu & S24_CPU_AVX512BF16 && !strcmp(s24_cpu_units(), "AMX bf16 int8") && tiles_allowed())

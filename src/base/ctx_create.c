@@ -73,7 +73,8 @@ s24_status s24_ctx_create(s24_ctx **out, const s24_ctx_opts *opts)
         .user = known.user,
         .cpu = s24_cpu_detect(),
     };
-    if (known.cpu_mask) ctx->cpu &= known.cpu_mask | S24_CPU_BASELINE | S24_CPU_PORT5;
+    const uint32_t kept = S24_CPU_BASELINE | S24_CPU_PORT5 | S24_CPU_HALVES;
+    if (known.cpu_mask) ctx->cpu &= known.cpu_mask | kept;
     s24_ctx_set_threads(ctx, known.threads);
     *out = ctx;
     return S24_OK;

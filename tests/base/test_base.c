@@ -238,7 +238,8 @@ static void test_cpu(void **state)
     s24_ctx *ctx;
     s24_ctx_opts opts = {.size = sizeof opts, .cpu_mask = S24_CPU_AVX2};
     assert_int_equal(s24_ctx_create(&ctx, &opts), S24_OK);
-    assert_int_equal(s24_ctx_cpu(ctx), has & (S24_CPU_BASELINE | S24_CPU_AVX2 | S24_CPU_PORT5));
+    assert_int_equal(s24_ctx_cpu(ctx),
+                     has & (S24_CPU_BASELINE | S24_CPU_AVX2 | S24_CPU_PORT5 | S24_CPU_HALVES));
     s24_ctx_destroy(ctx);
     opts.cpu_mask = ~0u; /* can only remove */
     assert_int_equal(s24_ctx_create(&ctx, &opts), S24_OK);

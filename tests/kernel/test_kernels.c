@@ -250,7 +250,7 @@ static void check_choice(const s24i_linear_kernel *a, const char *level, uint32_
         fail_msg("%s: %s is taken, not %s", level, found->name, a->name);
 }
 
-/* Whatever a context masks, on either kind of core. */
+/* Whatever a context masks, on every kind of core. */
 static void masks_are_kept(void **state)
 {
     (void)state;
@@ -261,6 +261,7 @@ static void masks_are_kept(void **state)
         for (int i = 0; s24i_linear_kernels[i]; i++) {
             check_choice(s24i_linear_kernels[i], levels[level], cpu);
             check_choice(s24i_linear_kernels[i], levels[level], cpu | S24_CPU_PORT5);
+            check_choice(s24i_linear_kernels[i], levels[level], cpu | S24_CPU_HALVES);
         }
         for (int i = 0; s24i_select_kernels[i]; i++) {
             const s24i_select_kernel *a = s24i_select_kernels[i];

@@ -35,11 +35,15 @@
 #define TARGET                                                                                     \
     __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16,avx512vbmi,gfni,fma")))
 #define TARGET_INLINE TARGET __attribute__((always_inline)) static inline
-#define HAS_LANES     1
-#define FEW_GROUPS    3
-#define WIDEN         0
-#define PAIRS         1
-#define LAYOUT        s24i_layout_rows16_bf16_pairs
+#ifndef HALVES
+#define HALVES 0 /* 1: for cores that do 512 bits as two halves */
+#endif
+#define HAS_LANES  1
+#define FEW_GROUPS 3
+#define FEW_REST   (HALVES ? 11 : 0)
+#define WIDEN      0
+#define PAIRS      1
+#define LAYOUT     s24i_layout_rows16_bf16_pairs
 
 enum {
     LANE = 16,                        /* tokens of a vector */

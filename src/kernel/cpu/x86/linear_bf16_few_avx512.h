@@ -9,6 +9,9 @@
  * spreads it at once; with many tokens some of the picks are by vpmultishiftqb, which has the dots'
  * ports, so that they are evenly used. What to pick is made between the dots, an instruction after
  * each two tokens, because a clump of it stops them.
+ *
+ * Where 512 bits are two halves (S24_CPU_HALVES) a dot takes both of its ports, and a pick by bits
+ * the same two: there all tokens are picked by vpermw, which has one of them and another.
  */
 #ifndef S24_KERNEL_CPU_X86_LINEAR_BF16_FEW_AVX512_H
 #define S24_KERNEL_CPU_X86_LINEAR_BF16_FEW_AVX512_H
@@ -19,12 +22,16 @@
 typedef uint16_t few_t;
 
 /* Of m tokens token t is picked from by bits: its group's 64 bits lie turned, as vgf2p8affineqb
-   wants them. The rest of m >= MANY is by shifts, of m < BITS by vpermw. */
-enum { BITS = 6, MANY = 12 };
+   wants them. The rest of m >= MANY is by shifts, of m <= MOST_FEW by vpermw. */
+#if HALVES
+enum { MOST_FEW = 16, MANY = 17 };
+#else
+enum { MOST_FEW = 5, MANY = 12 };
+#endif
 
 static inline int by_bits(int64_t m, int64_t t)
 {
-    return m >= MANY ? t % 4 != 1 : m >= BITS;
+    return m >= MANY ? t % 4 != 1 : m > MOST_FEW;
 }
 
 static int few_as_they_are(const s24i_linear_job *job)
@@ -78,14 +85,15 @@ TARGET static void gather_few(few_t *to, int64_t stride, const s24i_linear_job *
 
 enum { AHEAD = 8192 }; /* bytes of w that are asked for early */
 
-enum { MOST_FEW = 5 }; /* tokens that are picked by vpermw */
+/* Sums that a token picked by vpermw has, by turns: together enough to hide what a dot takes. */
+#define SUMS_OF(T) ((T) < 3 ? 4 : (T) < 12 ? 2 : 1)
 
 /* Group g of a k block, its codes at the bits 4g and 4g + 2 of both halves of `codes`' words, with
    S sums for each token. The bits above the two meet copies of the same four columns. */
 TARGET_INLINE void few_group(__m512 (*acc)[4], const uint8_t *w, const few_t *x, __m512i index,
                              int g, const int T)
 {
-    const int S = T < 3 ? 4 : 2;
+    const int S = SUMS_OF(T);
     const __m512bh pair = (__m512bh)_mm512_load_si512(w + CODES + g * 64);
     ask_for(w + AHEAD + CODES + g * 64, T);
     UNROLL for (int t = 0; t < T; t++)
@@ -111,7 +119,7 @@ TARGET_INLINE __m512i high_of(__m512i code)
 /* Multiplies row block b by T tokens, a constant up to MOST_FEW. */
 TARGET_INLINE void lanes_few(const s24i_linear_job *job, const few_t *x, int64_t b, const int T)
 {
-    const int S = T < 3 ? 4 : 2;
+    const int S = SUMS_OF(T);
     const uint8_t *w = (const uint8_t *)job->w + b * rows16_k_blocks(job->k) * BLOCK;
     const __m512i shift0 = _mm512_set1_epi32(0x00020000), shift1 = _mm512_set1_epi32(0x00060004);
     const __m512i shift2 = _mm512_set1_epi32(0x000a0008), shift3 = _mm512_set1_epi32(0x000e000c);
