@@ -427,9 +427,8 @@ AVX512_INLINE void finish_lanes_as(s24_dtype dtype, const s24i_linear_job *job, 
     }
 }
 
-/* The epilogue of outputs n to n + 15 of the first tokens, from sums[token][output]. */
-AVX512_INLINE void finish_lanes(const s24i_linear_job *job, int64_t n, int64_t tokens,
-                                const float (*sums)[16])
+AVX512_INLINE void finish_lanes_here(const s24i_linear_job *job, int64_t n, int64_t tokens,
+                                     const float (*sums)[16])
 {
     const __mmask16 mask = lane_mask(job->n - n);
     if (!outputs_together(job)) {
@@ -442,6 +441,23 @@ AVX512_INLINE void finish_lanes(const s24i_linear_job *job, int64_t n, int64_t t
     } else {
         finish_lanes_as(S24_BF16, job, n, tokens, sums);
     }
+}
+
+__attribute__((noinline, unused)) AVX512 static void
+finish_lanes_called(const s24i_linear_job *job, int64_t n, int64_t tokens, const float (*sums)[16])
+{
+    finish_lanes_here(job, n, tokens, sums);
+}
+
+/* The epilogue of outputs n to n + 15 of the first tokens, from sums[token][output]. Products of
+   one and two tokens would wait for a call; those of more, sixteen functions a row, share one. */
+AVX512_INLINE void finish_lanes(const s24i_linear_job *job, int64_t n, int64_t tokens,
+                                const float (*sums)[16])
+{
+    if (tokens < 3)
+        finish_lanes_here(job, n, tokens, sums);
+    else
+        finish_lanes_called(job, n, tokens, sums);
 }
 
 /* 16 outputs x 16 tokens from sums, rows `pitch` floats apart: tokens in the lanes, or (fours)
