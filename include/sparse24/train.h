@@ -61,7 +61,8 @@ typedef struct s24_transformer_info {
     int64_t parameters;                /* numbers in all tensors, shared ones once */
     int64_t logits;                    /* a row of the head's output */
     double dropout, attention_dropout; /* config.json's */
-    int causal; /* 1: no token attends to a later one, as in a language model */
+    int causal;     /* 1: no token attends to a later one, as in a language model */
+    int64_t vector; /* numbers of a text's embedding */
 } s24_transformer_info;
 
 /* From a folder with config.json, dense or packed. Errors: as s24_model_load. */
@@ -113,7 +114,7 @@ typedef struct s24_examples {
 /* What a pass without dropout gives; NULL fields are not computed. All f32, row-major. */
 typedef struct s24_pass_outputs {
     float *states;     /* [layers + 1, tokens, width], as transformers' hidden_states */
-    float *embeddings; /* [texts, width]: pooled and normalised as modules.json says */
+    float *embeddings; /* [texts, vector]: pooled and normalised as modules.json says */
     float *logits;     /* QA: [tokens, 2]; LM: [tokens, vocabulary]; images: [images, classes] */
     double *loss;      /* mean over what has a label, NaN if nothing has */
 } s24_pass_outputs;

@@ -36,12 +36,49 @@ static float leaky_relu(float x)
     return x > 0.0f ? x : 0.01f * x;
 }
 
+static float tanh_slope(float x)
+{
+    const float y = tanhf(x);
+    return 1.0f - y * y;
+}
+static float same_slope(float x)
+{
+    (void)x;
+    return 1.0f;
+}
+static float relu_slope(float x)
+{
+    return x > 0.0f ? 1.0f : 0.0f;
+}
+static float gelu_slope(float x)
+{
+    return 0.5f * (1.0f + erff(x * 0.70710678f)) + x * 0.39894228f * expf(-0.5f * x * x);
+}
+static float sigmoid_slope(float x)
+{
+    const float y = sigmoid(x);
+    return y * (1.0f - y);
+}
+static float silu_slope(float x)
+{
+    return sigmoid(x) + x * sigmoid_slope(x);
+}
+static float leaky_relu_slope(float x)
+{
+    return x > 0.0f ? 1.0f : 0.01f;
+}
+
 /* The last part of activation_function. */
 static const struct {
     const char *name;
-    float (*run)(float x);
-} activations[] = {{"Tanh", tanhf}, {"Identity", same},   {"ReLU", relu},           {"GELU", gelu},
-                   {"SiLU", silu},  {"Sigmoid", sigmoid}, {"LeakyReLU", leaky_relu}};
+    float (*run)(float x), (*slope)(float x);
+} activations[] = {{"Tanh", tanhf, tanh_slope},
+                   {"Identity", same, same_slope},
+                   {"ReLU", relu, relu_slope},
+                   {"GELU", gelu, gelu_slope},
+                   {"SiLU", silu, silu_slope},
+                   {"Sigmoid", sigmoid, sigmoid_slope},
+                   {"LeakyReLU", leaky_relu, leaky_relu_slope}};
 enum { ACTIVATIONS = sizeof activations / sizeof *activations, SAME = 1 };
 
 static s24_status read_activation(int *found, const s24i_config *config)
@@ -242,6 +279,11 @@ const char *s24i_module_activation(const s24i_module *module)
     return activations[module->activation].name;
 }
 
+float s24i_module_slope(const s24i_module *module, float x)
+{
+    return activations[module->activation].slope(x);
+}
+
 /* ---- running --------------------------------------------------------------------------------- */
 
 int s24i_modules_any(const s24i_modules *m)
@@ -264,7 +306,7 @@ static void run_dense(float *y, const s24i_module *d, const s24i_vec *vec, const
     }
 }
 
-static void run_module(float *y, const s24i_module *m, const s24i_vec *vec, const float *x)
+void s24i_module_run(float *y, const s24i_module *m, const s24i_vec *vec, const float *x)
 {
     const s24i_layer_norm norm = {
         .gamma = m->weight, .beta = m->bias, .eps = S24I_MODULE_EPS, .n = m->out};
@@ -284,7 +326,7 @@ void s24i_modules_apply(float *to, const s24i_modules *m, const s24i_vec *vec, c
 {
     for (int i = 0; i < m->count; i++) {
         float *y = room + (i % 2 ? m->widest : 0);
-        run_module(y, &m->module[i], vec, from);
+        s24i_module_run(y, &m->module[i], vec, from);
         from = y;
     }
     memcpy(to, from, (size_t)m->width * sizeof *to);

@@ -44,8 +44,21 @@ int s24i_modules_any(const s24i_modules *modules);
 /* to [width] from a pooled vector, with room for 2 · widest floats. */
 void s24i_modules_apply(float *to, const s24i_modules *modules, const s24i_vec *vec,
                         const float *from, float *room);
-/* The name of a Dense module's activation as PyTorch has it. */
+/* One of them: y [out] from x [in]. */
+void s24i_module_run(float *y, const s24i_module *module, const s24i_vec *vec, const float *x);
+/* Of training (modules_back.c), in which they stay as they are: dx [given] from dy [width], the
+   gradient of what they all make of x, without a cut and the last length of 1; `room` has
+   s24i_modules_back_room floats. */
+int64_t s24i_modules_back_room(const s24i_modules *modules);
+typedef struct s24i_modules_slope {
+    const s24i_modules *modules;
+    const s24i_vec *vec;
+    float *room;
+} s24i_modules_slope;
+void s24i_modules_back(float *dx, const s24i_modules_slope *slope, const float *x, const float *dy);
+/* The name of a Dense module's activation as PyTorch has it, and that activation's slope. */
 const char *s24i_module_activation(const s24i_module *module);
+float s24i_module_slope(const s24i_module *module, float x);
 /* What LayerNorm adds to a variance. */
 #define S24I_MODULE_EPS 1e-5f
 void s24i_modules_free(s24i_modules *modules, s24_ctx *ctx);

@@ -135,7 +135,9 @@ static void plan_forward(plan *p, s24_transformer *t)
     }
     if (s->image) at->rows = activations(p, tokens * s->channels * s->patch * s->patch);
     plan_positions(p, t);
-    at->pooled = floats(p, t->opts.max_texts * s->width);
+    at->pooled = floats(p, t->opts.max_texts * s24i_pooled_width(t));
+    at->vectors =
+        t->modules.count ? floats(p, t->opts.max_texts * s24i_vector_width(t)) : at->pooled;
     at->sums = part(p, 1, sizeof *at->sums);
     plan_chunks(t);
     at->logits = floats(p, at->chunk * t->head.ldy);
@@ -163,7 +165,7 @@ static void plan_backward(plan *p, s24_transformer *t)
     at->attention_bytes = t->machine.ops->attention_bytes(&t->machine, &heads, tokens,
                                                           s24i_min(tokens, s->positions));
     at->attention = part(p, (int64_t)at->attention_bytes, 1);
-    at->teacher_pooled = floats(p, t->opts.max_texts * s->width);
+    at->teacher_vectors = floats(p, t->opts.max_texts * s24i_vector_width(t));
     at->teacher_logits = floats(p, at->chunk * t->head.ldy);
 }
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "model/model.h"
+#include "run/modules.h"
 #include "train/cpu_room.h"
 
 typedef struct loss_job {
@@ -122,7 +123,7 @@ void s24i_cpu_answer_loss(s24i_machine *m, const s24i_answer_loss *answers,
     run(&job, answers->loss, step->texts, answers_range);
 }
 
-/* ---- hidden states, embeddings --------------------------------------------------------------- */
+/* ---- hidden states --------------------------------------------------------------------------- */
 
 static void squared_range(void *arg, int64_t begin, int64_t end, int thread)
 {
@@ -144,61 +145,92 @@ void s24i_cpu_squared_error(s24i_machine *m, double *loss, void *dx, const void 
     run(&job, loss, step->tokens, squared_range);
 }
 
+/* ---- embeddings ------------------------------------------------------------------------------ */
+
 static int is_pooled(const s24i_train_batch *step, int64_t t)
 {
     return !step->mask || step->mask[t];
 }
 
 /* The tokens that may be in a text's vector, and how many are: all, the first, or the last that is
-   pooled. Of masked tokens only there are none, and the vector is 0. */
+   pooled. Of masked tokens only there are none, and the vector is 0. weights: of all of them. */
 typedef struct span {
-    int64_t first, end, count;
-    int first_only;
+    s24i_pooling way;
+    int64_t first, end, count, weights;
 } span;
 
 static int is_in(const span *at, const s24i_train_batch *step, int64_t t)
 {
-    return at->first_only || is_pooled(step, t);
+    return at->way == S24I_POOL_CLS || is_pooled(step, t);
 }
 
-static span span_of(const s24i_pool *pool, const s24i_train_batch *step, int64_t text)
+/* Token t's weight among those of the text, over which their sum is taken. */
+static int64_t weight_of(const span *at, int64_t t)
 {
-    span s = {step->offsets[text], step->offsets[text + 1], 0, pool->pooling == S24I_POOL_CLS};
-    if (s.first_only) s.end = s.first + 1;
-    if (pool->pooling == S24I_POOL_LAST) {
+    return at->way == S24I_POOL_WEIGHTED ? t - at->first + 1 : 1;
+}
+
+static span span_of(s24i_pooling way, const s24i_train_batch *step, int64_t text)
+{
+    span s = {way, step->offsets[text], step->offsets[text + 1], 0, 0};
+    if (way == S24I_POOL_CLS) s.end = s.first + 1;
+    if (way == S24I_POOL_LAST) {
         while (s.end - 1 > s.first && !is_pooled(step, s.end - 1))
             s.end--;
         s.first = s.end - 1;
     }
-    for (int64_t t = s.first; t < s.end; t++)
-        s.count += is_in(&s, step, t);
+    for (int64_t t = s.first; t < s.end; t++) {
+        if (!is_in(&s, step, t)) continue;
+        s.count++;
+        s.weights += weight_of(&s, t);
+    }
     return s;
+}
+
+/* What token t of a sum is multiplied by. */
+static float share_of(const span *at, int64_t t)
+{
+    if (at->way == S24I_POOL_ROOT) return 1.0f / sqrtf((float)at->count);
+    return (float)weight_of(at, t) / (float)at->weights;
+}
+
+/* y: [width], of one way. */
+static void pool_way(const loss_job *j, s24i_pooling way, int64_t text, float *y)
+{
+    const s24i_train_batch *s = j->step;
+    const int64_t n = j->pool->width;
+    const span at = span_of(way, s, text);
+    int64_t seen = 0;
+    memset(y, 0, (size_t)n * sizeof *y);
+    for (int64_t t = at.first; t < at.end; t++) {
+        const float *x = (const float *)j->pool->x + t * n;
+        if (!is_in(&at, s, t)) continue;
+        if (way != S24I_POOL_MAX)
+            j->m->vec->axpy(y, share_of(&at, t), x, n);
+        else if (seen++)
+            j->m->vec->maximum(y, x, n);
+        else
+            memcpy(y, x, (size_t)n * sizeof *y);
+    }
 }
 
 static void pool_range(void *arg, int64_t begin, int64_t end, int thread)
 {
     const loss_job *j = arg;
     const s24i_pool *p = j->pool;
-    const s24i_train_batch *s = j->step;
-    const int64_t n = p->width;
-    (void)thread;
+    const int64_t ways = 1 + p->pooled->further_count, n = ways * p->width;
+    const int64_t width = p->modules ? p->modules->width : n;
+    float *room = j->m->scratch + thread * j->m->scratch_elems;
     for (int64_t b = begin; b < end; b++) {
         float *y = p->vectors + b * n;
-        const span at = span_of(p, s, b);
-        const float *x = p->x;
-        int64_t seen = 0;
-        memset(y, 0, (size_t)n * sizeof *y);
-        for (int64_t t = at.first; t < at.end; t++) {
-            if (!is_in(&at, s, t)) continue;
-            if (p->pooling == S24I_POOL_MEAN)
-                j->m->vec->axpy(y, 1.0f / (float)at.count, x + t * n, n);
-            else if (seen++)
-                j->m->vec->maximum(y, x + t * n, n);
-            else
-                memcpy(y, x + t * n, (size_t)n * sizeof *y);
+        for (int i = 0; i < ways; i++)
+            pool_way(j, s24i_pooling_way(p->pooled, i), b, y + i * p->width);
+        if (p->modules) {
+            s24i_modules_apply(p->made + b * width, p->modules, j->m->vec, y, room);
+            y = p->made + b * width;
         }
-        const float norm = sqrtf(j->m->vec->dot(y, y, n));
-        if (p->normalise) j->m->vec->scale(y, 1.0f / fmaxf(norm, 1e-12f), n);
+        const float norm = sqrtf(j->m->vec->dot(y, y, width));
+        if (p->normalise) j->m->vec->scale(y, 1.0f / fmaxf(norm, 1e-12f), width);
     }
 }
 
@@ -208,12 +240,12 @@ void s24i_cpu_pool(s24i_machine *m, const s24i_pool *pool, const s24i_train_batc
     run(&job, NULL, step->texts, pool_range);
 }
 
-/* The slope of a maximum's columns goes to the first token that has it. */
-static void add_to_first(const loss_job *j, int64_t text, const float *slope)
+/* The slope of a maximum's columns goes to the first token that has it. e: the maximum. */
+static void add_to_first(const loss_job *j, int64_t text, const float *e, const float *slope)
 {
     const s24i_train_batch *s = j->step;
     const int64_t n = j->pool->width;
-    const float *e = j->pool->vectors + text * n, *x = j->pool->x;
+    const float *x = j->pool->x;
     for (int64_t c = 0; c < n; c++)
         for (int64_t t = s->offsets[text]; t < s->offsets[text + 1]; t++)
             if (is_pooled(s, t) && x[t * n + c] == e[c]) {
@@ -222,31 +254,60 @@ static void add_to_first(const loss_job *j, int64_t text, const float *slope)
             }
 }
 
-/* d cos/dp = (z/|z| − cos·p/|p|)/|p|, which every token of a mean gets its share of. */
+/* From the slope of a text's pooled vector to those of its tokens. */
+static void pool_back(const loss_job *j, int64_t text, const float *slope)
+{
+    const s24i_pool *p = j->pool;
+    const int64_t n = p->width, ways = 1 + p->pooled->further_count;
+    for (int i = 0; i < ways; i++, slope += n) {
+        const span at = span_of(s24i_pooling_way(p->pooled, i), j->step, text);
+        if (at.way == S24I_POOL_MAX) {
+            add_to_first(j, text, p->vectors + (text * ways + i) * n, slope);
+            continue;
+        }
+        for (int64_t t = at.first; t < at.end; t++)
+            if (is_in(&at, j->step, t)) j->m->vec->axpy(j->dx + t * n, share_of(&at, t), slope, n);
+    }
+}
+
+/* slope = the gradient of weight·(1 − cos) by e: (cos·e/|e| − z/|z|)/|e| times it. Returns the
+   loss. */
+static double cosine_slope(const loss_job *j, float *slope, const float *e, const float *z,
+                           int64_t n)
+{
+    const s24i_vec *vec = j->m->vec;
+    const float length = fmaxf(sqrtf(vec->dot(e, e, n)), 1e-12f);
+    const float other = fmaxf(sqrtf(vec->dot(z, z, n)), 1e-12f);
+    const float cosine = vec->dot(e, z, n) / (length * other);
+    const float share = -(float)j->weight / length;
+    memset(slope, 0, (size_t)n * sizeof *slope);
+    vec->axpy(slope, share / other, z, n);
+    vec->axpy(slope, -share * cosine / length, e, n);
+    return j->weight * (1.0 - (double)cosine);
+}
+
+static int is_empty(const loss_job *j, int64_t text)
+{
+    int64_t count = 0;
+    for (int i = 0; i <= j->pool->pooled->further_count; i++)
+        count += span_of(s24i_pooling_way(j->pool->pooled, i), j->step, text).count;
+    return count == 0;
+}
+
 static void cosine_range(void *arg, int64_t begin, int64_t end, int thread)
 {
     loss_job *j = arg;
     const s24i_pool *p = j->pool;
-    const s24i_train_batch *s = j->step;
-    const s24i_vec *vec = j->m->vec;
-    const int64_t n = p->width;
-    float *slope = j->m->scratch + thread * j->m->scratch_elems;
+    const int64_t given = p->width * (1 + p->pooled->further_count);
+    const int64_t n = p->modules ? p->modules->width : given;
+    float *slope = j->m->scratch + thread * j->m->scratch_elems, *before = slope + n;
+    const s24i_modules_slope modules = {p->modules, j->m->vec, before + given};
     for (int64_t b = begin; b < end; b++) {
-        const float *e = p->vectors + b * n, *z = j->y + b * n;
-        const float length = fmaxf(sqrtf(vec->dot(e, e, n)), 1e-12f);
-        const float other = fmaxf(sqrtf(vec->dot(z, z, n)), 1e-12f);
-        const float cosine = vec->dot(e, z, n) / (length * other);
-        const int most = p->pooling == S24I_POOL_MAX;
-        const span at = span_of(p, s, b);
-        if (!at.count) continue;
-        const float share = -(float)j->weight / (length * (most ? 1.0f : (float)at.count));
-        memset(slope, 0, (size_t)n * sizeof *slope);
-        vec->axpy(slope, share / other, z, n);
-        vec->axpy(slope, -share * cosine / length, e, n);
-        if (most) add_to_first(j, b, slope);
-        for (int64_t t = at.first; t < at.end && !most; t++)
-            if (is_in(&at, s, t)) vec->add(j->dx + t * n, j->dx + t * n, slope, n);
-        j->sums[thread] += j->weight * (1.0 - (double)cosine);
+        const float *pooled = p->vectors + b * given, *e = p->modules ? p->made + b * n : pooled;
+        if (is_empty(j, b)) continue;
+        j->sums[thread] += cosine_slope(j, slope, e, j->y + b * n, n);
+        if (p->modules) s24i_modules_back(before, &modules, pooled, slope);
+        pool_back(j, b, p->modules ? before : slope);
     }
 }
 
@@ -255,4 +316,10 @@ void s24i_cpu_cosine_loss(s24i_machine *m, double *loss, void *dx, const s24i_po
 {
     loss_job job = {.m = m, .pool = pool, .step = step, .dx = dx, .y = teacher, .weight = weight};
     run(&job, loss, step->texts, cosine_range);
+}
+
+int64_t s24i_cpu_pool_room(const s24i_pooled *pooled, const s24i_modules *modules, int64_t width)
+{
+    const int64_t given = width * (1 + pooled->further_count);
+    return given + (modules->count ? modules->width + s24i_modules_back_room(modules) : 0);
 }

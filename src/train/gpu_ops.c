@@ -238,7 +238,7 @@ void s24i_gpu_pool(s24i_machine *m, const s24i_pool *p, const s24i_train_batch *
                                        .offsets = step->bounds,
                                        .texts = step->texts,
                                        .mask = step->mask,
-                                       .pooling = p->pooling,
+                                       .pooling = p->pooled->pooling,
                                        .normalise = p->normalise};
     if (m->status == S24_OK) s24i_gpu_did(m, s24_device_pool(m->ctx, m->gpu->device, &args));
 }
@@ -248,8 +248,8 @@ void s24i_gpu_cosine_loss(s24i_machine *m, double *loss, void *dx, const s24i_po
 {
     GPU_RUN(m, cosine, .dtype = m->gpu->dtype, .tokens = step->tokens, .texts = step->texts,
             .width = p->width, .dx = dx, .x = p->x, .vectors = p->vectors, .teacher = teacher,
-            .offsets = step->bounds, .mask = step->mask, .pooling = p->pooling, .loss = loss,
-            .weight = weight, .gradient_scale = m->scale, .work = m->gpu->work);
+            .offsets = step->bounds, .mask = step->mask, .pooling = p->pooled->pooling,
+            .loss = loss, .weight = weight, .gradient_scale = m->scale, .work = m->gpu->work);
 }
 
 /* ---- the optimiser --------------------------------------------------------------------------- */

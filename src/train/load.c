@@ -445,7 +445,8 @@ static s24_status check_device_shape(const s24i_shape *s, s24_ctx *ctx)
 static s24_status make_machine(s24_transformer *t, s24_ctx *ctx)
 {
     const s24i_shape *s = &t->shape;
-    const int64_t widest = s24i_max(s->width, t->embed.width);
+    const int64_t widest = s24i_max(s24i_max(s->width, t->embed.width),
+                                    s24i_cpu_pool_room(&t->pooled, &t->modules, s->width));
     if (t->opts.device) {
         TRY(check_device_shape(s, ctx));
         return s24i_machine_gpu(&t->machine, ctx, t->opts.device, t->opts.dtype);
@@ -494,12 +495,7 @@ static s24_status check_parts(const s24_transformer *t, s24_ctx *ctx,
             "%s: embeddings of %lld elements that a layer widens to %lld are not trained on a "
             "device",
             folder, (long long)t->shape.embedding, (long long)t->shape.width);
-    REQUIRE(ctx, !t->pooled.more_modules, S24_ERROR_UNSUPPORTED,
-            "%s/modules.json: a module Dense or LayerNorm is not trained", folder);
-    REQUIRE(ctx, s24i_pooling_is_common(&t->pooled), S24_ERROR_UNSUPPORTED,
-            "%s: pooling by %s is not trained", folder,
-            t->pooled.further_count ? "several ways" : s24i_pooling_name(t->pooled.pooling));
-    return S24_OK;
+    return s24i_vectors_check(t, ctx, folder);
 }
 
 static void begin_walk(maker *k, const s24_checkpoint *checkpoint)
@@ -539,6 +535,7 @@ static s24_status load(s24_transformer *t, s24_ctx *ctx, const s24_checkpoint *c
     maker k = {.ctx = ctx, .t = t, .only = -1};
     TRY(begin(&k, checkpoint));
     TRY(check_parts(t, ctx, checkpoint));
+    TRY(s24i_vectors_read(t, ctx, checkpoint));
     const s24i_shape *s = &t->shape;
     const int64_t places = PLACES_ELSE + PLACES_A_BLOCK * s->layers;
     TRY(s24i_alloc_elems(&t->places, ctx, places, sizeof *t->places, "tensors' names"));

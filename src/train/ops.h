@@ -12,11 +12,12 @@
 #ifndef S24_TRAIN_OPS_H
 #define S24_TRAIN_OPS_H
 
-#include "device/device_layers.h"
+#include "model/pooling.h"
 #include "vec/vec.h"
 
 struct s24_device_train_mask_args; /* device/device_train.h */
 struct s24i_shape;                 /* model/model.h */
+struct s24i_modules;               /* run/modules.h */
 
 typedef struct s24i_machine s24i_machine;
 typedef struct s24i_gpu s24i_gpu; /* train/gpu.h */
@@ -196,12 +197,15 @@ typedef struct s24i_answer_loss {
     int64_t ld;
 } s24i_answer_loss;
 
-/* Pooled, normalised vectors of the texts and their cosine to a teacher's. */
+/* Pooled, normalised vectors of the texts and their cosine to a teacher's. On the CPU there are
+   several ways of pooling, whose vectors lie side by side, rarer ones, and modules after them. */
 typedef struct s24i_pool {
-    float *vectors; /* [texts, width] */
+    float *vectors; /* [texts, ways, width] */
     const void *x;  /* [T, width] */
-    s24i_pooling pooling;
-    int normalise;
+    const s24i_pooled *pooled;
+    const struct s24i_modules *modules; /* or NULL, */
+    float *made;                        /* [texts, …]: what they make of the vectors */
+    int normalise;                      /* vectors, or what is made of them */
     int64_t width;
 } s24i_pool;
 
@@ -442,6 +446,9 @@ struct s24i_machine {
 extern const s24i_ops s24i_ops_cpu;
 s24_status s24i_machine_cpu(s24i_machine *machine, s24_ctx *ctx, int64_t longest, int64_t d,
                             int64_t width);
+/* Floats that pooling and its losses work in, as a width for s24i_machine_cpu. */
+int64_t s24i_cpu_pool_room(const s24i_pooled *pooled, const struct s24i_modules *modules,
+                           int64_t width);
 /* A device's, in f16 or bf16. */
 s24_status s24i_machine_gpu(s24i_machine *machine, s24_ctx *ctx, s24_device *device,
                             s24_dtype dtype);

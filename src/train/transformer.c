@@ -24,6 +24,7 @@ void s24_transformer_destroy(s24_transformer *t)
     s24_ctx_free(ctx, t->segments);
     s24_ctx_free(ctx, t->norms);
     s24_ctx_free(ctx, t->blocks);
+    s24i_modules_free(&t->modules, ctx);
     s24_ctx_free(ctx, t);
 }
 
@@ -44,6 +45,7 @@ void s24_transformer_describe(s24_transformer_info *info, const s24_transformer 
                                    .channels = s->channels,
                                    .classes = s->classes,
                                    .logits = t->head.n,
+                                   .vector = s24i_vector_width(t),
                                    .dropout = (double)s->dropout,
                                    .attention_dropout = (double)s->attention_dropout,
                                    .causal = t->arch->causal};
@@ -124,9 +126,12 @@ static int64_t label_count(const s24_transformer *t, const s24_examples *e)
 static s24i_pool pool(s24_transformer *t, float *vectors, int normalise)
 {
     s24i_machine *m = &t->machine;
-    const s24i_pool job = {.vectors = vectors,
+    const int more = t->modules.count > 0;
+    const s24i_pool job = {.vectors = more ? t->at.pooled : vectors,
                            .x = s24i_norm_at(t, 2 * t->shape.layers),
-                           .pooling = t->pooled.pooling,
+                           .pooled = &t->pooled,
+                           .modules = more ? &t->modules : NULL,
+                           .made = more ? vectors : NULL,
                            .normalise = normalise,
                            .width = t->shape.width};
     m->ops->pool(m, &job, &t->step);
@@ -161,9 +166,9 @@ s24_status s24_transformer_forward(s24_transformer *t, s24_ctx *ctx, const s24_e
     m->ops->clear(m, t->at.sums, sizeof *t->at.sums);
     s24i_run_forward(t, &mode);
     if (outputs->embeddings) {
-        pool(t, t->at.pooled, t->pooled.normalise);
-        m->ops->download(m, outputs->embeddings, t->at.pooled,
-                         (size_t)(t->step.texts * t->shape.width) * sizeof(float));
+        pool(t, t->at.vectors, t->pooled.normalise);
+        m->ops->download(m, outputs->embeddings, t->at.vectors,
+                         (size_t)(t->step.texts * s24i_vector_width(t)) * sizeof(float));
     }
     const int64_t labels = outputs->loss ? label_count(t, examples) : 0;
     const s24i_head_job job = {.logits = outputs->logits,
@@ -210,6 +215,9 @@ static s24_status check_teacher(const s24_transformer *t, s24_ctx *ctx, const s2
     REQUIRE(ctx, o->logits == 0 || t->head.n == z->head.n, S24_ERROR_SHAPE,
             "the teacher's head has %lld logits, the student's %lld; the same are expected",
             (long long)z->head.n, (long long)t->head.n);
+    REQUIRE(ctx, o->cosine == 0 || s24i_vector_width(t) == s24i_vector_width(z), S24_ERROR_SHAPE,
+            "the teacher's vectors have %lld numbers, the student's %lld; the same are expected",
+            (long long)s24i_vector_width(z), (long long)s24i_vector_width(t));
     return S24_OK;
 }
 
@@ -221,7 +229,7 @@ static s24_status run_teacher(s24_transformer *t, s24_ctx *ctx, const s24_exampl
     if (!z) return S24_OK;
     TRY(s24i_begin(z, ctx, examples));
     s24i_run_forward(z, &mode);
-    if (o->cosine != 0) pool(z, t->at.teacher_pooled, 0);
+    if (o->cosine != 0) pool(z, t->at.teacher_vectors, 0);
     return z->machine.status;
 }
 
@@ -254,8 +262,8 @@ static void run_losses(s24_transformer *t, const s24_examples *examples, const s
     else
         m->ops->clear(m, t->at.dn, (size_t)(t->step.tokens * width) * m->element);
     if (o->cosine != 0) {
-        const s24i_pool pooled = pool(t, t->at.pooled, 0);
-        m->ops->cosine_loss(m, &t->at.sums->loss, t->at.dn, &pooled, t->at.teacher_pooled,
+        const s24i_pool pooled = pool(t, t->at.vectors, 0);
+        m->ops->cosine_loss(m, &t->at.sums->loss, t->at.dn, &pooled, t->at.teacher_vectors,
                             o->cosine / (double)texts, &t->step);
     }
     const s24i_pull pull = {.states = o->hidden != 0 ? t->at.states : NULL,

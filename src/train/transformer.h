@@ -18,6 +18,7 @@
 #define S24_TRAIN_TRANSFORMER_H
 
 #include "model/steps.h"
+#include "run/modules.h"
 #include "sparse24/train.h"
 #include "train/ops.h"
 
@@ -63,10 +64,11 @@ typedef struct s24i_buffers {
     size_t attention_bytes;
     void *dlogits;         /* [chunks·chunk, head.ldy]; of f32 the logits' own memory */
     int64_t chunk, chunks; /* rows of logits at a time; of how many such their gradients are */
-    float *pooled, *teacher_pooled; /* [texts, width] */
-    char *states;                   /* [layers + 1, T, width]: a teacher's */
-    float *angles, *near_angles;    /* [positions that are reached, head_width] */
-    float *distances;               /* see s24i_heads */
+    float *pooled;         /* [texts, ways, width] */
+    float *vectors, *teacher_vectors; /* what modules make of it, or itself */
+    char *states;                     /* [layers + 1, T, width]: a teacher's */
+    float *angles, *near_angles;      /* [positions that are reached, head_width] */
+    float *distances;                 /* see s24i_heads */
     int64_t distances_head, distance_zero;
     /* Of embeddings that are narrower than blocks, [T, embedding]: their sum and its norm, and the
        gradients of that from both ways that lead on. */
@@ -81,6 +83,7 @@ struct s24_transformer {
     s24i_steps steps; /* of a block */
     s24i_shape shape;
     s24i_pooled pooled;
+    s24i_modules modules; /* after pooling; these do not learn */
     s24_head head_kind;
     s24_transformer_opts opts;
     s24i_place *places;
@@ -183,6 +186,16 @@ static inline int64_t s24i_attention_site(int64_t b)
     return -b - 2;
 }
 
+/* Numbers of a text's vector as it is pooled, and at the end. */
+static inline int64_t s24i_pooled_width(const s24_transformer *t)
+{
+    return t->shape.width * (1 + t->pooled.further_count);
+}
+static inline int64_t s24i_vector_width(const s24_transformer *t)
+{
+    return t->modules.count ? t->modules.width : s24i_pooled_width(t);
+}
+
 /* NULL: the model needs no such buffer. */
 static inline void *s24i_in_stack(const s24i_stacked *stack, int64_t slot)
 {
@@ -220,6 +233,11 @@ static inline int s24i_state_is_normed(const s24_transformer *t, int64_t b)
 {
     return !s24i_goes_past(t, 2 * b) || (b == t->shape.layers && t->arch->state_normed);
 }
+
+/* How a text's vector is made (text_vectors.c): refuses what of it is not trained, and reads the
+   modules after pooling. */
+s24_status s24i_vectors_check(const s24_transformer *t, s24_ctx *ctx, const char *folder);
+s24_status s24i_vectors_read(s24_transformer *t, s24_ctx *ctx, const s24_checkpoint *checkpoint);
 
 s24_status s24i_plan_buffers(s24_transformer *t, s24_ctx *ctx);
 

@@ -36,12 +36,12 @@ static inline s24_status load_as(s24_transformer **out, s24_ctx *ctx, const char
     return status;
 }
 
-/* The teacher is another model of the same shape: the student's weights, changed a little. */
-static inline s24_transformer *load_teacher(s24_ctx *ctx)
+/* A folder's model, its weights changed a little. */
+static inline s24_transformer *load_moved(s24_ctx *ctx, const char *folder)
 {
     s24_transformer *t;
     s24_parameter p;
-    OK(ctx, load_as(&t, ctx, teacher_folder, 0));
+    OK(ctx, load_as(&t, ctx, folder, 0));
     for (int64_t i = 0; s24_transformer_parameter(&p, t, i); i++) {
         float *w = malloc((size_t)p.count * sizeof *w);
         OK(ctx, s24_transformer_read(w, t, ctx, i, 0));
@@ -51,6 +51,12 @@ static inline s24_transformer *load_teacher(s24_ctx *ctx)
         free(w);
     }
     return t;
+}
+
+/* The teacher is another model of the student's shape. */
+static inline s24_transformer *load_teacher(s24_ctx *ctx)
+{
+    return load_moved(ctx, teacher_folder);
 }
 
 static inline int train_setup(void **state)

@@ -31,7 +31,7 @@ static void fill_batch(batch *b)
 static void check_slopes_of(const char *folder, const s24_objective *objective, float h)
 {
     s24_ctx *ctx = new_ctx();
-    s24_transformer *t, *teacher = load_teacher(ctx);
+    s24_transformer *t, *teacher = load_moved(ctx, folder);
     s24_objective o = *objective;
     batch b;
     fill_batch(&b);
@@ -68,27 +68,106 @@ static void slopes_with_dropout(void **state)
         .hidden = 1, .cosine = 3, .dropout = 0.1, .attention_dropout = 0.1, .seed = 6});
 }
 
+#define MODULE(name, path)                                                                         \
+    "{\"path\":\"" path "\",\"type\":\"sentence_transformers.models." name "\"}"
+#define POOLED MODULE("Transformer", "") "," MODULE("Pooling", "1_Pooling")
+
 /* Of maxima: what has the most is what moves it, as long as no other token has more. */
 static void slopes_of_poolings(void **state)
 {
     static const struct {
-        const char *pooling;
+        const char *name, *pooling;
         float h;
-    } cases[] = {{"{\"word_embedding_dimension\":12,\"pooling_mode_max_tokens\":true}", 3e-4f},
-                 {"{\"pooling_mode_lasttoken\":true}", 4e-3f}};
+    } cases[] = {
+        {"most", "{\"word_embedding_dimension\":12,\"pooling_mode_max_tokens\":true}", 3e-4f},
+        {"last", "{\"pooling_mode_lasttoken\":true}", 4e-3f},
+        {"root", "{\"pooling_mode_mean_sqrt_len_tokens\":true}", 4e-3f},
+        {"weighted", "{\"pooling_mode\":\"weightedmean\"}", 4e-3f},
+        {"several", "{\"pooling_mode\":[\"weightedmean\",\"cls\",\"max\"]}", 3e-4f}};
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        const tiny pooled = {
-            .qa_head = 1,
-            .activation = "gelu",
-            .modules = "[{\"idx\":0,\"path\":\"\",\"type\":\"sentence_transformers.models."
-                       "Transformer\"},{\"idx\":1,\"path\":\"1_Pooling\",\"type\":"
-                       "\"sentence_transformers.models.Pooling\"}]",
-            .pooling = cases[i].pooling};
+        const tiny pooled = {.qa_head = 1,
+                             .activation = "gelu",
+                             .modules = "[" POOLED "]",
+                             .pooling = cases[i].pooling};
         char folder[512];
-        snprintf(folder, sizeof folder, "%s", tiny_write(&pooled, i ? "last" : "most"));
+        snprintf(folder, sizeof folder, "%s", tiny_write(&pooled, cases[i].name));
         check_slopes_of(folder, &(s24_objective){.cosine = 5}, cases[i].h);
     }
+}
+
+/* ---- modules after pooling ------------------------------------------------------------------- */
+
+enum { MADE = 8, ENDS = 6 }; /* what the first of them makes, and the last */
+
+typedef struct weight {
+    const char *name;
+    int64_t rows, cols;
+} weight;
+
+static void write_module(const char *folder, const char *name, const char *config,
+                         const weight *weights, int count)
+{
+    char path[600];
+    float values[3][MADE * TINY_WIDTH];
+    mini_tensor tensors[3];
+    for (int i = 0; i < count; i++) {
+        const int64_t elems = weights[i].rows * (weights[i].cols ? weights[i].cols : 1);
+        for (int64_t k = 0; k < elems; k++)
+            values[i][k] = tiny_value(name, 100 * i + k);
+        tensors[i] = (mini_tensor){.name = weights[i].name,
+                                   .dtype = S24_F32,
+                                   .rank = weights[i].cols ? 2 : 1,
+                                   .shape = {weights[i].rows, weights[i].cols},
+                                   .data = values[i],
+                                   .bytes = (size_t)elems * sizeof(float)};
+    }
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    mkdir(path, 0700);
+    snprintf(path, sizeof path, "%s/%s/config.json", folder, name);
+    tiny_write_text(path, config);
+    snprintf(path, sizeof path, "%s/%s/model.safetensors", folder, name);
+    mini_write(path, tensors, count, NULL);
+}
+
+#define DENSE(in, out, activation, more)                                                           \
+    "{\"in_features\":" in ",\"out_features\":" out                                                \
+    ",\"activation_function\":\"torch.nn.modules.activation." activation "\"" more "}"
+
+/* The folder's modules do not learn, and what they make is what the teacher's is compared with. */
+static void slopes_of_modules(void **state)
+{
+    const tiny t = {
+        .qa_head = 1,
+        .activation = "gelu",
+        .modules =
+            "[" POOLED "," MODULE("Dense", "2_Dense") "," MODULE("LayerNorm", "3_Norm") "," MODULE(
+                "Dense", "4_Dense") "," MODULE("Normalize",
+                                               "") "," MODULE("Dense",
+                                                              "5_Dense") "," MODULE("Normalize",
+                                                                                    "") "]",
+        .pooling = "{\"pooling_mode\":[\"mean\"]}"};
+    char folder[512];
+    s24_ctx *ctx = new_ctx();
+    s24_transformer *transformer;
+    s24_transformer_info info;
+    (void)state;
+    snprintf(folder, sizeof folder, "%s", tiny_write(&t, "modules"));
+    write_module(folder, "2_Dense", DENSE("12", "8", "Tanh", ""),
+                 (weight[]){{"linear.weight", MADE, TINY_WIDTH}, {"linear.bias", MADE, 0}}, 2);
+    write_module(folder, "3_Norm", "{\"dimension\":8}",
+                 (weight[]){{"norm.weight", MADE, 0}, {"norm.bias", MADE, 0}}, 2);
+    write_module(folder, "4_Dense", DENSE("8", "8", "GELU", ",\"use_residual\":true"),
+                 (weight[]){{"linear.weight", MADE, MADE}, {"linear.bias", MADE, 0}}, 2);
+    write_module(folder, "5_Dense",
+                 DENSE("8", "6", "SiLU", ",\"use_residual\":true,\"bias\":false"),
+                 (weight[]){{"linear.weight", ENDS, MADE}, {"residual.weight", ENDS, MADE}}, 2);
+    check_slopes_of(folder, &(s24_objective){.cosine = 5}, 4e-3f);
+    OK(ctx, load_as(&transformer, ctx, folder, 0));
+    s24_transformer_describe(&info, transformer);
+    assert_int_equal(info.vector, ENDS);
+    s24_transformer_destroy(transformer);
+    s24_ctx_destroy(ctx);
 }
 
 /* Dropout is what its seed says: the same bits, and others with another seed. */
@@ -152,6 +231,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(slopes_of_poolings),
+        cmocka_unit_test(slopes_of_modules),
         cmocka_unit_test(slopes),
         cmocka_unit_test(slopes_with_dropout),
         cmocka_unit_test(dropout_by_seed),
