@@ -14,8 +14,9 @@
 enum { STEPS = 3, EXAMPLES = 4, LENGTH = 9 };
 
 static char folder[512];
+static s24_ctx *ctx; /* one for all: it asks the CPU what it is */
 
-static s24_status load_drawn(s24_transformer **t, s24_ctx *ctx, uint64_t seed)
+static s24_status load_drawn(s24_transformer **t, uint64_t seed)
 {
     s24_checkpoint *checkpoint;
     const s24_transformer_opts opts = {.size = sizeof opts,
@@ -31,10 +32,10 @@ static s24_status load_drawn(s24_transformer **t, s24_ctx *ctx, uint64_t seed)
     return status;
 }
 
-static s24_status write_example(void *user, s24_ctx *ctx, const s24_example *example, int64_t index)
+static s24_status write_example(void *user, s24_ctx *of, const s24_example *example, int64_t index)
 {
     const s24_transformer_info *info = user;
-    (void)ctx;
+    (void)of;
     if (info->image) {
         const int64_t count = info->channels * info->image * info->image;
         for (int64_t i = 0; i < count; i++)
@@ -60,7 +61,7 @@ static int ends_dense(const char *method)
 }
 
 /* The share of zeros in all matrices; all numbers are finite. */
-static double zeros_of(const s24_transformer *t, s24_ctx *ctx, const char *what)
+static double zeros_of(const s24_transformer *t, const char *what)
 {
     s24_parameter p;
     int64_t zeros = 0, all = 0;
@@ -108,11 +109,10 @@ static void run(const s24i_architecture *a, const char *method)
 {
     static int32_t lengths[EXAMPLES];
     char what[96];
-    s24_ctx *ctx = new_ctx();
     s24_transformer *t, *teacher;
     s24_transformer_info info;
-    OK(ctx, load_drawn(&t, ctx, 1));
-    OK(ctx, load_drawn(&teacher, ctx, 2));
+    OK(ctx, load_drawn(&t, 1));
+    OK(ctx, load_drawn(&teacher, 2));
     s24_transformer_describe(&info, t);
     for (int i = 0; i < EXAMPLES; i++)
         lengths[i] = LENGTH;
@@ -128,29 +128,26 @@ static void run(const s24i_architecture *a, const char *method)
         if (!may_be_refused(method, s24_ctx_error(ctx)))
             fail_msg("%s: %s", what, s24_ctx_error(ctx));
     } else {
-        const double zeros = zeros_of(t, ctx, what);
+        const double zeros = zeros_of(t, what);
         if (ends_dense(method) ? zeros > 0.1 : zeros < 0.4)
             fail_msg("%s: %g of the matrices are zeros", what, zeros);
         if (!isfinite(report.loss)) fail_msg("%s: the loss is %g", what, report.loss);
     }
     s24_transformer_destroy(teacher);
     s24_transformer_destroy(t);
-    s24_ctx_destroy(ctx);
 }
 
 /* Is the row trained? If not, it says what training lacks. */
 static int is_trained(const s24i_architecture *a)
 {
-    s24_ctx *ctx = new_ctx();
     s24_transformer *t;
-    const s24_status status = load_drawn(&t, ctx, 1);
+    const s24_status status = load_drawn(&t, 1);
     const char *sentence = s24_ctx_error(ctx);
     if (status != S24_OK &&
         (status != S24_ERROR_UNSUPPORTED ||
          (!strstr(sentence, "training has no ") && !strstr(sentence, "is not trained"))))
         fail_msg("%s: %s", a->model_type, sentence);
     s24_transformer_destroy(t);
-    s24_ctx_destroy(ctx);
     return status == S24_OK;
 }
 
@@ -174,12 +171,19 @@ static void every_row(void **state)
 static int setup(void **state)
 {
     if (io_folder_setup(state)) return 1;
+    ctx = new_ctx();
     snprintf(folder, sizeof folder, "%s", io_path("model"));
     return mkdir(folder, 0700);
+}
+
+static int teardown(void **state)
+{
+    s24_ctx_destroy(ctx);
+    return io_folder_teardown(state);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(every_row)};
-    return cmocka_run_group_tests(tests, setup, io_folder_teardown);
+    return cmocka_run_group_tests(tests, setup, teardown);
 }
