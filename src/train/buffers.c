@@ -133,6 +133,10 @@ static void plan_forward(plan *p, s24_transformer *t)
         at->narrow = activations(p, tokens * s->embedding);
         at->narrow_n = activations(p, tokens * s->embedding);
     }
+    if (s24i_is_normed_twice(t)) {
+        at->narrow = activations(p, tokens * s->width);
+        at->embedding_stats = floats(p, 2 * tokens);
+    }
     if (s->image) at->rows = activations(p, tokens * s->channels * s->patch * s->patch);
     plan_positions(p, t);
     at->pooled = floats(p, t->opts.max_texts * s24i_pooled_width(t));

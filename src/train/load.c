@@ -189,8 +189,10 @@ static s24i_norm *norm_of(const maker *k, const s24i_wanted *w)
         return &t->blocks[w->block].query_norm;
     case S24I_ROLE_KEY_NORM:
         return &t->blocks[w->block].key_norm;
+    case S24I_ROLE_EMBEDDING_NORM:
+        return s24i_is_normed_twice(t) ? &k->t->embedding_norm : &t->norms[0];
     default:
-        return &t->norms[w->role == S24I_ROLE_FINAL_NORM ? 2 * t->shape.layers : 0];
+        return &t->norms[2 * t->shape.layers];
     }
 }
 

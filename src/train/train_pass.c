@@ -151,14 +151,27 @@ static void give(s24_transformer *t, const s24i_mode *mode, int64_t b)
     if (mode->kept) m->ops->copy(m, mode->kept + (size_t)b * bytes, from, bytes);
 }
 
+/* The first block's norm of a sum that is there. */
+static void norm_first(s24_transformer *t)
+{
+    const s24i_add_norm job = {.y = s24i_norm_at(t, 0),
+                               .s = s24i_sum_at(t, 0),
+                               .stats = s24i_stats_at(t, 0),
+                               .norm = &t->norms[0],
+                               .rows = t->step.tokens,
+                               .width = t->shape.width};
+    t->machine.ops->add_norm(&t->machine, &job);
+}
+
 static void embed(s24_transformer *t, const s24i_mode *mode)
 {
     s24i_machine *m = &t->machine;
     const s24i_shape *s = &t->shape;
     const int64_t rows = t->step.tokens, width = t->embed.width;
-    const int narrow = s24i_projects(s), past = s24i_goes_past(t, 0);
-    void *sum = narrow ? t->at.narrow : s24i_sum_at(t, 0);
-    void *normed = narrow ? t->at.narrow_n : s24i_norm_at(t, 0);
+    const int narrow = s24i_projects(s), twice = s24i_is_normed_twice(t);
+    const int past = s24i_goes_past(t, 0) && !twice;
+    void *sum = narrow || twice ? t->at.narrow : s24i_sum_at(t, 0);
+    void *normed = narrow ? t->at.narrow_n : twice ? s24i_sum_at(t, 0) : s24i_norm_at(t, 0);
     s24i_dropout drop;
     const s24i_dropout *dropped = s24i_drop(&drop, mode, mode->dropout, 0);
     if (s->image) {
@@ -169,12 +182,13 @@ static void embed(s24_transformer *t, const s24i_mode *mode)
     if (dropped && past) m->ops->dropout(m, sum, sum, dropped, rows, width);
     const s24i_add_norm job = {.y = normed,
                                .s = sum,
-                               .stats = s24i_stats_at(t, 0),
-                               .norm = &t->norms[0],
+                               .stats = twice ? t->at.embedding_stats : s24i_stats_at(t, 0),
+                               .norm = twice ? &t->embedding_norm : &t->norms[0],
                                .rows = rows,
                                .width = width};
     m->ops->add_norm(m, &job);
     if (dropped && !past) m->ops->dropout(m, normed, normed, dropped, rows, width);
+    if (twice) norm_first(t);
     if (narrow) m->ops->linear(m, s24i_norm_at(t, 0), normed, &t->project, rows, 1);
 }
 
@@ -221,8 +235,16 @@ static void embed_back(s24_transformer *t, const s24i_mode *mode)
     s24i_machine *m = &t->machine;
     const int64_t rows = t->step.tokens;
     s24i_dropout drop;
+    const s24i_norm_back job = {.ds = t->at.ds,
+                                .dy = t->at.ds,
+                                .s = t->at.narrow,
+                                .stats = t->at.embedding_stats,
+                                .norm = &t->embedding_norm,
+                                .rows = rows,
+                                .width = t->shape.width};
     if (s24i_goes_past(t, 0) && s24i_drop(&drop, mode, mode->dropout, 0))
         m->ops->dropout(m, t->at.ds, t->at.ds, &drop, rows, t->shape.width);
+    if (s24i_is_normed_twice(t)) m->ops->norm_back(m, &job);
     m->ops->embed_back(m, t->at.ds, &t->embed, &t->step);
     if (t->shape.image) m->ops->linear_dw(m, t->at.ds, t->at.rows, &t->patches, rows, 1);
 }

@@ -8,8 +8,9 @@
  * where norms follow the sums (BERT) and s where they precede the layers (GPT-2, Llama, ViT). So
  * there are 2·layers + 1 norms: BERT's first is its embeddings' norm, the others' last is the final
  * norm. Hidden state b is n(2b), or s(2b). Where norms precede the layers and embeddings have one
- * all the same (ModernBERT's), it is the first, and r(0) is n(0). Embeddings that are narrower than
- * the blocks have a sum and a norm of their own, and a layer makes n(0) of it.
+ * all the same (ModernBERT's), it is the first, and r(0) is n(0), or, where the first block has its
+ * own (RoBERTa's with norms before its layers), s(0) is what it makes of them. Embeddings that are
+ * narrower than the blocks have a sum and a norm of their own, and a layer makes n(0) of it.
  *
  * Weights lie in one arena, gradients in another of the same layout, and whatever a pass needs in a
  * third; all are made at load for the largest batch.
@@ -73,6 +74,7 @@ typedef struct s24i_buffers {
     /* Of embeddings that are narrower than blocks, [T, embedding]: their sum and its norm, and the
        gradients of that from both ways that lead on. */
     void *narrow, *narrow_n, *narrow_dn, *narrow_ds;
+    float *embedding_stats; /* of a norm that makes s(0), whose sum is narrow */
     s24i_sums *sums;
 } s24i_buffers;
 
@@ -97,6 +99,7 @@ struct s24_transformer {
     s24i_layer patches, project, head;
     float *relative, *drelative; /* what scores grow by, [buckets, heads]; NULL: nothing */
     s24i_norm *norms;            /* [2·layers + 1] */
+    s24i_norm embedding_norm;    /* where s(0) is what it makes */
     s24i_train_block *blocks;    /* [layers] */
     void *arena;
     s24i_buffers at;
@@ -223,10 +226,15 @@ static inline float *s24i_stats_at(const s24_transformer *t, int64_t j)
 {
     return s24i_in_stack(&t->at.stats, s24i_norm_slot(t, j));
 }
+/* Have embeddings a norm before the first block's own? */
+static inline int s24i_is_normed_twice(const s24_transformer *t)
+{
+    return t->arch->pre_norm && t->arch->embedding_norm && !t->arch->first_bare;
+}
 /* Is the residual after norm j what was before it? */
 static inline int s24i_goes_past(const s24_transformer *t, int64_t j)
 {
-    return t->arch->pre_norm && (j > 0 || !t->arch->embedding_norm);
+    return t->arch->pre_norm && (j > 0 || !t->arch->embedding_norm || s24i_is_normed_twice(t));
 }
 /* Hidden state b, as transformers counts them, is a norm's output, or the sum before it. */
 static inline int s24i_state_is_normed(const s24_transformer *t, int64_t b)

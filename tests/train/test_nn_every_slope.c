@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Every row of models.def that is trained and has no head for next tokens: a small model is drawn,
- * moved off what is drawn as 0 or 1, and its gradients towards a teacher are held against finite
- * differences, and on one thread, and computed again, against those of two.
+ * moved off what is drawn as 0 or 1, and its states are those of a session, its gradients towards a
+ * teacher what finite differences say, and on one thread, and computed again, those of two.
  */
 #include "support.h"
 
@@ -114,6 +114,34 @@ static void any_way(const char *row)
     free(want), free(again), free(other);
 }
 
+/* What is written and loaded as a model gives the same states. */
+static void check_states(s24_transformer *t, const batch *b, const char *row)
+{
+    float *want = malloc(ROOM * 64 * sizeof *want), *states = malloc(3 * ROOM * 64 * sizeof *want);
+    s24_checkpoint *made;
+    s24_model *model;
+    s24_session *session;
+    s24_transformer_info info;
+    s24_transformer_describe(&info, t);
+    const int64_t tokens =
+        info.image ? b->examples.texts.texts * info.positions : b->offsets[TEXTS];
+    const s24_pass_outputs passed = {.states = states};
+    s24_batch texts = b->examples.texts;
+    const s24_outputs outputs = {.hidden = want};
+    texts.pixels = b->examples.pixels;
+    OK(alone, s24_checkpoint_open_config(&made, alone, folder));
+    OK(alone, s24_transformer_save(t, alone, made, io_path("saved"), 1));
+    s24_checkpoint_close(made);
+    OK(alone, load(&model, alone, io_path("saved"), NULL));
+    OK(alone, s24_session_create(&session, alone, model, ROOM));
+    OK(alone, s24_session_forward(session, alone, &texts, &outputs));
+    OK(alone, s24_transformer_forward(t, alone, &b->examples, &passed));
+    near(states + info.layers * tokens * info.width, want, tokens * info.width, 1e-4, row);
+    s24_session_destroy(session);
+    s24_model_destroy(model);
+    free(want), free(states);
+}
+
 static int check_row(const s24i_architecture *a)
 {
     batch b;
@@ -124,6 +152,7 @@ static int check_row(const s24i_architecture *a)
         OK(alone, load_drawn(&teacher, alone, 2, 0));
         o.teacher = teacher;
         fill_batch(&b, t);
+        check_states(t, &b, a->model_type);
         if (slopes_agree(t, alone, &b.examples, &o, 2e-3f) < 10)
             fail_msg("%s: too few tensors have a gradient", a->model_type);
         s24_transformer_destroy(teacher);
@@ -133,18 +162,35 @@ static int check_row(const s24i_architecture *a)
     return trained;
 }
 
+/* config.json of the row, or of its variant, which a key asks for. */
+static void write_config(const s24i_architecture *a, const char *variant)
+{
+    char path[600], value[64] = "true";
+    const int several = a->shared || s24i_has_distances(a) || a->apart || a->key_near;
+    snprintf(path, sizeof path, "%s/config.json", folder);
+    write_row_config(a, several ? &two_blocks : &one_block, "2", path);
+    if (!variant) return;
+    FILE *file = fopen(path, "r+b");
+    assert_non_null(file);
+    assert_int_equal(fseek(file, -1, SEEK_END), 0);
+    const char *equals = strchr(variant, '=');
+    if (equals) snprintf(value, sizeof value, "\"%s\"", equals + 1);
+    fprintf(file, ", \"%.*s\": %s}", (int)strcspn(variant, "="), variant, value);
+    assert_int_equal(fclose(file), 0);
+}
+
 static void every_row(void **state)
 {
     int trained = 0;
     (void)state;
     for (int i = 0; s24i_architecture_at(i); i++) {
-        char path[600];
         const s24i_architecture *a = s24i_architecture_at(i);
-        const int several = a->shared || a->relative || a->apart || a->key_near;
         if (a->lm_head || (WATCHED && i % 3)) continue;
-        snprintf(path, sizeof path, "%s/config.json", folder);
-        write_row_config(a, several ? &two_blocks : &one_block, "2", path);
+        write_config(a, NULL);
         trained += check_row(a);
+        if (!a->variant) continue;
+        write_config(a->variant, a->key_variant);
+        trained += check_row(a->variant);
     }
     assert_true(trained >= (WATCHED ? 8 : 25));
 }
