@@ -91,6 +91,9 @@ static s24_status fill(s24i_halves *h, s24_ctx *ctx)
                                  .device = h->opts.device};
     TRY(cut_batches(h, ctx, &opts.max_tokens));
     TRY(s24i_transformer_load_window(&h->t, ctx, h->opts.model, &opts));
+    REQUIRE(ctx, !h->t->arch->side_by_side, S24_ERROR_UNSUPPORTED,
+            "%s: halves of a block of %s stand side by side; they are not made one after the other",
+            s24_checkpoint_folder(h->opts.model), h->t->arch->model_type);
     h->t->machine.ctx = ctx;
     h->tokens = h->opts.ends[h->opts.texts];
     h->width = h->t->shape.width;
@@ -151,7 +154,7 @@ void s24i_halves_set(const s24i_halves *h, int64_t j, const char *x)
     const s24i_add_norm job = {.y = s24i_norm_at(t, j),
                                .s = s24i_sum_at(t, j),
                                .stats = s24i_stats_at(t, j),
-                               .norm = &t->norms[j],
+                               .norm = s24i_norm_of_sum(t, j),
                                .rows = t->step.tokens,
                                .width = t->shape.width};
     m->ops->add_norm(m, &job);
@@ -194,7 +197,7 @@ static const void *inputs_of(s24i_halves *h, int64_t block, s24i_slot slot, cons
     s24i_block_walk walk = {.t = t, .mode = &plain_mode, .pull = &no_pull};
     const int half = slot >= S24I_INTERMEDIATE;
     s24i_halves_set(h, 2 * block + half, x);
-    if (slot == S24I_QUERY || slot == S24I_INTERMEDIATE) return s24i_norm_at(t, 2 * block + half);
+    if (slot == S24I_QUERY || slot == S24I_INTERMEDIATE) return s24i_input_at(t, 2 * block + half);
     s24i_half_forward(&walk, block, half);
     return s24i_in_stack(half ? &t->at.h : &t->at.context, s24i_block_slot(t, block));
 }

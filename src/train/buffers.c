@@ -129,6 +129,10 @@ static void plan_forward(plan *p, s24_transformer *t)
     at->h = stacked(p, blocks, tokens * s->intermediate, p->element);
     at->lse = stacked(p, blocks, t->machine.gpu ? tokens * s->heads : 0, sizeof(float));
     at->z = activations(p, tokens * s->width);
+    if (t->arch->after_attention_norm) {
+        at->added = stacked(p, 2 * blocks, tokens * s->width, p->element);
+        at->added_stats = stacked(p, 2 * blocks, 2 * tokens, sizeof(float));
+    }
     if (s24i_projects(s)) {
         at->narrow = activations(p, tokens * s->embedding);
         at->narrow_n = activations(p, tokens * s->embedding);

@@ -7,6 +7,7 @@
  *
  * With dropout D on the weights, O = (P∘D)·V, so dV takes P∘D, and dP is dO·Vᵀ ∘ D. Where scores
  * grow by the tokens' distance, the gradient of what they grow by is Σ √d·dS of that distance.
+ * Where scores s are capped, c·tanh(s/c), dS is multiplied by 1 − tanh².
  */
 #include <math.h>
 #include <string.h>
@@ -25,7 +26,7 @@ typedef struct scratch {
     float *keys;                  /* [tokens][d] */
     float *queries, *dout;        /* [TILE][d] */
     float *p, *dp;                /* [TILE][tokens] */
-    float *turned;                /* [tokens][TILE] */
+    float *turned;                /* [tokens][TILE]; before it is needed [TILE][tokens] of slopes */
     float *sum, *dkeys, *dvalues; /* [tokens][d] */
     float *mask;                  /* [tokens] */
     float *inverse;               /* [TILE] */
@@ -58,6 +59,13 @@ static scratch cut(float *memory, int64_t tokens, int64_t d)
     s.mask = s.turned + TILE * n;
     s.inverse = s.mask + n;
     return s;
+}
+
+/* Where a head of queries (0), keys (1) or values (2) begins in a row of qkv. */
+static int64_t head_at(const s24i_heads *h, int which, int64_t head)
+{
+    const int64_t before[] = {0, h->heads, h->heads + h->kv_heads};
+    return (h->mixed ? 3 * head + which : before[which] + head) * h->d;
 }
 
 typedef struct job {
@@ -103,6 +111,19 @@ static void give_mask(s24i_softmax *soft, const scratch *s, const s24i_attention
             if (s->mask[t->from + i] < 0.0f) soft->s[r * soft->ld + i] = -FLT_MAX;
 }
 
+/* Caps a tile's scores, and keeps the cap's slope at each. */
+static void cap_scores(const scratch *s, const job *j, s24i_softmax *soft)
+{
+    const float most = j->h->cap;
+    if (most <= 0.0f) return;
+    s24i_attention_cap(&j->forward, soft);
+    for (int64_t r = 0; r < soft->rows; r++)
+        for (int64_t i = 0; i < soft->n; i++) {
+            const float share = soft->s[r * soft->ld + i] / most;
+            s->turned[r * soft->ld + i] = 1.0f - share * share;
+        }
+}
+
 /* P of a tile, with zeros for what its rows do not see, in s->p. */
 static void weights(const scratch *s, const job *j, const tile *t)
 {
@@ -124,6 +145,7 @@ static void weights(const scratch *s, const job *j, const tile *t)
                          .scale = h->scale,
                          .inverse = s->inverse};
     vec->product(&scores);
+    cap_scores(s, j, &soft);
     give_mask(&soft, s, &j->forward, t);
     if (!h->causal) vec->softmax(&soft);
     for (int64_t r = 0; r < t->rows; r++) {
@@ -185,6 +207,7 @@ static void scores_back(const scratch *s, const job *j, int64_t token, const til
         const int64_t site = (token + r) * h->heads + t->head;
         if (h->drop) vec->dropout(dp, t->seen, h->drop, site);
         vec->softmax_back(dp, p, h->scale, t->seen);
+        if (h->cap > 0.0f) vec->multiply(dp, dp, s->turned + r * s->tokens_ld, t->seen);
         if (h->drop) vec->dropout(p, t->seen, h->drop, site);
     }
     add_distances(s, j, t);
@@ -194,7 +217,7 @@ static void tile_back(const scratch *s, const job *j, const place *at, int64_t h
 {
     const s24i_vec *vec = j->m->vec;
     const tile t = tile_of(j, at->tokens, head, row);
-    const int64_t d = j->h->d, token = at->first + row;
+    const int64_t d = j->h->d, token = at->first + row, q = head_at(j->h, 0, head);
     const s24i_product dp = {.c = s->dp,
                              .ldc = s->tokens_ld,
                              .a = s->dout,
@@ -213,7 +236,7 @@ static void tile_back(const scratch *s, const job *j, const place *at, int64_t h
                              .m = t.rows,
                              .n = d,
                              .k = t.seen};
-    s24i_pad_rows(s->queries, s->d_ld, j->qkv + token * at->ld + head * d, at->ld, t.rows, d);
+    s24i_pad_rows(s->queries, s->d_ld, j->qkv + token * at->ld + q, at->ld, t.rows, d);
     s24i_pad_rows(s->dout, s->d_ld, j->dcontext + token * at->wide + head * d, at->wide, t.rows, d);
     weights(s, j, &t);
     vec->product(&dp);
@@ -222,7 +245,7 @@ static void tile_back(const scratch *s, const job *j, const place *at, int64_t h
     add_turned(s, j, s->dkeys, s->dp, s->queries, &t);
     vec->product(&dq);
     for (int64_t r = 0; r < t.rows; r++)
-        memcpy(j->dqkv + (token + r) * at->ld + head * d, s->dout + r * s->d_ld,
+        memcpy(j->dqkv + (token + r) * at->ld + q, s->dout + r * s->d_ld,
                (size_t)d * sizeof(float));
 }
 
@@ -233,7 +256,7 @@ static void head_back(float *memory, const job *j, int64_t text, int64_t kv_head
     const int64_t d = h->d, group = h->heads / h->kv_heads;
     const place at = {step->offsets[text], step->offsets[text + 1] - step->offsets[text],
                       (h->heads + 2 * h->kv_heads) * d, h->heads * d};
-    const int64_t k = (h->heads + kv_head) * d, v = k + h->kv_heads * d;
+    const int64_t k = head_at(h, 1, kv_head), v = head_at(h, 2, kv_head);
     const float *rows = j->qkv + at.first * at.ld;
     scratch s = cut(memory, at.tokens, d);
     s.sums = sums;
@@ -312,14 +335,17 @@ static s24i_attention forward_of(const s24i_machine *m, const s24i_heads *h, con
     return (s24i_attention){.vec = m->vec,
                             .dtype = S24_F32,
                             .q = qkv,
-                            .k = qkv + h->heads * h->d,
-                            .v = qkv + (h->heads + h->kv_heads) * h->d,
+                            .k = qkv + head_at(h, 1, 0),
+                            .v = qkv + head_at(h, 2, 0),
+                            .head = h->mixed ? 3 * h->d : 0,
+                            .kv_head = h->mixed ? 3 * h->d : 0,
                             .ld = (h->heads + 2 * h->kv_heads) * h->d,
                             .batch = batch,
                             .tiles = h->step->tiles,
                             .heads = h->heads,
                             .d = h->d,
                             .scale = h->scale,
+                            .cap = h->cap,
                             .kv_heads = h->kv_heads,
                             .causal = h->causal,
                             .window = h->window,
@@ -383,9 +409,11 @@ static void rotate_range(void *arg, int64_t begin, int64_t end, int thread)
     const int64_t ld = (h->heads + 2 * h->kv_heads) * h->d;
     (void)thread;
     for (int64_t t = begin; t < end; t++)
-        for (int64_t head = 0; head < h->heads + h->kv_heads; head++)
-            rotate_head(j->dqkv + t * ld + head * h->d, h,
+        for (int64_t i = 0; i < h->heads + h->kv_heads; i++) {
+            const int is_key = i >= h->heads;
+            rotate_head(j->dqkv + t * ld + head_at(h, is_key, is_key ? i - h->heads : i), h,
                         h->angles + h->step->positions[t] * h->turned, j->back);
+        }
 }
 
 void s24i_cpu_rotate(s24i_machine *m, void *qkv, const s24i_heads *heads, int back)

@@ -5,6 +5,8 @@
  * it for seconds. The pieces depend on the product's sizes alone, so the same bits come out every
  * time.
  */
+#include <math.h>
+
 #include "dense/dense.h"
 #include "io/file/io.h"
 #include "train/cpu_room.h"
@@ -108,9 +110,30 @@ void s24i_cpu_linear(s24i_machine *m, void *y, const void *x, const s24i_layer *
     if (with_bias && l->bias) s24i_cpu_run(m, rows, bias_range, &bias);
 }
 
+/* Logits whose model multiplies or caps them. */
+typedef struct finish_job {
+    s24i_machine *m;
+    const s24i_layer *head;
+    float *y;
+} finish_job;
+
+static void finish_range(void *arg, int64_t begin, int64_t end, int thread)
+{
+    const finish_job *j = arg;
+    const float cap = j->head->cap;
+    const int64_t n = (end - begin) * j->head->n;
+    float *y = j->y + begin * j->head->n;
+    (void)thread;
+    if (j->head->factor > 0.0f) j->m->vec->scale(y, j->head->factor, n);
+    for (int64_t i = 0; cap > 0.0f && i < n; i++)
+        y[i] = cap * tanhf(y[i] / cap);
+}
+
 void s24i_cpu_logits(s24i_machine *m, float *y, const void *x, const s24i_layer *l, int64_t rows)
 {
+    const finish_job job = {m, l, y};
     s24i_cpu_linear(m, y, x, l, rows, 1);
+    if (l->factor > 0.0f || l->cap > 0.0f) s24i_cpu_run(m, rows, finish_range, &job);
 }
 
 void s24i_cpu_linear_dx(s24i_machine *m, void *dx, const void *dy, const s24i_layer *l,

@@ -37,7 +37,17 @@ static void run(loss_job *job, double *loss, int64_t count,
 typedef struct terms {
     double label, teacher; /* weights */
     float temperature;
+    float factor, cap; /* of logits, see s24i_layer */
 } terms;
+
+/* The gradient of logits y, cap · tanh(factor · z / cap), as that of z. */
+static void finish_back(const s24i_machine *m, float *gradient, const float *y, int64_t n,
+                        const terms *w)
+{
+    for (int64_t i = 0; w->cap > 0.0f && i < n; i++)
+        gradient[i] *= 1.0f - y[i] / w->cap * (y[i] / w->cap);
+    if (w->factor > 0.0f) m->vec->scale(gradient, w->factor, n);
+}
 
 /* A row of n logits x becomes its gradient; z, the teacher's (or NULL), is overwritten. work has
    room for 2·n. With p and q the softmax of x/T and z/T: T²·KL(q ‖ p) = T²·Σ q·(ln q − ln p), and
@@ -64,6 +74,7 @@ static double row_loss(const s24i_machine *m, float *x, float *z, int64_t n, int
         m->vec->axpy(gradient, (float)(w->teacher * t), z, n);
         m->vec->axpy(gradient, (float)(-w->teacher * t), q, n);
     }
+    finish_back(m, gradient, x, n, w);
     memcpy(x, gradient, (size_t)n * sizeof *x);
     return loss;
 }
@@ -72,7 +83,7 @@ static void rows_range(void *arg, int64_t begin, int64_t end, int thread)
 {
     loss_job *j = arg;
     const s24i_cross_entropy *c = j->rows;
-    const terms w = {c->label_weight, c->teacher_weight, c->temperature};
+    const terms w = {c->label_weight, c->teacher_weight, c->temperature, c->factor, c->cap};
     float *work = j->m->scratch + thread * j->m->scratch_elems;
     for (int64_t r = begin; r < end; r++)
         j->sums[thread] +=
@@ -91,7 +102,7 @@ static double column_loss(const loss_job *j, int64_t first, int64_t n, int colum
                           float *work)
 {
     const s24i_answer_loss *a = j->answers;
-    const terms w = {a->label_weight, a->teacher_weight, a->temperature};
+    const terms w = {a->label_weight, a->teacher_weight, a->temperature, 0, 0};
     float *x = work, *z = work + n;
     for (int64_t t = 0; t < n; t++) {
         x[t] = a->logits[2 * (first + t) + column];

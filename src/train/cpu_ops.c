@@ -101,6 +101,7 @@ static void embed_range(void *arg, int64_t begin, int64_t end, int thread)
             memcpy(s, e->words + step->ids[t] * width, bytes);
         else if (step->positions[t] == 0)
             memcpy(s, e->first, bytes);
+        if (e->factor > 0.0f) j->m->vec->scale(s, e->factor, width);
         if (e->positions) j->m->vec->add(s, s, e->positions + step->positions[t] * width, width);
         if (e->types)
             j->m->vec->add(s, s, e->types + (step->types ? step->types[t] : 0) * width, width);
@@ -138,7 +139,7 @@ static void embed_back_range(void *arg, int64_t begin, int64_t end, int thread)
             to = e->dfirst + begin;
         else
             continue;
-        j->m->vec->add(to, to, ds, n);
+        j->m->vec->axpy(to, e->factor > 0.0f ? e->factor : 1.0f, ds, n);
         if (!step->ids) memset(ds, 0, (size_t)n * sizeof(float));
     }
 }
@@ -191,7 +192,8 @@ static void add_norm_range(void *arg, int64_t begin, int64_t end, int thread)
         if (a->drop) vec->dropout(s, a->width, a->drop, r);
         if (a->residual && !in_place)
             vec->add(s, s, (const float *)a->residual + r * a->width, a->width);
-        j->m->vec->norm_forward((float *)a->y + at, a->stats + 2 * r, s, &a->norm->row);
+        if (a->norm)
+            j->m->vec->norm_forward((float *)a->y + at, a->stats + 2 * r, s, &a->norm->row);
     }
 }
 
@@ -224,39 +226,67 @@ static void dropout(s24i_machine *m, void *y, const void *x, const s24i_dropout 
     s24i_cpu_run(m, rows, drop_range, &job);
 }
 
+typedef struct scale_job {
+    const s24i_vec *vec;
+    float *y;
+    const float *x;
+    float factor;
+} scale_job;
+
+static void scale_range(void *arg, int64_t begin, int64_t end, int thread)
+{
+    const scale_job *j = arg;
+    const int64_t n = end - begin;
+    (void)thread;
+    if (j->y != j->x) memcpy(j->y + begin, j->x + begin, (size_t)n * sizeof *j->y);
+    j->vec->scale(j->y + begin, j->factor, n);
+}
+
+static void scale(s24i_machine *m, void *y, const void *x, float factor, int64_t count)
+{
+    const scale_job job = {m->vec, y, x, factor};
+    s24i_cpu_run(m, count, scale_range, &job);
+}
+
 static void norm_back_range(void *arg, int64_t begin, int64_t end, int thread)
 {
     const norm_job *j = arg;
     const s24i_norm_back *b = j->back;
     const int64_t width = b->width;
     float *own = j->m->scratch + thread * j->m->scratch_elems;
-    const s24i_norm_sums sums = {own, b->norm->dbeta ? own + width : NULL};
+    const s24i_norm_sums sums = {own, b->norm && b->norm->dbeta ? own + width : NULL};
     for (int64_t r = begin; r < end; r++) {
         const int64_t at = s24i_norm_row_at(&b->at, r, width);
         float *dy = (float *)b->dy + at, *ds = (float *)b->ds + at;
         if (b->dy2) j->m->vec->add(dy, dy, (const float *)b->dy2 + at, width);
         if (b->drop) j->m->vec->dropout(dy, width, b->drop, r);
-        j->m->vec->norm_back(b->add ? dy : ds, &sums, dy, (const float *)b->s + at,
-                             b->stats + 2 * r, &b->norm->row);
+        if (b->norm)
+            j->m->vec->norm_back(b->add ? dy : ds, &sums, dy, (const float *)b->s + at,
+                                 b->stats + 2 * r, &b->norm->row);
         if (b->add) j->m->vec->add(ds, ds, dy, width);
     }
 }
 
-static void norm_back(s24i_machine *m, const s24i_norm_back *back)
+static void norm_rows_back(s24i_machine *m, const s24i_norm_back *back)
 {
     const norm_job job = {.m = m, .back = back};
     const int64_t width = back->width;
     for (int t = 0; t < m->threads; t++)
         memset(m->scratch + t * m->scratch_elems, 0, (size_t)(2 * width) * sizeof(float));
     s24i_cpu_run(m, back->rows, norm_back_range, &job);
-    for (int t = 0; t < m->threads; t++) {
+    for (int t = 0; back->norm && t < m->threads; t++) {
         const float *sums = m->scratch + t * m->scratch_elems;
         m->vec->add(back->norm->dgamma, back->norm->dgamma, sums, width);
         if (back->norm->dbeta)
             m->vec->add(back->norm->dbeta, back->norm->dbeta, sums + width, width);
     }
-    if (back->dz) dropout(m, back->dz, back->ds, back->drop_z, back->rows, width);
-    s24i_cpu_add_columns(m, back->dbias, back->dz ? back->dz : back->ds, back->rows, width);
+}
+
+static void norm_back(s24i_machine *m, const s24i_norm_back *back)
+{
+    if (back->dy) norm_rows_back(m, back);
+    if (back->dz) dropout(m, back->dz, back->ds, back->drop_z, back->rows, back->width);
+    s24i_cpu_add_columns(m, back->dbias, back->dz ? back->dz : back->ds, back->rows, back->width);
 }
 
 /* ---- activations ----------------------------------------------------------------------------- */
@@ -377,6 +407,7 @@ const s24i_ops s24i_ops_cpu = {
     .add_norm = add_norm,
     .norm_back = norm_back,
     .dropout = dropout,
+    .scale = scale,
     .distances = s24i_cpu_distances,
     .rotate = s24i_cpu_rotate,
     .attention_bytes = s24i_cpu_attention_bytes,

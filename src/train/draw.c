@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Draws weights: normal, by the seed and the tensor's place; biases are 0, gains of norms 1. */
+/* Draws weights: normal, by the seed and the tensor's place; biases are 0, gains of norms 1, of
+   those that multiply by 1 + their gain 0. */
 #include "train/draw.h"
 
 #include <math.h>
@@ -69,5 +70,5 @@ void s24i_draw(float *x, s24_ctx *ctx, const s24_transformer *t, const s24i_draw
         return;
     }
     for (int64_t i = 0; i < count; i++)
-        x[i] = w->is_bias ? 0.0f : 1.0f;
+        x[i] = w->is_bias || t->arch->grown_norms ? 0.0f : 1.0f;
 }

@@ -49,7 +49,9 @@ static void losses(s24_transformer *t, const s24i_head_job *job, void *dlogits, 
                                         .temperature = job->temperature,
                                         .rows = rows,
                                         .n = t->head.n,
-                                        .ld = t->head.ldy};
+                                        .ld = t->head.ldy,
+                                        .factor = t->head.factor,
+                                        .cap = t->head.cap};
     m->ops->cross_entropy(m, &entropy);
 }
 

@@ -191,6 +191,10 @@ static s24i_norm *norm_of(const maker *k, const s24i_wanted *w)
         return &t->blocks[w->block].key_norm;
     case S24I_ROLE_EMBEDDING_NORM:
         return s24i_is_normed_twice(t) ? &k->t->embedding_norm : &t->norms[0];
+    case S24I_ROLE_AFTER_ATTENTION_NORM:
+        return &t->blocks[w->block].after[0];
+    case S24I_ROLE_AFTER_OUTPUT_NORM:
+        return &t->blocks[w->block].after[1];
     default:
         return &t->norms[2 * t->shape.layers];
     }
@@ -222,14 +226,33 @@ static void give_norm(s24i_norm *norm, const maker *k, const s24i_wanted *w, flo
                       float *gradients)
 {
     const s24i_shape *shape = &k->t->shape;
+    const s24i_architecture *arch = k->t->arch;
     if (w->is_bias) {
         norm->row.beta = weights;
         norm->dbeta = gradients;
         return;
     }
-    *norm = (s24i_norm){
-        .row = {.gamma = weights, .eps = shape->eps, .rms = k->t->arch->rms, .n = w->rows},
-        .dgamma = gradients};
+    *norm = (s24i_norm){.row = {.gamma = weights,
+                                .eps = shape->eps,
+                                .rms = arch->rms,
+                                .grown = arch->grown_norms,
+                                .n = w->rows},
+                        .dgamma = gradients};
+}
+
+/* Both halves of a block may read one norm of its input: what the first is given is the second's,
+   too. */
+static int is_shared_norm(const maker *k, const s24i_wanted *w)
+{
+    const char *first = k->t->arch->attention_norm;
+    return w->role == S24I_ROLE_OUTPUT_NORM && first && strcmp(w->pattern, first) == 0;
+}
+
+static void share_norm(const maker *k, const s24i_wanted *w)
+{
+    s24_transformer *t = k->t;
+    const s24i_norm *first = &t->norms[s24i_block_norm(t, w->block, S24I_ATTENTION_NORM)];
+    if (k->only < 0) t->norms[s24i_block_norm(t, w->block, S24I_OUTPUT_NORM)] = *first;
 }
 
 /* The row of the first position. */
@@ -319,6 +342,10 @@ static s24_status take(void *user, const s24i_wanted *w, const s24_tensor *tenso
     maker *k = user;
     s24_transformer *t = k->t;
     move_window(k, block_of(w));
+    if (is_shared_norm(k, w)) {
+        share_norm(k, w);
+        return S24_OK;
+    }
     if (w->begins) segment(k, !w->is_bias && w->cols);
     if (!tensor && !is_made(k, w)) {
         give(k, w, NULL, NULL);
@@ -387,6 +414,10 @@ static void finish_head(s24_transformer *t)
                              .w = t->embed.words,
                              .dw = t->embed.dwords};
     head->ldy = s24i_round_up(head->n, t->machine.row_align);
+    if (t->head_kind == S24_HEAD_LM) {
+        head->factor = s->logits_factor;
+        head->cap = s->logits_cap;
+    }
     if (t->head_kind == S24_HEAD_CLASSES) head->ldx *= s->positions;
 }
 
@@ -400,6 +431,7 @@ static s24_status walk(maker *k)
     k->walk.checks = !k->filling;
     t->embed.width = s24i_embedding_width(&t->shape);
     t->embed.type_count = t->shape.types;
+    t->embed.factor = t->shape.embedding_factor;
     if (k->only < 0) t->head = (s24i_layer){.n = 0};
     TRY(s24i_walk_tensors(&k->walk));
     if (k->only < 0) finish_head(t);
@@ -447,14 +479,15 @@ static s24_status check_device_shape(const s24i_shape *s, s24_ctx *ctx)
 static s24_status make_machine(s24_transformer *t, s24_ctx *ctx)
 {
     const s24i_shape *s = &t->shape;
-    const int64_t widest = s24i_max(s24i_max(s->width, t->embed.width),
-                                    s24i_cpu_pool_room(&t->pooled, &t->modules, s->width));
+    const int64_t widest = s24i_max(
+        s24i_max(s24i_max(s->width, t->embed.width), s24i_head_norm(t->arch, s, 0)),
+        s24i_cpu_pool_room(&t->pooled, &t->modules, s->width));
     if (t->opts.device) {
         TRY(check_device_shape(s, ctx));
         return s24i_machine_gpu(&t->machine, ctx, t->opts.device, t->opts.dtype);
     }
     return s24i_machine_cpu(&t->machine, ctx, s24i_min(s->positions, t->opts.max_tokens),
-                            s->head_width, s24i_max(s24i_max(widest, s->head_width), t->head.n));
+                            s->head_width, s24i_max(widest, t->head.n));
 }
 
 /* All but those whose attention is over a grid. */
@@ -489,8 +522,12 @@ static s24_status check_parts(const s24_transformer *t, s24_ctx *ctx,
             t->arch->model_type, s24i_architecture_names(trains).text);
     TRY(s24i_steps_require(ctx, t->arch, s24i_train_steps(on_device),
                            on_device ? "training on a device" : "training"));
-    const unsigned parts = 1u << S24I_PART_SCALE | 1u << S24I_PART_TURNED |
-                           1u << S24I_PART_ADJACENT | 1u << S24I_PART_QUICK;
+    const unsigned parts =
+        1u << S24I_PART_SCALE | 1u << S24I_PART_TURNED | 1u << S24I_PART_ADJACENT |
+        1u << S24I_PART_QUICK | 1u << S24I_PART_FACTORS | 1u << S24I_PART_CAPS |
+        1u << S24I_PART_GROWN_NORMS | 1u << S24I_PART_SIDE_BY_SIDE | 1u << S24I_PART_WIDE_NORMS |
+        1u << S24I_PART_HEAD_BY_HEAD | 1u << S24I_PART_TWO_TURNS | 1u << S24I_PART_NORMS_TURNED |
+        1u << S24I_PART_AFTER_NORMS;
     TRY(s24i_parts_require(ctx, t->arch, &t->shape, on_device ? 0 : parts,
                            on_device ? "training on a device" : "training"));
     REQUIRE(ctx, !on_device || !s24i_projects(&t->shape), S24_ERROR_UNSUPPORTED,
@@ -542,7 +579,7 @@ static s24_status load(s24_transformer *t, s24_ctx *ctx, const s24_checkpoint *c
     const int64_t places = PLACES_ELSE + PLACES_A_BLOCK * s->layers;
     TRY(s24i_alloc_elems(&t->places, ctx, places, sizeof *t->places, "tensors' names"));
     TRY(s24i_alloc_elems(&t->segments, ctx, places, sizeof *t->segments, "segments"));
-    TRY(s24i_alloc_elems(&t->norms, ctx, 2 * s->layers + 1, sizeof *t->norms, "norms"));
+    TRY(s24i_zeroed(&t->norms, ctx, (size_t)(2 * s->layers + 1) * sizeof *t->norms));
     TRY(s24i_zeroed(&t->blocks, ctx, (size_t)s->layers * sizeof *t->blocks));
     k.walk.heads[0] = wanted_head(&k);
     t->machine.row_align = 1;

@@ -68,6 +68,9 @@ typedef struct s24i_layer {
     void *device;                /* what a device keeps of it */
     const s24i_layer_rule *rule; /* NULL: all of them are dense */
     int64_t site;                /* tells the layers apart where chance has a part */
+    /* Of a head: logits y are cap · tanh(factor · y / cap); 0: not capped, not multiplied. Not on a
+       device. */
+    float factor, cap;
 } s24i_layer;
 
 typedef struct s24i_norm {
@@ -92,6 +95,7 @@ typedef struct s24i_embed {
     float *words, *positions, *types, *first; /* tables, NULL where the model has none */
     float *dwords, *dpositions, *dtypes, *dfirst;
     int64_t width, type_count;
+    float factor; /* of words; 0: 1 */
 } s24i_embed;
 
 /* Where the rows of a norm stand: end to end, or, of heads, so many side by side in each row of
@@ -104,7 +108,8 @@ static inline int64_t s24i_norm_row_at(const s24i_norm_rows *rows, int64_t r, in
     return rows->heads ? r / rows->heads * rows->ld + r % rows->heads * width : r * width;
 }
 
-/* s = dropout(z + bias) + residual, y = norm(s). residual may be s where nothing is dropped. */
+/* s = dropout(z + bias) + residual, y = norm(s). residual may be s where nothing is dropped.
+   Without a norm, which a device has always, there is no y. */
 typedef struct s24i_add_norm {
     void *y, *s;              /* [T, width] */
     float *stats;             /* [T, 2] */
@@ -118,7 +123,7 @@ typedef struct s24i_add_norm {
 } s24i_add_norm;
 
 /* ds = [ds +] the gradient of s that dropout(dy [+ dy2]) is of y; dy is overwritten, and may be ds
-   where nothing is added. With it
+   where nothing is added. Without a norm y is s, and dy is added; without dy ds stays. With it
    comes what the layer whose output was added to s needs: dz, its dropout once more, and the
    gradient of its bias. */
 typedef struct s24i_norm_back {
@@ -142,6 +147,8 @@ typedef struct s24i_heads {
     const s24i_train_batch *step;
     int64_t heads, kv_heads, d;
     float scale; /* of scores; on a device 1/√d */
+    float cap;   /* of scores s, which become cap · tanh(s / cap); 0: none */
+    int mixed;   /* 1: a head's query, key and value stand side by side, then the next head's */
     int causal;
     int64_t window;      /* then: of how many tokens, itself the last, one attends to; 0: all */
     int64_t near;        /* of how many on each side, itself one of them; 0: all */
@@ -184,6 +191,7 @@ typedef struct s24i_cross_entropy {
     double label_weight, teacher_weight; /* of a row */
     float temperature;
     int64_t rows, n, ld;
+    float factor, cap; /* the head's, whose logits they are */
 } s24i_cross_entropy;
 
 /* Of the texts' start and end logits [T, 2], rows ld apart. The weights are a text's. */
@@ -353,6 +361,8 @@ typedef struct s24i_ops {
     /* y[rows, width] = dropout(x); y may be x. */
     void (*dropout)(s24i_machine *m, void *y, const void *x, const s24i_dropout *drop, int64_t rows,
                     int64_t width);
+    /* y[count] = factor·x; y may be x. NULL where a device has none of it. */
+    void (*scale)(s24i_machine *m, void *y, const void *x, float factor, int64_t count);
 
     /* What scores grow by in texts of up to `longest` tokens, from the model's table or, where that
        is NULL, by who is near. NULL where a device has none of it. */

@@ -14,19 +14,24 @@ typedef struct spot {
 
 static spot read_at(const s24i_block_walk *w, s24i_step_place place)
 {
-    const s24_transformer *t = w->t;
-    const s24i_buffers *at = &t->at;
-    const int64_t slot = s24i_block_slot(t, w->block);
+    const s24i_buffers *at = &w->t->at;
+    const int64_t slot = s24i_block_slot(w->t, w->block);
     switch (place) {
     case S24I_AT_QKV:
         return (spot){s24i_in_stack(&at->qkv, slot), at->dqkv};
     case S24I_AT_CONTEXT:
         return (spot){s24i_in_stack(&at->context, slot), at->dcontext};
-    case S24I_AT_OUTER:
-        return (spot){s24i_in_stack(&at->h, slot), at->dh};
     default:
-        return (spot){s24i_norm_at(t, w->sum), at->dn};
+        return (spot){s24i_in_stack(&at->h, slot), at->dh};
     }
+}
+
+/* What a product reads; the first of each half reads the residual, or a norm of it. */
+static spot input_of(const s24i_block_walk *w, const s24i_block_step *step)
+{
+    const int64_t j = 2 * w->block + (step->slot == S24I_INTERMEDIATE);
+    if (step->from != S24I_AT_SUMS && step->from != S24I_AT_NORMED) return read_at(w, step->from);
+    return (spot){s24i_input_at(w->t, j), w->t->at.dn};
 }
 
 /* What the intermediate layer gives is kept as it is, and activated elsewhere; so are queries and
@@ -59,13 +64,20 @@ static const s24i_layer *layer_of(const s24i_block_walk *w, s24i_slot slot)
    not added it at no cost, that of an adding product in its sum. */
 static int adds_bias(const s24i_block_walk *w, const s24i_block_step *step)
 {
-    return step->to == S24I_AT_QKV || (step->to == S24I_AT_OUTER && w->t->machine.ops->biased);
+    return step->to == S24I_AT_QKV || step->to == S24I_AT_NORMED ||
+           (step->to == S24I_AT_OUTER && w->t->machine.ops->biased);
 }
 
 /* Gradients of biases are summed up where activations' and norms' are made, else with dW. */
 static int sums_bias(const s24i_block_step *step)
 {
-    return step->to == S24I_AT_QKV;
+    return step->to == S24I_AT_QKV || step->to == S24I_AT_NORMED;
+}
+
+/* Does the product give the residual something, at once or by way of other steps? */
+static int is_last_of_half(const s24i_block_step *step)
+{
+    return step->slot == S24I_ATTENTION || step->slot == S24I_OUTPUT;
 }
 
 /* Is the product's activation a part of it, with no gate between them? */
@@ -79,17 +91,20 @@ s24i_heads s24i_heads_of(const s24_transformer *t, int64_t b)
     const s24i_shape *s = &t->shape;
     const s24i_buffers *at = &t->at;
     const int64_t slot = s24i_block_slot(t, b), near = s24i_block_near(s, b);
+    const int windowed = s24i_block_windowed(s, b);
     return (s24i_heads){.step = &t->step,
                         .heads = s->heads,
                         .kv_heads = s->kv_heads,
                         .d = s->head_width,
                         .scale = s24i_block_scale(s, b),
+                        .cap = s->scores_cap,
+                        .mixed = t->arch->head_by_head,
                         .causal = t->arch->causal,
                         .window = s24i_block_sliding(s, b),
                         .near = near,
                         .turned = s24i_turned(s),
                         .adjacent = t->arch->adjacent,
-                        .angles = near && at->near_angles ? at->near_angles : at->angles,
+                        .angles = windowed && at->near_angles ? at->near_angles : at->angles,
                         .distances = near || t->relative ? at->distances : NULL,
                         .distances_head = at->distances_head,
                         .distance_zero = at->distance_zero,
@@ -127,15 +142,6 @@ static s24i_activate activate_at(const s24i_block_walk *w)
                            .width = t->shape.intermediate};
 }
 
-/* ---- norms ----------------------------------------------------------------------------------- */
-
-/* The walk has been there: the product whose sum this norm ends did both, and so it does back. */
-static void norm_of_sum(s24i_block_walk *w, const s24i_block_step *step)
-{
-    (void)w;
-    (void)step;
-}
-
 /* ---- products -------------------------------------------------------------------------------- */
 
 /* What a layer multiplies with: its inputs, or what a method leaves of them. */
@@ -152,8 +158,9 @@ static void product(s24i_block_walk *w, const s24i_block_step *step)
 {
     s24i_machine *m = &w->t->machine;
     const s24i_layer *layer = layer_of(w, step->slot);
-    void *to = step->adds ? w->t->at.z : written_at(w, step->to).x;
-    const void *x = inputs_of(w, layer, read_at(w, step->from).x, 0);
+    void *to = is_last_of_half(step) ? s24i_added_at(w->t, w->block, step->slot == S24I_OUTPUT)
+                                     : written_at(w, step->to).x;
+    const void *x = inputs_of(w, layer, input_of(w, step).x, 0);
     m->ops->linear(m, to, x, layer, w->t->step.tokens, adds_bias(w, step));
     if (step->adds) {
         w->sum++;
@@ -173,6 +180,8 @@ static void product_back(s24i_block_walk *w, const s24i_block_step *step)
     if (step->adds) {
         dy = s24i_through_norm(w, layer);
         w->sum--;
+    } else if (is_last_of_half(step)) {
+        dy = w->t->at.z;
     } else {
         dy = written_at(w, step->to).dx;
         if (activates(w, step)) {
@@ -180,7 +189,7 @@ static void product_back(s24i_block_walk *w, const s24i_block_step *step)
             m->ops->activate_back(m, w->t->at.du, w->t->at.dh, &activate);
         }
     }
-    const spot from = read_at(w, step->from);
+    const spot from = input_of(w, step);
     const void *x = inputs_of(w, layer, from.x, 1);
     if (layer->rule && layer->rule->mvue)
         m->ops->sparse_dw(m, dy, x, layer, rows, sums_bias(step));
@@ -209,7 +218,7 @@ static void gate_back(s24i_block_walk *w, const s24i_block_step *step)
 
 enum { ALIGNED = 4 }; /* floats: a device reads 16 bytes at a time */
 
-/* Queries' heads, then keys', one norm each. */
+/* Queries' heads, then keys', one norm each; or all of these together. */
 typedef struct heads_norm {
     const s24i_norm *norm;
     int64_t first, rows; /* elements before them in a row; heads of all tokens */
@@ -222,7 +231,8 @@ static heads_norm heads_norm_of(const s24i_block_walk *w, int of_keys)
     const s24_transformer *t = w->t;
     const s24i_shape *s = &t->shape;
     const s24i_train_block *block = &t->blocks[w->block];
-    const int64_t heads = of_keys ? s->kv_heads : s->heads, before = of_keys ? s->heads : 0;
+    const int64_t before = of_keys ? s->heads : 0, width = s24i_head_norm(t->arch, s, of_keys);
+    const int64_t heads = (of_keys ? s->kv_heads : s->heads) * s->head_width / width;
     float *stats = s24i_in_stack(&t->at.head_stats, s24i_block_slot(t, w->block));
     return (heads_norm){.norm = of_keys ? &block->key_norm : &block->query_norm,
                         .first = before * s->head_width,
@@ -249,7 +259,7 @@ static void norm_heads(s24i_block_walk *w, const s24i_block_step *step)
                                    .stats = h.stats,
                                    .norm = h.norm,
                                    .rows = h.rows,
-                                   .width = w->t->shape.head_width,
+                                   .width = h.norm->row.n,
                                    .at = h.at};
         m->ops->add_norm(m, &job);
     }
@@ -268,7 +278,7 @@ static void norm_heads_back(s24i_block_walk *w, const s24i_block_step *step)
                                     .stats = h.stats,
                                     .norm = h.norm,
                                     .rows = h.rows,
-                                    .width = w->t->shape.head_width,
+                                    .width = h.norm->row.n,
                                     .at = h.at};
         m->ops->norm_back(m, &job);
     }
@@ -276,13 +286,20 @@ static void norm_heads_back(s24i_block_walk *w, const s24i_block_step *step)
 
 /* ---- attention ------------------------------------------------------------------------------- */
 
+/* Queries and keys as positions turn them: those whose heads are normalised after that as they
+   were. */
+static spot turned_at(const s24i_block_walk *w, const s24i_block_step *step)
+{
+    return w->t->arch->norms_turned ? written_at(w, step->to) : read_at(w, step->to);
+}
+
 static void rotate(s24i_block_walk *w, const s24i_block_step *step)
 {
     s24i_machine *m = &w->t->machine;
     s24i_dropout drop;
     const s24i_heads heads = heads_at(w, &drop);
     if (s24i_block_turns(&w->t->shape, w->block))
-        m->ops->rotate(m, read_at(w, step->to).x, &heads, 0);
+        m->ops->rotate(m, turned_at(w, step).x, &heads, 0);
 }
 
 static void rotate_back(s24i_block_walk *w, const s24i_block_step *step)
@@ -291,7 +308,7 @@ static void rotate_back(s24i_block_walk *w, const s24i_block_step *step)
     s24i_dropout drop;
     const s24i_heads heads = heads_at(w, &drop);
     if (s24i_block_turns(&w->t->shape, w->block))
-        m->ops->rotate(m, read_at(w, step->to).dx, &heads, 1);
+        m->ops->rotate(m, turned_at(w, step).dx, &heads, 1);
 }
 
 static void attend(s24i_block_walk *w, const s24i_block_step *step)
@@ -317,13 +334,14 @@ static const struct {
     void (*forward)(s24i_block_walk *walk, const s24i_block_step *step);
     void (*back)(s24i_block_walk *walk, const s24i_block_step *step);
     int cpu_alone;
-} kinds[S24I_STEP_KINDS] = {[S24I_STEP_NORM] = {norm_of_sum, norm_of_sum, 0},
+} kinds[S24I_STEP_KINDS] = {[S24I_STEP_NORM] = {s24i_norm_forward, s24i_norm_backward, 0},
                             [S24I_STEP_PRODUCT] = {product, product_back, 0},
                             [S24I_STEP_HEAD_NORM] = {norm_heads, norm_heads_back, 0},
                             [S24I_STEP_ROTATE] = {rotate, rotate_back, 0},
                             [S24I_STEP_ATTEND] = {attend, attend_back, 0},
                             [S24I_STEP_ATTEND_NEAR] = {attend, attend_back, 1},
                             [S24I_STEP_ATTEND_DISTANCE] = {attend, attend_back, 1},
+                            [S24I_STEP_ADD] = {s24i_add_forward, s24i_add_backward, 1},
                             [S24I_STEP_GATE] = {gate, gate_back, 0}};
 
 unsigned s24i_train_steps(int on_device)
@@ -334,13 +352,19 @@ unsigned s24i_train_steps(int on_device)
     return has;
 }
 
+/* Is it a step whose sum is the residual's next? */
+static int ends_half(const s24i_block_step *step)
+{
+    return step->adds || step->kind == S24I_STEP_ADD;
+}
+
 int64_t s24i_block_norm(const s24_transformer *t, int64_t b, int norm)
 {
-    int64_t sum = 2 * b;
+    int64_t sum = 2 * b + (t->arch->side_by_side && norm == S24I_OUTPUT_NORM);
     for (int i = 0; i < t->steps.count; i++) {
         const s24i_block_step *step = &t->steps.step[i];
         if (step->kind == S24I_STEP_NORM && step->norm == norm) break;
-        sum += step->adds;
+        sum += ends_half(step);
     }
     return sum;
 }
@@ -362,8 +386,11 @@ void s24i_block_forward(s24i_block_walk *w, int64_t b)
 
 void s24i_block_again(s24i_block_walk *w, int64_t b)
 {
-    int end = w->t->steps.count - 1;
-    while (w->t->steps.step[end].kind != S24I_STEP_PRODUCT)
+    const s24i_steps *steps = &w->t->steps;
+    const s24i_step_kind last =
+        w->t->arch->after_attention_norm ? S24I_STEP_ADD : S24I_STEP_PRODUCT;
+    int end = steps->count - 1;
+    while (steps->step[end].kind != last)
         end--;
     walk_forward(w, b, end);
 }
@@ -386,7 +413,7 @@ void s24i_block_back(s24i_block_walk *w, int64_t b)
 static int middle_of(const s24i_steps *steps)
 {
     int i = 0;
-    while (!steps->step[i].adds)
+    while (!ends_half(&steps->step[i]))
         i++;
     return i + 1;
 }

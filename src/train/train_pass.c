@@ -183,7 +183,7 @@ static void embed(s24_transformer *t, const s24i_mode *mode)
     const s24i_add_norm job = {.y = normed,
                                .s = sum,
                                .stats = twice ? t->at.embedding_stats : s24i_stats_at(t, 0),
-                               .norm = twice ? &t->embedding_norm : &t->norms[0],
+                               .norm = twice ? &t->embedding_norm : s24i_norm_of_sum(t, 0),
                                .rows = rows,
                                .width = width};
     m->ops->add_norm(m, &job);

@@ -32,7 +32,7 @@ void s24i_sum_up(const s24i_block_walk *w, const float *bias)
                                .bias = bias,
                                .residual = s24i_goes_past(t, j - 1) ? s24i_sum_at(t, j - 1)
                                                                     : s24i_norm_at(t, j - 1),
-                               .norm = &t->norms[j],
+                               .norm = s24i_norm_of_sum(t, j),
                                .drop = s24i_drop(&drop, w->mode, w->mode->dropout, j),
                                .rows = t->step.tokens,
                                .width = t->shape.width,
@@ -80,21 +80,21 @@ const void *s24i_through_norm(const s24i_block_walk *w, const s24i_layer *added)
     const int pulled = j % 2 == 0 && pull_at(t, w->pull, j / 2, past);
     s24i_dropout drop, drop_z;
     s24i_norm_back job = {.ds = t->at.ds,
-                          .dy = t->at.dn,
+                          .dy = s24i_sum_is_read(t, j) ? t->at.dn : NULL,
                           .dy2 = pre || last ? NULL : t->at.ds,
                           .s = s24i_sum_at(t, j),
                           .stats = s24i_stats_at(t, j),
-                          .norm = &t->norms[j],
+                          .norm = s24i_norm_of_sum(t, j),
                           .drop = pre || j ? NULL : s24i_drop(&drop, mode, mode->dropout, 0),
                           .add = past || pulled,
                           .rows = t->step.tokens,
                           .width = t->shape.width,
                           .added = added};
-    if (added) {
+    if (j > 0) {
         job.drop_z = s24i_drop(&drop_z, mode, mode->dropout, j);
         job.dz = job.drop_z ? t->at.z : NULL;
-        job.dbias = added->dbias;
     }
+    if (added) job.dbias = added->dbias;
     m->ops->norm_back(m, &job);
     return job.dz ? job.dz : job.ds;
 }

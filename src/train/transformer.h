@@ -9,8 +9,10 @@
  * there are 2·layers + 1 norms: BERT's first is its embeddings' norm, the others' last is the final
  * norm. Hidden state b is n(2b), or s(2b). Where norms precede the layers and embeddings have one
  * all the same (ModernBERT's), it is the first, and r(0) is n(0), or, where the first block has its
- * own (RoBERTa's with norms before its layers), s(0) is what it makes of them. Embeddings that are
- * narrower than the blocks have a sum and a norm of their own, and a layer makes n(0) of it.
+ * own (RoBERTa's with norms before its layers), s(0) is what it makes of them. Where halves stand
+ * side by side (Phi), n(2b + 1) is a norm of s(2b) too, and s(2b + 1) has none; of a model without
+ * norms before its layers (OLMo 2) all n but the last are s. Embeddings that are narrower than the
+ * blocks have a sum and a norm of their own, and a layer makes n(0) of it.
  *
  * Weights lie in one arena, gradients in another of the same layout, and whatever a pass needs in a
  * third; all are made at load for the largest batch.
@@ -37,6 +39,7 @@ typedef struct s24i_place {
 typedef struct s24i_train_block {
     s24i_layer qkv, attention, up, down; /* up: [gate;] intermediate */
     s24i_norm query_norm, key_norm;      /* of a head, where the model type has them */
+    s24i_norm after[2];                  /* of what each half adds, likewise */
 } s24i_train_block;
 
 /* A buffer that is there several times, `step` bytes apart. */
@@ -57,8 +60,9 @@ typedef struct s24i_buffers {
     s24i_stacked s, n, stats;             /* of norms */
     s24i_stacked qkv, context, u, h, lse; /* of blocks */
     s24i_stacked raw, head_stats;         /* qkv before its heads' norms, where there are any */
-    void *z;                              /* [T, width]: a half's output before its sum */
-    void *rows;                           /* [T, channels·patch²] of images */
+    s24i_stacked added, added_stats; /* of halves: what is normed before it is added, likewise */
+    void *z;                         /* [T, width]: a half's output before its sum */
+    void *rows;                      /* [T, channels·patch²] of images */
     void *dn, *ds, *dqkv, *dcontext, *dh, *du;
     float *logits, *teacher_logits; /* [chunk, head.ldy] */
     void *attention;                /* what attention's pass backward needs */
@@ -161,7 +165,8 @@ typedef struct s24i_block_walk {
     int ends;    /* 1: nobody asks for the gradient of the norm that a half begins with */
 } s24i_block_walk;
 void s24i_block_forward(s24i_block_walk *walk, int64_t b);
-/* The same up to the block's last product, whose sum and norm were kept. */
+/* The same up to the block's last product, whose sum and norm were kept, or up to that sum where
+   what it takes is normed. */
 void s24i_block_again(s24i_block_walk *walk, int64_t b);
 void s24i_block_back(s24i_block_walk *walk, int64_t b);
 /* The same of one half, attention (0) or the feed-forward layers (1): from the norm of sum
@@ -173,12 +178,18 @@ int64_t s24i_block_norm(const s24_transformer *t, int64_t b, int norm);
 /* The kinds of steps that both ways have, on a device or on the CPU, a bit (1 << kind) each. */
 unsigned s24i_train_steps(int on_device);
 
+/* A block's steps that norm and add (train_norm.c). */
+void s24i_norm_forward(s24i_block_walk *walk, const s24i_block_step *step);
+void s24i_norm_backward(s24i_block_walk *walk, const s24i_block_step *step);
+void s24i_add_forward(s24i_block_walk *walk, const s24i_block_step *step);
+void s24i_add_backward(s24i_block_walk *walk, const s24i_block_step *step);
+
 /* A walk's sums and their norms (train_sum.c).
    Forward: s(j) = dropout(z + bias) + r(j − 1), n(j) = its norm. */
 void s24i_sum_up(const s24i_block_walk *walk, const float *bias);
 /* Backward: through the norm of the walk's sum, from dn to ds, which may hold the gradient that
-   goes past the norm already. Returns the gradient of what the layer `added` to that sum, before it
-   was dropped; NULL: the sum is the embeddings. */
+   goes past the norm already. Returns the gradient of what was added to that sum, before it was
+   dropped. The bias of the layer that `added` it gets its gradient; NULL: none has such a bias. */
 const void *s24i_through_norm(const s24i_block_walk *walk, const s24i_layer *added);
 
 /* The dropout of a site, forward and backward alike; NULL where the rate is 0. */
@@ -231,10 +242,32 @@ static inline int s24i_is_normed_twice(const s24_transformer *t)
 {
     return t->arch->pre_norm && t->arch->embedding_norm && !t->arch->first_bare;
 }
+/* What a half of block b gives the residual; what is normed before that is kept as it came. */
+static inline void *s24i_added_at(const s24_transformer *t, int64_t b, int half)
+{
+    void *kept = s24i_in_stack(&t->at.added, 2 * s24i_block_slot(t, b) + half);
+    return kept ? kept : t->at.z;
+}
 /* Is the residual after norm j what was before it? */
 static inline int s24i_goes_past(const s24_transformer *t, int64_t j)
 {
-    return t->arch->pre_norm && (j > 0 || !t->arch->embedding_norm || s24i_is_normed_twice(t));
+    const int pre = t->arch->pre_norm || !t->arch->output_norm;
+    return pre && (j > 0 || !t->arch->embedding_norm || s24i_is_normed_twice(t));
+}
+/* Do layers read sum j, or a norm of it? */
+static inline int s24i_sum_is_read(const s24_transformer *t, int64_t j)
+{
+    return !t->arch->side_by_side || j % 2 == 0;
+}
+/* The norm that ends sum j; NULL: there is none. */
+static inline const s24i_norm *s24i_norm_of_sum(const s24_transformer *t, int64_t j)
+{
+    return s24i_sum_is_read(t, j) && t->norms[j].row.gamma ? &t->norms[j] : NULL;
+}
+/* What layers read as n(j). */
+static inline void *s24i_input_at(const s24_transformer *t, int64_t j)
+{
+    return t->norms[j].row.gamma ? s24i_norm_at(t, j) : s24i_sum_at(t, j);
 }
 /* Hidden state b, as transformers counts them, is a norm's output, or the sum before it. */
 static inline int s24i_state_is_normed(const s24_transformer *t, int64_t b)

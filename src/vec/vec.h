@@ -88,6 +88,7 @@ typedef struct s24i_norm_row {
     const float *gamma, *beta; /* [n]; beta may be NULL */
     float eps;
     int rms;
+    int grown; /* 1: what multiplies is 1 + gamma */
     int64_t n;
 } s24i_norm_row;
 

@@ -69,29 +69,32 @@ TARGET static void norm_forward(float *y, float stats[2], const float *x, const 
         squares = V_FMA(d, d, squares);
     }
     const float inverse = 1.0f / __builtin_sqrtf(V_SUM(squares) / (float)n + norm->eps);
+    const vec more = V_SET(norm->grown ? 1.0f : 0.0f);
     EACH(i, n)
     {
         const vec d = V_MUL(V_SUB(get(x + i, part, 0.0f), V_SET(mean)), V_SET(inverse));
         const vec beta = norm->beta ? get(norm->beta + i, part, 0.0f) : V_SET(0.0f);
-        put(y + i, V_FMA(d, get(norm->gamma + i, part, 0.0f), beta), part);
+        put(y + i, V_FMA(d, V_ADD(get(norm->gamma + i, part, 0.0f), more), beta), part);
     }
     stats[0] = mean;
     stats[1] = inverse;
 }
 
-/* With h = (x − mean)·inverse and g = dy·gamma: dx = inverse·(g − mean(g) − h·mean(g·h)). */
+/* With h = (x − mean)·inverse and g = dy·gamma, or dy·(1 + gamma):
+   dx = inverse·(g − mean(g) − h·mean(g·h)). */
 TARGET static void norm_back(float *dx, const s24i_norm_sums *sums, const float *dy, const float *x,
                              const float stats[2], const s24i_norm_row *norm)
 {
     const int64_t n = norm->n;
     float *dgamma = sums->gamma, *dbeta = sums->beta;
     const vec mean = V_SET(stats[0]), inverse = V_SET(stats[1]);
+    const vec more = V_SET(norm->grown ? 1.0f : 0.0f);
     vec sum = V_SET(0.0f), product = V_SET(0.0f);
     EACH(i, n)
     {
         const vec d = get(dy + i, part, 0.0f);
         const vec h = V_MUL(V_SUB(get(x + i, part, stats[0]), mean), inverse);
-        const vec g = V_MUL(d, get(norm->gamma + i, part, 0.0f));
+        const vec g = V_MUL(d, V_ADD(get(norm->gamma + i, part, 0.0f), more));
         sum = V_ADD(sum, g);
         product = V_FMA(g, h, product);
         put(dgamma + i, V_FMA(d, h, get(dgamma + i, part, 0.0f)), part);
@@ -102,7 +105,8 @@ TARGET static void norm_back(float *dx, const s24i_norm_sums *sums, const float 
     EACH(i, n)
     {
         const vec h = V_MUL(V_SUB(get(x + i, part, stats[0]), mean), inverse);
-        const vec g = V_MUL(get(dy + i, part, 0.0f), get(norm->gamma + i, part, 0.0f));
+        const vec gamma = V_ADD(get(norm->gamma + i, part, 0.0f), more);
+        const vec g = V_MUL(get(dy + i, part, 0.0f), gamma);
         put(dx + i, V_MUL(inverse, V_SUB(V_FNMA(slope, h, g), shift)), part);
     }
 }
