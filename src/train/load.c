@@ -159,7 +159,7 @@ static s24_status choose_head(maker *k)
 static int is_made(const maker *k, const s24i_wanted *w)
 {
     if (k->walk.draws) return !w->optional;
-    if (w->role == S24I_ROLE_HEAD) return !w->is_bias || k->t->head_kind != S24_HEAD_LM;
+    if (w->role == S24I_ROLE_HEAD) return k->t->head_kind != S24_HEAD_LM;
     return w->stacked;
 }
 
@@ -381,8 +381,15 @@ static s24_status take(void *user, const s24i_wanted *w, const s24_tensor *tenso
     return S24_OK;
 }
 
+static int has_head_bias(const maker *k)
+{
+    char name[S24I_NAME_BYTES];
+    const s24i_walk *w = &k->walk;
+    return s24i_tensor_find(name, w->checkpoint, w->arch, w->arch->lm_head, 0, ".bias") != NULL;
+}
+
 /* What the walk is to find of the head. One of the next token that has no weight of its own is
-   tied: the words' embeddings. */
+   tied: the words' embeddings, and perhaps a bias. */
 static s24i_wanted_head wanted_head(const maker *k)
 {
     const s24_transformer *t = k->t;
@@ -393,7 +400,7 @@ static s24i_wanted_head wanted_head(const maker *k)
     case S24_HEAD_CLASSES:
         return (s24i_wanted_head){a->class_head, t->shape.classes, 0};
     case S24_HEAD_LM:
-        if (k->drawing.untied || s24i_walk_weight(&k->walk, a->lm_head))
+        if (k->drawing.untied || s24i_walk_weight(&k->walk, a->lm_head) || has_head_bias(k))
             return (s24i_wanted_head){a->lm_head, t->shape.vocabulary, 1};
         break;
     case S24_HEAD_NONE:
@@ -407,12 +414,12 @@ static void finish_head(s24_transformer *t)
     s24i_layer *head = &t->head;
     const s24i_shape *s = &t->shape;
     if (t->head_kind == S24_HEAD_NONE) return;
-    if (!head->n) /* tied */
-        *head = (s24i_layer){.n = s->vocabulary,
-                             .k = s->width,
-                             .ldx = s->width,
-                             .w = t->embed.words,
-                             .dw = t->embed.dwords};
+    if (!head->w && t->head_kind == S24_HEAD_LM) { /* tied */
+        head->n = s->vocabulary;
+        head->k = head->ldx = s->width;
+        head->w = t->embed.words;
+        head->dw = t->embed.dwords;
+    }
     head->ldy = s24i_round_up(head->n, t->machine.row_align);
     if (t->head_kind == S24_HEAD_LM) {
         head->factor = s->logits_factor;

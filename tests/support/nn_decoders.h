@@ -14,6 +14,7 @@ typedef struct kind {
     const char *type, *more;
     int before, after, mean, beta, grown, side, wide, head_norms, late; /* norms */
     int turned, adjacent, joint, gate, gelu;                            /* layers */
+    int tied;            /* the head is the words' embeddings, and has a bias */
     const char *windows; /* a letter for each block: w with a window, t one that turns alone */
     int window, near;
     double local_theta, embedding, residual, score, cap, logits, logits_cap; /* 0: none */
@@ -51,8 +52,8 @@ static const kind kinds[] = {
     {"helium", ", \"rope_theta\": 10000", .before = 1, .turned = D, .adjacent = 1, .gate = 1},
     {"ernie4_5", ", \"rope_theta\": 10000", .before = 1, .turned = D, .adjacent = 1, .gate = 1},
     {"nemotron", "", .before = 1, .mean = 1, .beta = 1, .grown = 1, .turned = 4, .gelu = 1},
-    {"phi", ", \"partial_rotary_factor\": 0.75", .before = 1, .mean = 1, .beta = 1, .side = 1,
-     .turned = 6, .gelu = 1},
+    {"phi", ", \"partial_rotary_factor\": 0.75, \"tie_word_embeddings\": true", .before = 1,
+     .mean = 1, .beta = 1, .side = 1, .turned = 6, .gelu = 1, .tied = 1},
     {"gpt_neox", ", \"rotary_pct\": 0.5", .before = 1, .mean = 1, .beta = 1, .side = 1, .turned = 4,
      .joint = 1, .gelu = 1},
     {"stablelm", "", .before = 1, .mean = 1, .beta = 1, .turned = 2, .gate = 1},
@@ -129,7 +130,11 @@ static inline const char *write_folder(const kind *k)
     for (int b = 0; b < BLOCKS; b++)
         write_block(w, k, a, b);
     add(w, k, a->final_norm, 0, W, 0);
-    add(w, k, a->lm_head, 0, WORDS, W);
+    full_name(name, k, a->lm_head, 0, ".bias");
+    if (k->tied)
+        lm_add(w, name, WORDS, 0);
+    else
+        add(w, k, a->lm_head, 0, WORDS, W);
     snprintf(path, sizeof path, "%s/model.safetensors", folder);
     mini_write(path, w->tensors, w->count, NULL);
     for (int i = 0; i < w->count; i++)
@@ -340,7 +345,9 @@ static inline void run_plain(float *states, float *logits, const kind *k, const 
         run_block(x, &p, b, count);
     for (int t = 0; t < count; t++) {
         norm(normed, &p, p.a->final_norm, 0, x[t], W);
-        multiply(row, find(&p, p.a->lm_head, 0, ".weight"), normed, WORDS, W);
+        multiply(row, k->tied ? words : find(&p, p.a->lm_head, 0, ".weight"), normed, WORDS, W);
+        for (int i = 0; k->tied && i < WORDS; i++)
+            row[i] += (double)find(&p, p.a->lm_head, 0, ".bias")[i];
         for (int i = 0; i < W; i++)
             states[t * W + i] = (float)normed[i];
         for (int i = 0; i < WORDS; i++) {
