@@ -25,6 +25,7 @@ if os.environ.get("S24_RECIPES") != "0":  # and those without libyaml this one
     COMMANDS.insert(COMMANDS.index("convert"), "run")
 
 
+PATIENCE = 300  # seconds until what does not come is a fault: far longer than a slow machine takes
 CACHE = tempfile.mkdtemp()  # what is measured goes there, and with the tests
 atexit.register(shutil.rmtree, CACHE)
 
@@ -36,11 +37,19 @@ def clean_environment(more=None):
     return env
 
 
+def preloaded(library):
+    """The environment of a program that has it before all others. A blank in LD_PRELOAD would end
+    the path, so that the folder is named where it ends none."""
+    options = ":".join(filter(None, [os.environ.get("ASAN_OPTIONS"), "verify_asan_link_order=0"]))
+    return {"LD_PRELOAD": library.name, "LD_LIBRARY_PATH": str(library.parent),
+            "ASAN_OPTIONS": options}
+
+
 def run(*arguments, cwd=None, text=None, environment=None):
     """The finished process; `text` is its standard input."""
     return subprocess.run([PROGRAM, *map(str, arguments)], cwd=cwd, input=text or "",
                           env=clean_environment(environment), capture_output=True, text=True,
-                          encoding="utf-8", timeout=120)
+                          encoding="utf-8", timeout=PATIENCE)
 
 
 def has_tiles():

@@ -11,9 +11,10 @@ import subprocess
 import time
 import unittest
 
-from cli_case import PROGRAM, Scratch, clean_environment, run
+from cli_case import PATIENCE, PROGRAM, Scratch, clean_environment, run
 import tiny_bert
 from cli_data import floats, read
+from cli_steps import AHEAD, Steps
 
 LINES = tiny_bert.sentences(40)
 QUESTION = {"id": "1", "question": LINES[1],
@@ -155,23 +156,22 @@ class Train(Scratch):
         self.assertIn("qa_outputs.weight", weights(self.folder / "qa"))
 
     def test_killed_and_resumed_it_ends_with_the_same_bits(self):
-        options = (*self.SHORT[:-4], "--batch", "8", "--threads", "1", "--checkpoint-steps", "5")
-        options = tuple("400" if o == "12" else o for o in options)
+        options = (*self.SHORT[:4], "--steps", str(2 * AHEAD), "--batch", "8", "--threads", "1",
+                   "--checkpoint-steps", "5")
         self.good("train", "student", "whole", *options)
-        process = subprocess.Popen([PROGRAM, "train", "student", "out", *options], cwd=self.folder,
-                                   env=clean_environment(), stdout=subprocess.DEVNULL,
-                                   stderr=subprocess.DEVNULL)
-        end = time.monotonic() + 60
-        while not (self.folder / "out.training").exists() and time.monotonic() < end:
-            time.sleep(0.002)
+        steps = Steps(self.folder / "steps")
+        process = subprocess.Popen(
+            [PROGRAM, "train", "student", "out", *options, "--metrics", "steps"], cwd=self.folder,
+            env=clean_environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        steps.wait(process, files=[self.folder / "out.training"])
         process.send_signal(signal.SIGKILL)
-        process.wait()
-        if not (self.folder / "out").exists():
-            self.bad(3, r"out.training is there from a run that was stopped; --resume goes on",
-                     "train", "student", "out", *options)
-            self.bad(4, r"of a run with other options", "train", "student", "out", *options,
-                     "--resume", "--rate", "1e-5")
-            self.good("train", "student", "out", *options, "--resume")
+        steps.close()
+        self.assertEqual(process.wait(), -signal.SIGKILL)
+        self.bad(3, r"out.training is there from a run that was stopped; --resume goes on",
+                 "train", "student", "out", *options)
+        self.bad(4, r"of a run with other options", "train", "student", "out", *options,
+                 "--resume", "--rate", "1e-5")
+        self.good("train", "student", "out", *options, "--resume")
         self.assertEqual(weights(self.folder / "whole"), weights(self.folder / "out"))
 
     def bad(self, code, sentence, *arguments):
@@ -264,7 +264,7 @@ class Train(Scratch):
             [PROGRAM, "train", "student", "out", *self.SHORT[:4], "--steps", "1000000",
              "--checkpoint-steps", "1", "--quiet"], cwd=self.folder, env=clean_environment(),
             stderr=subprocess.PIPE, text=True)
-        end = time.monotonic() + 60
+        end = time.monotonic() + PATIENCE
         while not (self.folder / "out.training").exists() and time.monotonic() < end:
             time.sleep(0.002)
         process.send_signal(signal.SIGINT)

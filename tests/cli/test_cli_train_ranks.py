@@ -10,7 +10,8 @@ import subprocess
 import time
 import unittest
 
-from cli_case import BUILD, PROGRAM, Scratch, clean_environment, one_object, run
+from cli_case import BUILD, PATIENCE, PROGRAM, Scratch, clean_environment, one_object, run
+from cli_steps import AHEAD, Steps
 from test_cli_train import make_model, weights
 
 SHORT = ("--text", "texts", "--teacher", "model", "--steps", "12", "--batch", "9", "--threads", "1")
@@ -43,7 +44,7 @@ class Ranks(Scratch):
 
     def shared(self, ranks, *words, exit=0):
         done = subprocess.run(mpirun(ranks, PROGRAM, *words), cwd=self.folder, capture_output=True,
-                              text=True, env=clean_environment(), timeout=120)
+                              text=True, env=clean_environment(), timeout=PATIENCE)
         self.assertEqual(done.returncode, exit, done.stderr)
         return done
 
@@ -71,13 +72,14 @@ class Ranks(Scratch):
     @unittest.skipIf(MISSING, MISSING)
     def test_a_rank_that_differs_or_fails_ends_all(self):
         odd = ("sh", "-c", 'if [ "$OMPI_COMM_WORLD_RANK" = 1 ]; then set -- "$@" $ODD; fi; '
-               f'exec {PROGRAM} "$@"', "sh", "train", "student", "out", "--comm", "mpi", *SHORT)
+               f'exec "{PROGRAM}" "$@"', "sh", "train", "student", "out", "--comm", "mpi", *SHORT)
         for more, sentence in (("--decay 0.5", "rank 1 has other options than rank 0"),
                                ("--isa baseline", "rank 1 has other threads or instructions"),
                                ("--loss nothing=1", "rank 1: option --loss: 'nothing=1'")):
             with self.subTest(more):
                 done = subprocess.run(mpirun(2, *odd), cwd=self.folder, capture_output=True,
-                                      text=True, env=clean_environment({"ODD": more}), timeout=60)
+                                      text=True, env=clean_environment({"ODD": more}),
+                                      timeout=PATIENCE)
                 self.assertEqual(done.returncode, 2, done.stderr)
                 self.assertRegex(done.stderr, sentence)
                 self.assertFalse((self.folder / "out").exists())
@@ -88,12 +90,12 @@ class Ranks(Scratch):
                        "--steps", "1000000", "--batch", "8", "--threads", "1", "--metrics", "m")
         process = subprocess.Popen(words, cwd=self.folder, stderr=subprocess.PIPE, text=True,
                                    env=clean_environment())
-        end = time.monotonic() + 60
+        end = time.monotonic() + PATIENCE
         metrics = self.folder / "m"
         while not (metrics.exists() and metrics.stat().st_size) and time.monotonic() < end:
             time.sleep(0.05)
         self.kill_rank(process.pid, "1")
-        _, said = process.communicate(timeout=10)
+        _, said = process.communicate(timeout=PATIENCE)
         self.assertNotEqual(process.returncode, 0)
         self.assertRegex(said, "(?s)process rank 1 with PID.*signal 9")
 
@@ -114,18 +116,20 @@ class Ranks(Scratch):
 
     @unittest.skipIf(MISSING, MISSING)
     def test_a_run_goes_on_with_another_number_of_processes(self):
-        more = ("--steps", "800", "--batch", "8", "--threads", "1", "--checkpoint-steps", "5")
-        words = mpirun(2, PROGRAM, "train", "student", "out", "--comm", "mpi", *SHORT[:4], *more)
+        more = ("--steps", str(2 * AHEAD), "--batch", "8", "--threads", "1", "--checkpoint-steps",
+                "5")
+        steps = Steps(self.folder / "steps")
+        words = mpirun(2, PROGRAM, "train", "student", "out", "--comm", "mpi", *SHORT[:4], *more,
+                       "--metrics", "steps")
         process = subprocess.Popen(words, cwd=self.folder, stderr=subprocess.DEVNULL,
                                    env=clean_environment())
-        end = time.monotonic() + 60
-        while not (self.folder / "out.training").exists() and time.monotonic() < end:
-            time.sleep(0.05)
+        steps.wait(process, files=[self.folder / "out.training"])
         self.kill_rank(process.pid, "0")
-        process.wait(timeout=10)
+        steps.close()
+        process.wait(timeout=PATIENCE)
         found = self.json("train", "student", "out", *SHORT[:4], *more, "--resume", "--comm",
                           "none")
-        self.assertEqual(found["step"], 800)
+        self.assertEqual(found["step"], 2 * AHEAD)
 
     def test_what_is_refused(self):
         def refused(sentence, code, *words, **environment):
