@@ -12,7 +12,7 @@ import threading
 import time
 import unittest
 
-from cli_case import PROGRAM, Scratch, clean_environment, run
+from cli_case import PATIENCE, PROGRAM, Scratch, clean_environment, run
 import tiny_bert
 from cli_data import floats, read
 
@@ -119,7 +119,7 @@ class Embed(Scratch):
                                  cwd=self.folder, env=clean_environment(), bufsize=0,
                                  stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                  stderr=subprocess.PIPE)
-        watch = threading.Timer(60, child.kill)  # a line that is not answered ends the wait
+        watch = threading.Timer(PATIENCE, child.kill)  # a line that is not answered ends the wait
         watch.start()
 
         def end():
@@ -151,7 +151,7 @@ class Embed(Scratch):
             self.close([entry["embedding"]], [expected[n]])
         child.stdin.close()
         self.assertEqual(child.stdout.read(), b"")
-        self.assertEqual(child.wait(60), 0)
+        self.assertEqual(child.wait(PATIENCE), 0)
         self.close(self.vectors("w.safetensors"), expected)
 
     def test_a_stream_answers_what_stands_before_a_bad_line(self):
@@ -160,14 +160,14 @@ class Embed(Scratch):
         for n in (0, 1):
             self.assertEqual(json.loads(child.stdout.readline())["line"], n)
         self.assertEqual(child.stdout.read(), b"")
-        self.assertEqual(child.wait(60), 4)
+        self.assertEqual(child.wait(PATIENCE), 4)
         self.assertRegex(child.stderr.read(), rb"standard input: line 2 is not UTF-8 \(byte 1")
         child = self.stream("--input", "broken")
         self.assertEqual(json.loads(child.stdout.readline())["line"], 0)
-        self.assertEqual(child.wait(60), 4)
+        self.assertEqual(child.wait(PATIENCE), 4)
         self.assertRegex(child.stderr.read(), rb"broken: line 1 is not UTF-8")
         child = self.stream("--input", "nowhere")
-        self.assertEqual(child.wait(60), 3)
+        self.assertEqual(child.wait(PATIENCE), 3)
 
     def test_a_stream_ends_with_its_reader(self):
         """What was answered stays; the next answer finds nobody, and that is no complaint."""
@@ -176,7 +176,7 @@ class Embed(Scratch):
         self.assertEqual(json.loads(child.stdout.readline())["line"], 0)
         child.stdout.close()
         child.stdin.write(b"two\n")
-        self.assertEqual(child.wait(60), 3)
+        self.assertEqual(child.wait(PATIENCE), 3)
         self.assertEqual(child.stderr.read(), b"")
 
     def test_a_stream_takes_a_very_long_line_and_a_last_one_without_end(self):
@@ -201,7 +201,7 @@ class Embed(Scratch):
         entry = json.loads(child.stdout.readline())
         self.assertEqual(entry["line"], 2)
         self.close([entry["embedding"]], expected[1:])
-        self.assertEqual(child.wait(60), 0)
+        self.assertEqual(child.wait(PATIENCE), 0)
 
     def test_packed_and_pruned_weights_give_the_same_vectors(self):
         self.good("prune", "model", "pruned")
@@ -243,7 +243,7 @@ class Embed(Scratch):
             self.assertIsNone(child.poll())
             time.sleep(0.01)
         child.send_signal(signal.SIGINT)
-        self.assertEqual(child.wait(60), 130)
+        self.assertEqual(child.wait(PATIENCE), 130)
         self.assertIn(b"interrupted", child.stderr.read())
         child.stdin.close()
         child.stderr.close()

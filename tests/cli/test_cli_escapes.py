@@ -8,7 +8,7 @@ import re
 import subprocess
 import xml.etree.ElementTree
 
-from cli_case import PROGRAM, Scratch, clean_environment, one_object, run
+from cli_case import PATIENCE, PROGRAM, Scratch, clean_environment, one_object, run
 import tiny_bert
 from cli_data import matrix, tensor, write
 
@@ -98,7 +98,7 @@ class Escapes(Scratch):
         except OSError as error:
             self.skipTest(f"no terminal to be had: {error}")
         done = subprocess.run([PROGRAM, *words], cwd=self.folder, env=clean_environment(),
-                              stdout=terminal, stderr=subprocess.PIPE, timeout=120)
+                              stdout=terminal, stderr=subprocess.PIPE, timeout=PATIENCE)
         os.close(terminal)
         seen = os.read(master, 4096).decode().replace("\r\n", "\n")
         os.close(master)

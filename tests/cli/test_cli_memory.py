@@ -78,7 +78,7 @@ class Measured(cli_case.Scratch):
                 return 1024 * int(re.search(r"VmHWM:\s+(\d+) kB", status.read())[1]), answers
         finally:
             server.terminate()
-            server.wait(60)
+            server.wait(cli_case.PATIENCE)
             server.stdout.close()
 
     def grows(self, names, most, measure):

@@ -6,7 +6,7 @@ import subprocess
 import unittest
 
 import test_cli_eval
-from cli_case import PROGRAM, Scratch, clean_environment, one_object, run
+from cli_case import PATIENCE, PROGRAM, Scratch, clean_environment, one_object, run
 from cli_data import read
 from test_cli_train import LINES
 from test_cli_train_ends import write_llama
@@ -39,7 +39,7 @@ class ModelRanks(Scratch):
 
     def shared(self, ranks, *words, exit=0, **environment):
         done = subprocess.run(mpirun(ranks, PROGRAM, *words, "--threads", "1"), cwd=self.folder,
-                              capture_output=True, text=True, timeout=120,
+                              capture_output=True, text=True, timeout=PATIENCE,
                               env=clean_environment(environment))
         self.assertEqual(done.returncode, exit, done.stderr)
         return done
@@ -89,10 +89,10 @@ class ModelRanks(Scratch):
     @unittest.skipIf(MISSING, MISSING)
     def test_what_ranks_must_have_alike(self):
         odd = ("sh", "-c", 'if [ "$OMPI_COMM_WORLD_RANK" = 1 ]; then set -- "$@" $ODD; fi; '
-               f'exec {PROGRAM} "$@"', "sh", "generate", "llama", "--input", "prompts", "--comm",
+               f'exec "{PROGRAM}" "$@"', "sh", "generate", "llama", "--input", "prompts", "--comm",
                "mpi", "--threads", "1")
         done = subprocess.run(mpirun(2, *odd), cwd=self.folder, capture_output=True, text=True,
-                              env=clean_environment({"ODD": "--max-new 3"}), timeout=60)
+                              env=clean_environment({"ODD": "--max-new 3"}), timeout=PATIENCE)
         self.assertEqual(done.returncode, 2, done.stderr)
         self.assertIn("rank 1 was given other words, or files of other content, than rank 0",
                       done.stderr)
@@ -111,7 +111,7 @@ class ModelRanks(Scratch):
             stderr=subprocess.PIPE, env=clean_environment())
         self.assertTrue(process.stdout.readline().startswith(b'{"line": 0'))
         test_cli_train_ranks.Ranks.kill_rank(self, process.pid, "1")
-        _, said = process.communicate(timeout=20)
+        _, said = process.communicate(timeout=PATIENCE)
         self.assertNotEqual(process.returncode, 0)
         self.assertRegex(said.decode(), "(?s)process rank 1 with PID.*signal 9")
 

@@ -156,7 +156,8 @@ class Memory(cli_case.Scratch):
                 command = [cli_case.PROGRAM, "prune", "large.safetensors", "out.safetensors",
                            "--include", "*", "--force", "--threads", "1", *words]
                 done = subprocess.run(
-                    command, cwd=self.folder, env=cli_case.clean_environment(), timeout=120,
+                    command, cwd=self.folder, env=cli_case.clean_environment(),
+                    timeout=cli_case.PATIENCE,
                     capture_output=True, text=True, preexec_fn=lambda: resource.setrlimit(
                         resource.RLIMIT_DATA, (bytes_of // 2,) * 2))
                 self.assertEqual(done.returncode, 0, done.stderr)

@@ -7,7 +7,7 @@ import shlex
 import subprocess
 import unittest
 
-from cli_case import SOURCE, Scratch, listing
+from cli_case import SOURCE, Scratch, listing, preloaded
 import test_cli_eval
 import tiny_bert
 
@@ -332,14 +332,12 @@ class Speed(Scratch):
                        check=True)
 
     def measured(self, *more, saves, power=1, plan=0.5, **how):
-        options = ":".join(filter(None, [os.environ.get("ASAN_OPTIONS"),
-                                         "verify_asan_link_order=0"]))
         return self.json("sensitivity", "model", "--calibration", "texts", "--threads", "1",
                          "--tokens", "16", *more,
-                         environment={"XDG_CACHE_HOME": str(self.folder / "cache"),
-                                      "LD_PRELOAD": str(self.folder / "machine.so"),
-                                      "ASAN_OPTIONS": options, "SAVES": str(saves),
-                                      "POWER": str(power), "PLAN": str(plan)}, **how)
+                         environment={**preloaded(self.folder / "machine.so"),
+                                      "XDG_CACHE_HOME": str(self.folder / "cache"),
+                                      "SAVES": str(saves), "POWER": str(power),
+                                      "PLAN": str(plan)}, **how)
 
     def test_layers_are_taken_until_they_run_as_fast(self):
         whole = self.measured("--budget", "speed=1.9", "--patterns", "2:4", saves=0.4)["proposal"]

@@ -9,7 +9,7 @@ import signal
 import time
 import unittest
 
-from cli_case import BUILD, Scratch
+from cli_case import BUILD, PATIENCE, Scratch
 from test_cli_serve import Server
 import tiny_bert
 
@@ -83,7 +83,7 @@ class ServeDevice(Scratch):
             asking = pool.submit(self.ask_many, server, 8, 20)
             server.process.send_signal(signal.SIGHUP)
             asking.result()
-        until = time.monotonic() + 30
+        until = time.monotonic() + PATIENCE
         while "sparse24_reloads_total 1" not in server.good("/metrics"):
             self.assertLess(time.monotonic(), until)
             time.sleep(0.02)
@@ -116,7 +116,7 @@ class ServeDevice(Scratch):
         late.sock.settimeout(0.3)
         self.assertRaises(TimeoutError, late.sock.recv, 1)
         held.pop().close()
-        late.sock.settimeout(30)
+        late.sock.settimeout(PATIENCE)
         self.assertEqual(late.getresponse().status, http.client.OK)
         for connection in (*held, late):
             connection.close()

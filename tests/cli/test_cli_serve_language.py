@@ -3,13 +3,11 @@
 conversations, whole and streamed, are those of generate."""
 import concurrent.futures
 import json
-import pathlib
 import signal
 import socket
-import time
 import unittest
 
-from cli_case import Scratch
+from cli_case import PATIENCE, Scratch
 import test_cli_chat
 from test_cli_serve import Server
 import tiny_bert
@@ -35,23 +33,13 @@ def metric(server, name, model="chat"):
     return float(line.split()[-1])
 
 
-def stop(server):
-    """Stops the server, and comes back when each of its threads has: the signal alone is on its
-    way, and a thread on another core goes on with what it has meanwhile."""
-    server.process.send_signal(signal.SIGSTOP)
-    tasks = pathlib.Path(f"/proc/{server.process.pid}/task")
-    while any(task.read_text().rpartition(")")[2].split()[0] != "T"
-              for task in tasks.glob("*/stat")):
-        time.sleep(0.001)
-
-
 def at_once(server, requests):
     """What is read of connections whose requests all are there before the server looks."""
     plain = [server.socket() for _ in requests]
-    stop(server)
+    server.stop()
     for one, sent in zip(plain, requests):
         one.sendall(sent)
-    server.process.send_signal(signal.SIGCONT)
+    server.go_on()
     found = []
     for one in plain:
         with one:
@@ -417,10 +405,10 @@ class Language(Scratch):
             """Tokens that were computed for a client who closed before the server looked, whose
             prompt begins as no other's."""
             plain, tokens = server.socket(), metric(server, "tokens_total")
-            stop(server)
+            server.stop()
             plain.sendall(request(greedy(first + LONG, max_tokens=40, stream=stream)))
             plain.close()
-            server.process.send_signal(signal.SIGCONT)
+            server.go_on()
             self.assertEqual(server.good("/v1/completions", greedy("a"))["choices"],
                              whole["choices"])
             return metric(server, "tokens_total") - tokens
@@ -434,10 +422,10 @@ class Language(Scratch):
         """No part of a text passes for the whole."""
         server = self.serve("chat")
         with server.socket() as plain:
-            stop(server)
+            server.stop()
             plain.sendall(request(greedy(LONG, max_tokens=60)))
             plain.shutdown(socket.SHUT_WR)
-            server.process.send_signal(signal.SIGCONT)
+            server.go_on()
             text = b""
             while more := plain.recv(1 << 16):
                 text += more
@@ -524,7 +512,7 @@ class Language(Scratch):
             while more := plain.recv(1 << 16):
                 text += more
         self.assertIn(b"data: [DONE]", text)
-        self.assertEqual(server.process.wait(60), 0)
+        self.assertEqual(server.process.wait(PATIENCE), 0)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ import threading
 import time
 import unittest
 
-from cli_case import Scratch
+from cli_case import PATIENCE, Scratch
 import test_cli_chat
 from test_cli_serve import LINES, Server
 from test_cli_serve_language import greedy, metric, request
@@ -41,11 +41,10 @@ class Reload(Scratch):
     def reload(self, server, why="the models were read anew"):
         log, before = self.folder / "log", (self.folder / "log").read_text().count(why)
         server.process.send_signal(signal.SIGHUP)
-        for _ in range(3000):
-            if log.read_text().count(why) > before:
-                return
+        end = time.monotonic() + PATIENCE
+        while log.read_text().count(why) == before:
+            self.assertLess(time.monotonic(), end, log.read_text())
             time.sleep(0.01)
-        raise AssertionError(log.read_text())
 
     def vectors(self, server, line):
         return server.good("/embed", {"inputs": line})[0]
@@ -71,7 +70,7 @@ class Reload(Scratch):
         self.assertEqual(server.end(), 0)
 
     def test_memory_of_models_that_went_is_given_back(self):
-        server = Server(self, "model", "--documents", "texts")
+        server = Server(self, "model", "--documents", "texts", "--threads", "2")
         status = pathlib.Path(f"/proc/{server.process.pid}/status")
         resident = []
         for _ in range(8):
@@ -106,7 +105,7 @@ class Reload(Scratch):
 
         def client():
             count = 0
-            while not done.is_set():
+            while not (count and done.is_set()):
                 self.assertEqual(self.vectors(server, LINES[0]), expected[0])
                 self.assertEqual(server.good("/v1/completions", body)["choices"], expected[1])
                 count += 1
@@ -120,7 +119,6 @@ class Reload(Scratch):
             finally:
                 done.set()
             counts = [one.result() for one in clients]
-        self.assertTrue(all(counts))
         total = sum(counts) + 1
         for model in ("model", "chat"):  # the last ones of old models are added when these go
             while (found := metric(server, "texts_total", model)) < total:
@@ -141,7 +139,7 @@ class Reload(Scratch):
             while more := plain.recv(1 << 16):
                 text += more
         self.assertTrue(text.endswith(b"data: [DONE]\n\n\r\n0\r\n\r\n"), text[-80:])
-        self.assertEqual(server.process.wait(60), 0)
+        self.assertEqual(server.process.wait(PATIENCE), 0)
 
 
 if __name__ == "__main__":

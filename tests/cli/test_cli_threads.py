@@ -29,7 +29,7 @@ class Threads(cli_case.Scratch):
         words = [str(cli_case.PROGRAM), *arguments]
         return subprocess.run(["sh", "-c", f'ulimit -v {kilobytes}; exec "$@"', "sh", *words],
                               cwd=self.folder, env=cli_case.clean_environment(),
-                              capture_output=True, text=True, timeout=120)
+                              capture_output=True, text=True, timeout=cli_case.PATIENCE)
 
     def test_too_few_threads_do_the_work_of_all(self):
         for command in (["check", "pruned"], ["prune", "model", "again"],
@@ -91,7 +91,7 @@ class Threads(cli_case.Scratch):
                 self.assertIsNone(child.poll(), "ended too early")
             of_it = self.children(child.pid)
             child.kill()
-            child.communicate(timeout=60)
+            child.communicate(timeout=cli_case.PATIENCE)
         for pid in of_it:
             for _ in range(600):
                 if self.stat(pid)[0] == "Z":

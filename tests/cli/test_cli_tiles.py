@@ -34,7 +34,8 @@ def refuse_tiles():
 def bench(*more, refused=False):
     done = subprocess.run(
         [cli_case.PROGRAM, "bench", "--threads", "1", "--rounds", "1", "--min-ms", "1", "--json",
-         *more], env=cli_case.clean_environment(), capture_output=True, text=True, timeout=120,
+         *more], env=cli_case.clean_environment(), capture_output=True, text=True,
+        timeout=cli_case.PATIENCE,
         preexec_fn=refuse_tiles if refused else None)
     if done.returncode:
         raise AssertionError(done.stderr)
