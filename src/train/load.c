@@ -486,9 +486,9 @@ static s24_status check_device_shape(const s24i_shape *s, s24_ctx *ctx)
 static s24_status make_machine(s24_transformer *t, s24_ctx *ctx)
 {
     const s24i_shape *s = &t->shape;
-    const int64_t widest = s24i_max(
-        s24i_max(s24i_max(s->width, t->embed.width), s24i_head_norm(t->arch, s, 0)),
-        s24i_cpu_pool_room(&t->pooled, &t->modules, s->width));
+    const int64_t widest =
+        s24i_max(s24i_max(s24i_max(s->width, t->embed.width), s24i_head_norm(t->arch, s, 0)),
+                 s24i_cpu_pool_room(&t->pooled, &t->modules, s->width));
     if (t->opts.device) {
         TRY(check_device_shape(s, ctx));
         return s24i_machine_gpu(&t->machine, ctx, t->opts.device, t->opts.dtype);
