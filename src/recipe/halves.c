@@ -91,9 +91,11 @@ static s24_status fill(s24i_halves *h, s24_ctx *ctx)
                                  .device = h->opts.device};
     TRY(cut_batches(h, ctx, &opts.max_tokens));
     TRY(s24i_transformer_load_window(&h->t, ctx, h->opts.model, &opts));
-    REQUIRE(ctx, !h->t->arch->side_by_side, S24_ERROR_UNSUPPORTED,
-            "%s: halves of a block of %s stand side by side; they are not made one after the other",
-            s24_checkpoint_folder(h->opts.model), h->t->arch->model_type);
+    REQUIRE(
+        ctx, !h->t->arch->side_by_side, S24_ERROR_UNSUPPORTED,
+        "%s: the halves of a block of %s stand side by side; what reconstructs or aims takes one "
+        "after the other",
+        s24_checkpoint_folder(h->opts.model), h->t->arch->model_type);
     h->t->machine.ctx = ctx;
     h->tokens = h->opts.ends[h->opts.texts];
     h->width = h->t->shape.width;

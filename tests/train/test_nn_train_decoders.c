@@ -13,7 +13,9 @@
 
 enum { ROOM = 2 * OUTER * W }; /* numbers of a tensor */
 
-static s24_transformer *open_trained(s24_ctx *ctx, const char *folder, int recompute)
+static s24_ctx *ctx; /* one for all: it asks the CPU what it is */
+
+static s24_transformer *open_trained(const char *folder, int recompute)
 {
     const s24_transformer_opts opts = {
         .size = sizeof opts, .max_tokens = TOKENS, .train = 1, .recompute = recompute};
@@ -25,37 +27,48 @@ static s24_transformer *open_trained(s24_ctx *ctx, const char *folder, int recom
     return t;
 }
 
-/* Labels, or of a model without a head the states of one whose words are others. */
-static s24_transformer *teach(s24_ctx *ctx, s24_objective *o, const kind *k, const char *folder)
+/* Labels, and the logits and states of a model whose words are others; of one without a head its
+   states alone. */
+static s24_transformer *teach(s24_objective *o, const kind *k, const char *folder)
 {
     static float words[WORDS * W];
-    *o = (s24_objective){.size = sizeof *o, .labels = !k->near, .hidden = k->near > 0};
-    if (!k->near) return NULL;
-    o->teacher = open_trained(ctx, folder, 0);
-    OK(ctx, s24_transformer_read(words, o->teacher, ctx, 0, 0));
+    s24_transformer *teacher = open_trained(folder, 0);
+    OK(ctx, s24_transformer_read(words, teacher, ctx, 0, 0));
     for (int i = 0; i < WORDS * W; i++)
         words[i] *= i % 3 ? 0.9f : 1.2f;
-    OK(ctx, s24_transformer_write(o->teacher, ctx, 0, words));
-    return o->teacher;
+    OK(ctx, s24_transformer_write(teacher, ctx, 0, words));
+    *o = (s24_objective){.size = sizeof *o,
+                         .labels = k->near ? 0 : 1,
+                         .logits = k->near ? 0 : 0.5,
+                         .hidden = 0.5,
+                         .temperature = 2,
+                         .teacher = teacher};
+    return teacher;
 }
 
-/* Slopes along the tensors of the block in the middle, and along those of none. */
-static void check_slopes(s24_ctx *ctx, s24_transformer *t, const s24_examples *examples,
-                         const s24_objective *o)
+/* Is it a tensor of the block in the middle, or of none? */
+static int is_looked_at(const char *name)
 {
-    static float gradient[ROOM];
+    const char *block = strstr(name, "layers.");
+    return !block || block[7] == '1';
+}
+
+/* Along such a tensor's own gradient the loss rises by its length. */
+static void check_slopes(s24_transformer *t, const s24_examples *examples, const s24_objective *o)
+{
+    static float gradients[MOST_PARAMETERS][ROOM];
     s24_parameter p;
     int moved = 0;
+    loss_of(t, ctx, examples, o);
     for (int64_t i = 0; s24_transformer_parameter(&p, t, i); i++) {
-        const char *block = strstr(p.name, "layers.");
-        if (block && block[7] != '1') continue;
-        s24_transformer_clear(t, ctx);
-        loss_of(t, ctx, examples, o);
-        assert_true(p.count <= ROOM);
-        OK(ctx, s24_transformer_read(gradient, t, ctx, i, 1));
+        assert_true(i < MOST_PARAMETERS && p.count <= ROOM);
+        OK(ctx, s24_transformer_read(gradients[i], t, ctx, i, 1));
+    }
+    for (int64_t i = 0; s24_transformer_parameter(&p, t, i); i++) {
+        if (!is_looked_at(p.name)) continue;
         const slope along = {t, ctx, examples, o, i, 1e-3f};
-        const double length = length_of(gradient, p.count);
-        const double rises = slope_along(&along, gradient);
+        const double length = length_of(gradients[i], p.count);
+        const double rises = slope_along(&along, gradients[i]);
         if (!(fabs(rises - length) <= 0.02 * length + 2e-3))
             fail_msg("%s: the gradient is %g long, the loss rises by %g", p.name, length, rises);
         moved += length > 1e-3;
@@ -64,11 +77,11 @@ static void check_slopes(s24_ctx *ctx, s24_transformer *t, const s24_examples *e
 }
 
 /* Computed again, activations and so gradients have the same bits. */
-static void check_again(s24_ctx *ctx, s24_transformer *t, const char *folder,
-                        const s24_examples *examples, const s24_objective *o)
+static void check_again(s24_transformer *t, const char *folder, const s24_examples *examples,
+                        const s24_objective *o)
 {
     static float want[ROOM], got[ROOM];
-    s24_transformer *again = open_trained(ctx, folder, 1);
+    s24_transformer *again = open_trained(folder, 1);
     s24_parameter p;
     s24_transformer_clear(t, ctx);
     assert_true(loss_of(t, ctx, examples, o) == loss_of(again, ctx, examples, o));
@@ -91,22 +104,20 @@ static void trained(void **state)
     for (int i = 0; i < TOKENS; i++)
         targets[i] = i % 4 ? (i * 5 + 1) % WORDS : -1;
     for (int i = 0; i < KINDS; i++) {
-        s24_ctx *ctx = new_ctx(NULL, 1);
         const char *folder = write_folder(&kinds[i]);
         const s24_examples examples = {.texts = {.texts = 1, .offsets = offsets, .ids = ids},
                                        .targets = kinds[i].near ? NULL : targets};
         const s24_pass_outputs outputs = {.logits = kinds[i].near ? NULL : got->logits};
         s24_objective o;
-        s24_transformer *t = open_trained(ctx, folder, 0), *teacher;
-        teacher = teach(ctx, &o, &kinds[i], folder);
+        s24_transformer *t = open_trained(folder, 0), *teacher;
+        teacher = teach(&o, &kinds[i], folder);
         OK(ctx, s24_transformer_forward(t, ctx, &examples, &outputs));
         run_plain(want->states, want->logits, &kinds[i], folder, ids, TOKENS);
         if (!kinds[i].near) near(want->logits, got->logits, TOKENS * WORDS, 2e-5, kinds[i].type);
-        check_slopes(ctx, t, &examples, &o);
-        check_again(ctx, t, folder, &examples, &o);
+        check_slopes(t, &examples, &o);
+        check_again(t, folder, &examples, &o);
         s24_transformer_destroy(t);
         s24_transformer_destroy(teacher);
-        s24_ctx_destroy(ctx);
     }
     free(want);
     free(got);
@@ -114,9 +125,9 @@ static void trained(void **state)
 
 /* ---- runs ------------------------------------------------------------------------------------ */
 
-static s24_status write_example(void *user, s24_ctx *ctx, const s24_example *example, int64_t index)
+static s24_status write_example(void *user, s24_ctx *of, const s24_example *example, int64_t index)
 {
-    (void)user, (void)ctx, (void)index;
+    (void)user, (void)of, (void)index;
     fill_ids(example->ids);
     for (int i = 0; i + 1 < TOKENS; i++)
         example->targets[i] = example->ids[i + 1];
@@ -130,7 +141,7 @@ static int stop_at(void *user, const s24_train_report *report)
 
 /* Trains a packed folder until a step, 0: to the end, from the run's checkpoint if it is there, and
    writes what it ends with. Returns the loss that was told. */
-static double learn(s24_ctx *ctx, const char *folder, const char *out, int64_t until)
+static double learn(const char *folder, const char *out, int64_t until)
 {
     static const int32_t lengths[] = {TOKENS, TOKENS};
     char run[600];
@@ -150,7 +161,7 @@ static double learn(s24_ctx *ctx, const char *folder, const char *out, int64_t u
                                  .report = stop_at,
                                  .user = &until};
     s24_train_report report = {.size = sizeof report};
-    s24_transformer *t = open_trained(ctx, folder, 0);
+    s24_transformer *t = open_trained(folder, 0);
     s24_checkpoint *checkpoint;
     const s24_status status = s24_train(&report, t, ctx, &source, &opts);
     if (status != (until ? S24_ERROR_INTERRUPTED : S24_OK)) fail_msg("%s", s24_ctx_error(ctx));
@@ -163,7 +174,7 @@ static double learn(s24_ctx *ctx, const char *folder, const char *out, int64_t u
 }
 
 /* The mean loss of the example in the pass of who runs the folder, all of whose layers are 2:4. */
-static double score(s24_ctx *ctx, const char *folder)
+static double score(const char *folder)
 {
     static given_text found;
     const s24_model_opts opts = {.size = sizeof opts, .all_sparse = 1};
@@ -187,7 +198,7 @@ static double score(s24_ctx *ctx, const char *folder)
     return loss;
 }
 
-static void same_tensors(s24_ctx *ctx, const char *const folders[2])
+static void same_tensors(const char *const folders[2])
 {
     s24_checkpoint *both[2];
     for (int i = 0; i < 2; i++)
@@ -215,24 +226,21 @@ static void learns(void **state)
     snprintf(parts, sizeof parts, "%s", io_path("parts"));
     for (int i = 0; i < KINDS; i++) {
         if (kinds[i].near) continue;
-        s24_ctx *ctx = new_ctx(NULL, 1);
         const char *folder = prune(ctx, write_folder(&kinds[i]), 1, NULL);
-        const double told = learn(ctx, folder, whole, 0);
-        learn(ctx, folder, NULL, 3);
-        learn(ctx, folder, parts, 0);
-        same_tensors(ctx, (const char *const[]){whole, parts});
-        const double before = score(ctx, folder), after = score(ctx, whole);
+        const double told = learn(folder, whole, 0);
+        learn(folder, NULL, 3);
+        learn(folder, parts, 0);
+        same_tensors((const char *const[]){whole, parts});
+        const double before = score(folder), after = score(whole);
         if (!(fabs(after - told) < 1e-4 && after < before))
             fail_msg("%s: from %g to %g, %g was told", kinds[i].type, before, after, told);
-        s24_ctx_destroy(ctx);
     }
 }
 
 /* ---- reconstruction -------------------------------------------------------------------------- */
 
 /* Prunes by the text with so many steps of reconstruction, and says how far states are then. */
-static s24_status reconstruct(double *far, s24_ctx *ctx, const char *folder, const s24_batch *text,
-                              int64_t steps)
+static s24_status reconstruct(double *far, const char *folder, const s24_batch *text, int64_t steps)
 {
     static given_text want, got;
     const char *pruned = io_path("pruned");
@@ -270,10 +278,9 @@ static void reconstructed(void **state)
         while (strcmp(k->type, types[i]) != 0)
             k++;
         double before = 0, after = 0;
-        s24_ctx *ctx = new_ctx(NULL, 1);
         const char *folder = write_folder(k);
-        OK(ctx, reconstruct(&before, ctx, folder, &text, 0));
-        const s24_status status = reconstruct(&after, ctx, folder, &text, 25);
+        OK(ctx, reconstruct(&before, folder, &text, 0));
+        const s24_status status = reconstruct(&after, folder, &text, 25);
         if (k->side) {
             assert_int_equal(status, S24_ERROR_UNSUPPORTED);
             assert_non_null(strstr(s24_ctx_error(ctx), "stand side by side"));
@@ -282,13 +289,24 @@ static void reconstructed(void **state)
             if (!(after < 0.7 * before))
                 fail_msg("%s: reconstructed at %g, at %g without", k->type, after, before);
         }
-        s24_ctx_destroy(ctx);
     }
+}
+
+static int setup(void **state)
+{
+    ctx = new_ctx(NULL, 1);
+    return io_folder_setup(state);
+}
+
+static int teardown(void **state)
+{
+    s24_ctx_destroy(ctx);
+    return io_folder_teardown(state);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(trained), cmocka_unit_test(learns),
                                        cmocka_unit_test(reconstructed)};
-    return cmocka_run_group_tests(tests, io_folder_setup, io_folder_teardown);
+    return cmocka_run_group_tests(tests, setup, teardown);
 }
