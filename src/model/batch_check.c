@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What a batch of texts must be for a model to read it, whether it runs or is trained. */
+/* What a batch of texts must be for a model to read it, and what of it multiplies words, whether
+   the model runs or is trained. */
 #include "model/model.h"
 
 static s24_status check_token(s24_ctx *ctx, const s24_batch *batch, const s24i_shape *shape,
@@ -52,4 +53,15 @@ s24_status s24i_batch_check(s24_ctx *ctx, const s24_batch *batch, const s24i_sha
         for (int64_t t = batch->offsets[b]; t < batch->offsets[b + 1]; t++)
             TRY(check_token(ctx, batch, shape, b, t));
     return S24_OK;
+}
+
+float s24i_kept_factor(const s24i_shape *shape, const s24_batch *batch, int64_t text)
+{
+    int64_t masked = 0, all = 0;
+    if (!shape->masked_grows) return 0.0f;
+    for (int64_t t = batch->offsets[text]; t < batch->offsets[text + 1]; t++) {
+        masked += batch->ids[t] == shape->masked;
+        all += !batch->mask || batch->mask[t];
+    }
+    return masked < all ? S24I_MASKED_KEPT / (1.0f - (float)masked / (float)all) : 0.0f;
 }

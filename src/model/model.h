@@ -232,6 +232,8 @@ s24_status s24i_batch_check(s24_ctx *ctx, const s24_batch *batch, const s24i_sha
 /* The same but for ids and types, which may lie where the host does not read. */
 s24_status s24i_batch_check_texts(s24_ctx *ctx, const s24_batch *batch, const s24i_shape *shape,
                                   int64_t most, const char *reader);
+/* What a text's words are multiplied by for those that are masked; 0: by nothing. */
+float s24i_kept_factor(const s24i_shape *shape, const s24_batch *batch, int64_t text);
 
 /* ---- tensors of a model (model_tensor.c) ----------------------------------------------------- */
 

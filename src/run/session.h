@@ -147,8 +147,6 @@ static inline int s24i_is_pooled(const s24_batch *batch, int64_t t, int64_t posi
    batch, and none has refused it (session_ranks.c). Returns `mine` where there are no others. */
 s24_status s24i_session_meet(const s24_session *session, s24_ctx *ctx, const s24_batch *batch,
                              s24_status mine);
-/* What a text's words are multiplied by for those that are masked; 0: by nothing. */
-float s24i_kept_factor(const s24i_shape *shape, const s24_batch *batch, int64_t text);
 /* The embeddings of a checked batch (session_embed.c). */
 s24_status s24i_embed(s24_session *session, s24_ctx *ctx, const s24_batch *batch, float *hidden);
 /* The last norm of states [tokens, width], in place. */

@@ -60,6 +60,7 @@ static void plan_step(plan *p, s24_transformer *t)
     r->ids = part(p, tokens, sizeof *r->ids);
     r->types = part(p, tokens, sizeof *r->types);
     r->positions = part(p, tokens, sizeof *r->positions);
+    if (s->masked_grows) r->factors = floats(p, tokens);
     r->mask = part(p, tokens, sizeof *r->mask);
     r->targets = part(p, tokens, sizeof *r->targets);
     if (is_sorted(t)) r->order = part(p, tokens, sizeof *r->order);
@@ -81,10 +82,13 @@ static void plan_positions(plan *p, s24_transformer *t)
     s24i_buffers *at = &t->at;
     const int64_t longest = turned_positions(t), angles = longest * s24i_turned(s);
     const int64_t count = s24i_distances(longest, &at->distance_zero);
-    at->distances_head = t->relative ? count : 0;
+    const int by_head = s24i_has_distances(t->arch);
+    at->distances_head = by_head ? count : 0;
+    at->distances_block = s->tables ? s->heads * count : 0;
     if (t->arch->rotary) at->angles = floats(p, angles);
     if (s->near_rope.theta != 0.0f) at->near_angles = floats(p, angles);
-    if (t->relative || s->near) at->distances = floats(p, t->relative ? s->heads * count : count);
+    if (by_head || s->near)
+        at->distances = floats(p, by_head ? s24i_max(s->tables, 1) * s->heads * count : count);
 }
 
 /* How many rows the head takes at a time. */
@@ -204,6 +208,8 @@ s24_status s24i_plan_buffers(s24_transformer *t, s24_ctx *ctx)
                           (is_sorted(t) ? t->opts.max_tokens + t->shape.vocabulary : 0);
     TRY(s24i_alloc_elems(&t->host, ctx, 2 * (t->opts.max_texts + 1), sizeof *t->host, "a batch"));
     TRY(s24i_alloc_elems(&t->host_words, ctx, words, sizeof *t->host_words, "a batch"));
+    if (t->shape.masked_grows)
+        TRY(s24i_alloc_elems(&t->host_factors, ctx, t->opts.max_tokens, sizeof(float), "a batch"));
     plan_all(&p, t);
     t->arena = m->ops->alloc(&t->machine, p.used);
     REQUIRE(ctx, t->arena, S24_ERROR_MEMORY, "out of memory: %zu bytes for passes over %lld tokens",

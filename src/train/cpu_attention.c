@@ -315,11 +315,9 @@ size_t s24i_cpu_attention_bytes(s24i_machine *m, const s24i_heads *h, int64_t to
     return h->drelative ? (size_t)(m->threads * h->heads * h->distances_head) * sizeof(float) : 0;
 }
 
-void s24i_cpu_distances(s24i_machine *m, float *to, const s24i_shape *shape, const float *table,
-                        int64_t longest)
+void s24i_cpu_distances(s24i_machine *m, float *to, const s24i_distance_rule *rule, int64_t longest)
 {
-    const s24i_distance_rule rule = {.shape = shape, .table = table};
-    if (m->status == S24_OK) s24i_distances_fill(to, &rule, longest);
+    if (m->status == S24_OK) s24i_distances_fill(to, rule, longest);
 }
 
 static s24_batch batch_of(const s24i_heads *h)

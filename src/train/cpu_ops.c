@@ -102,6 +102,7 @@ static void embed_range(void *arg, int64_t begin, int64_t end, int thread)
         else if (step->positions[t] == 0)
             memcpy(s, e->first, bytes);
         if (e->factor > 0.0f) j->m->vec->scale(s, e->factor, width);
+        if (step->factors) j->m->vec->scale(s, step->factors[t], width);
         if (e->positions) j->m->vec->add(s, s, e->positions + step->positions[t] * width, width);
         if (e->types)
             j->m->vec->add(s, s, e->types + (step->types ? step->types[t] : 0) * width, width);
@@ -139,7 +140,8 @@ static void embed_back_range(void *arg, int64_t begin, int64_t end, int thread)
             to = e->dfirst + begin;
         else
             continue;
-        j->m->vec->axpy(to, e->factor > 0.0f ? e->factor : 1.0f, ds, n);
+        const float factor = e->factor > 0.0f ? e->factor : 1.0f;
+        j->m->vec->axpy(to, step->factors ? factor * step->factors[t] : factor, ds, n);
         if (!step->ids) memset(ds, 0, (size_t)n * sizeof(float));
     }
 }
@@ -306,9 +308,10 @@ static void activate_range(void *arg, int64_t begin, int64_t end, int thread)
     (void)thread;
     for (int64_t r = begin; r < end; r++) {
         float *u = (float *)a->u + r * ld, *h = (float *)a->h + r * n;
+        const int64_t gate = a->gate_last ? n : 0;
         if (a->bias) j->m->vec->add(u, u, a->bias, ld);
-        j->m->vec->activate(h, u, a->activation, a->squared, n);
-        if (a->gated) j->m->vec->multiply(h, h, u + n, n);
+        j->m->vec->activate(h, u + gate, a->activation, a->squared, n);
+        if (a->gated) j->m->vec->multiply(h, h, u + n - gate, n);
     }
 }
 
@@ -326,15 +329,17 @@ static void activate_back_range(void *arg, int64_t begin, int64_t end, int threa
     const int64_t n = a->width, ld = a->gated ? 2 * n : n;
     (void)thread;
     for (int64_t r = begin; r < end; r++) {
-        const float *u = (const float *)a->u + r * ld, *dh = j->dh + r * n;
-        float *du = j->du + r * ld;
-        if (a->gated) { /* du[n …] first holds the activation, then the gate's dy */
-            vec->activate(du + n, u, a->activation, a->squared, n);
-            vec->multiply(du, dh, u + n, n);
-            vec->multiply(du + n, du + n, dh, n);
-            dh = du;
+        const int64_t gate = a->gate_last ? n : 0;
+        const float *u = (const float *)a->u + r * ld, *g = u + gate, *dh = j->dh + r * n;
+        float *du = j->du + r * ld, *dg = du + gate;
+        if (a->gated) { /* the other half first holds the activation, then its own gradient */
+            float *other = du + n - gate;
+            vec->activate(other, g, a->activation, a->squared, n);
+            vec->multiply(dg, dh, u + n - gate, n);
+            vec->multiply(other, other, dh, n);
+            dh = dg;
         }
-        vec->activate_back(du, dh, u, a->activation, a->squared, n);
+        vec->activate_back(dg, dh, g, a->activation, a->squared, n);
     }
 }
 

@@ -16,8 +16,8 @@ void s24i_cpu_linear_dw(s24i_machine *m, const void *dy, const void *x, const s2
 void s24i_cpu_add_columns(s24i_machine *m, float *sums, const float *rows, int64_t count,
                           int64_t n);
 
-void s24i_cpu_distances(s24i_machine *m, float *to, const struct s24i_shape *shape,
-                        const float *table, int64_t longest);
+void s24i_cpu_distances(s24i_machine *m, float *to, const struct s24i_distance_rule *rule,
+                        int64_t longest);
 size_t s24i_cpu_attention_bytes(s24i_machine *m, const s24i_heads *heads, int64_t tokens,
                                 int64_t longest);
 void s24i_cpu_rotate(s24i_machine *m, void *qkv, const s24i_heads *heads, int back);

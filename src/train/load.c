@@ -255,6 +255,17 @@ static void share_norm(const maker *k, const s24i_wanted *w)
     if (k->only < 0) t->norms[s24i_block_norm(t, w->block, S24I_OUTPUT_NORM)] = *first;
 }
 
+/* A table that only one block has is all blocks'. */
+static void give_table(const maker *k, const s24i_wanted *w, float *weights, float *gradients)
+{
+    const s24i_shape *s = &k->t->shape;
+    const int64_t end = s->tables ? w->block + 1 : s->layers;
+    for (int64_t b = s->tables ? w->block : 0; b < end; b++) {
+        k->t->blocks[b].relative = weights;
+        k->t->blocks[b].drelative = gradients;
+    }
+}
+
 /* The row of the first position. */
 static float *after_skipped(const maker *k, float *rows)
 {
@@ -283,8 +294,7 @@ static void give(const maker *k, const s24i_wanted *w, float *weights, float *gr
         e->dfirst = gradients;
         break;
     case S24I_ROLE_RELATIVE:
-        k->t->relative = weights;
-        k->t->drelative = gradients;
+        give_table(k, w, weights, gradients);
         break;
     case S24I_ROLE_PATCHES:
     case S24I_ROLE_PROJECT:
@@ -314,7 +324,8 @@ static int64_t spare_rows(const maker *k, const s24i_wanted *w)
 static int64_t block_of(const s24i_wanted *w)
 {
     const int is_norm = w->role >= S24I_ROLE_ATTENTION_NORM && w->role < S24I_ROLE_FINAL_NORM;
-    return w->role == S24I_ROLE_LAYER || is_norm ? w->block : -1;
+    const int is_table = w->role == S24I_ROLE_RELATIVE && strchr(w->pattern, '%');
+    return w->role == S24I_ROLE_LAYER || is_norm || is_table ? w->block : -1;
 }
 
 /* In a window all blocks begin where the first does. */
@@ -341,6 +352,7 @@ static s24_status take(void *user, const s24i_wanted *w, const s24_tensor *tenso
 {
     maker *k = user;
     s24_transformer *t = k->t;
+    if (t->arch->shared && block_of(w) > 0) return S24_OK; /* share_block */
     move_window(k, block_of(w));
     if (is_shared_norm(k, w)) {
         share_norm(k, w);
@@ -430,6 +442,16 @@ static void finish_head(s24_transformer *t)
 
 /* ---- the whole ------------------------------------------------------------------------------- */
 
+/* All blocks have the first one's tensors, whose gradients are the sums of theirs. */
+static void share_block(s24_transformer *t)
+{
+    for (int64_t b = 1; b < t->shape.layers; b++) {
+        t->blocks[b] = t->blocks[0];
+        for (int norm = S24I_ATTENTION_NORM; norm <= S24I_OUTPUT_NORM; norm++)
+            t->norms[s24i_block_norm(t, b, norm)] = t->norms[s24i_block_norm(t, 0, norm)];
+    }
+}
+
 static s24_status walk(maker *k)
 {
     s24_transformer *t = k->t;
@@ -441,6 +463,7 @@ static s24_status walk(maker *k)
     t->embed.factor = t->shape.embedding_factor;
     if (k->only < 0) t->head = (s24i_layer){.n = 0};
     TRY(s24i_walk_tensors(&k->walk));
+    if (t->arch->shared) share_block(t);
     if (k->only < 0) finish_head(t);
     segment(k, 0); /* ends the last one */
     if (!k->filling) t->segment_count--;
@@ -529,12 +552,15 @@ static s24_status check_parts(const s24_transformer *t, s24_ctx *ctx,
             t->arch->model_type, s24i_architecture_names(trains).text);
     TRY(s24i_steps_require(ctx, t->arch, s24i_train_steps(on_device),
                            on_device ? "training on a device" : "training"));
+    /* Work on one block after another would do what all of them share again and again. */
+    const unsigned shared = t->window ? 0 : 1u << S24I_PART_SHARED;
     const unsigned parts =
-        1u << S24I_PART_SCALE | 1u << S24I_PART_TURNED | 1u << S24I_PART_ADJACENT |
+        shared | 1u << S24I_PART_SCALE | 1u << S24I_PART_TURNED | 1u << S24I_PART_ADJACENT |
         1u << S24I_PART_QUICK | 1u << S24I_PART_FACTORS | 1u << S24I_PART_CAPS |
         1u << S24I_PART_GROWN_NORMS | 1u << S24I_PART_SIDE_BY_SIDE | 1u << S24I_PART_WIDE_NORMS |
         1u << S24I_PART_HEAD_BY_HEAD | 1u << S24I_PART_TWO_TURNS | 1u << S24I_PART_NORMS_TURNED |
-        1u << S24I_PART_AFTER_NORMS;
+        1u << S24I_PART_AFTER_NORMS | 1u << S24I_PART_GATE_LAST | 1u << S24I_PART_SLOPES |
+        1u << S24I_PART_TABLES | 1u << S24I_PART_MASKED;
     TRY(s24i_parts_require(ctx, t->arch, &t->shape, on_device ? 0 : parts,
                            on_device ? "training on a device" : "training"));
     REQUIRE(ctx, !on_device || !s24i_projects(&t->shape), S24_ERROR_UNSUPPORTED,

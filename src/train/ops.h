@@ -17,6 +17,7 @@
 
 struct s24_device_train_mask_args; /* device/device_train.h */
 struct s24i_shape;                 /* model/model.h */
+struct s24i_distance_rule;         /* model/distances.h */
 struct s24i_modules;               /* run/modules.h */
 
 typedef struct s24i_machine s24i_machine;
@@ -86,6 +87,7 @@ typedef struct s24i_train_batch {
     int32_t *bounds;  /* [texts + 1]: offsets once more */
     int32_t *ids, *types, *positions; /* [tokens]; ids NULL for images, types NULL: 0 */
     int32_t *order;                   /* [tokens] sorted by id, where ops->sorted asks for them */
+    float *factors;                   /* [tokens]: what multiplies words' rows; NULL: nothing */
     uint8_t *mask;                    /* [tokens] or NULL */
     float *pixels;
     int32_t *targets, *starts, *ends; /* or NULL */
@@ -168,16 +170,16 @@ typedef struct s24i_heads {
     size_t work_bytes;
 } s24i_heads;
 
-/* h = activation(u + bias), of gated layers activation(g)·u with g and u beside each other in a row
-   of 2·width. u keeps u + bias; bias NULL: u has it already, as always where ops->biased. `up` is
-   the layer that gives u, `down` the one that takes h. */
+/* h = activation(u + bias), of gated layers activation(g)·u with g and u, or on the CPU u and g,
+   beside each other in a row of 2·width. u keeps u + bias; bias NULL: u has it already, as always
+   where ops->biased. `up` is the layer that gives u, `down` the one that takes h. */
 typedef struct s24i_activate {
     const s24i_layer *up, *down;
     void *h, *u;
     const float *bias;
     float *dbias; /* backward: += Σ du; or NULL */
     s24_activation activation;
-    int squared, gated;
+    int squared, gated, gate_last;
     int64_t rows, width;
 } s24i_activate;
 
@@ -364,10 +366,10 @@ typedef struct s24i_ops {
     /* y[count] = factor·x; y may be x. NULL where a device has none of it. */
     void (*scale)(s24i_machine *m, void *y, const void *x, float factor, int64_t count);
 
-    /* What scores grow by in texts of up to `longest` tokens, from the model's table or, where that
-       is NULL, by who is near. NULL where a device has none of it. */
-    void (*distances)(s24i_machine *m, float *to, const struct s24i_shape *shape,
-                      const float *table, int64_t longest);
+    /* What scores grow by in texts of up to `longest` tokens. NULL where a device has none of
+       it. */
+    void (*distances)(s24i_machine *m, float *to, const struct s24i_distance_rule *rule,
+                      int64_t longest);
     /* Turns queries and keys by their positions; back: the other way. */
     void (*rotate)(s24i_machine *m, void *qkv, const s24i_heads *heads, int back);
     /* What a pass backward over so many tokens in texts of up to `longest` needs beside its

@@ -105,11 +105,13 @@ s24i_heads s24i_heads_of(const s24_transformer *t, int64_t b)
                         .turned = s24i_turned(s),
                         .adjacent = t->arch->adjacent,
                         .angles = windowed && at->near_angles ? at->near_angles : at->angles,
-                        .distances = near || t->relative ? at->distances : NULL,
+                        .distances = near || s24i_has_distances(t->arch)
+                                         ? at->distances + b * at->distances_block
+                                         : NULL,
                         .distances_head = at->distances_head,
                         .distance_zero = at->distance_zero,
                         .shape = s,
-                        .drelative = t->drelative,
+                        .drelative = t->blocks[b].drelative,
                         .context = s24i_in_stack(&at->context, slot),
                         .lse = t->opts.train ? s24i_in_stack(&at->lse, slot) : NULL,
                         .work = at->attention,
@@ -138,6 +140,7 @@ static s24i_activate activate_at(const s24i_block_walk *w)
                            .activation = t->shape.activation,
                            .squared = t->shape.squared,
                            .gated = s24i_is_gated(t->arch),
+                           .gate_last = t->arch->gate_last,
                            .rows = t->step.tokens,
                            .width = t->shape.intermediate};
 }

@@ -2,6 +2,7 @@
 /* A batch into the arena, and the passes forward and backward. */
 #include <string.h>
 
+#include "model/distances.h"
 #include "run/cpu/attention.h"
 #include "train/transformer.h"
 
@@ -93,6 +94,19 @@ static void lay_out_places(s24_transformer *t, const s24_examples *e)
     s->positions = put(t, r->positions, positions, s->tokens, sizeof *positions);
 }
 
+/* Masked words are zeros, and the others of a text grow by their share. */
+static void lay_out_factors(s24_transformer *t, const s24_batch *texts)
+{
+    s24i_train_batch *s = &t->step;
+    float *factors = t->host_factors;
+    for (int64_t b = 0; b < texts->texts; b++) {
+        const float kept = s24i_kept_factor(&t->shape, texts, b);
+        for (int64_t i = texts->offsets[b]; i < texts->offsets[b + 1]; i++)
+            factors[i] = texts->ids[i] == t->shape.masked ? 0.0f : kept > 0.0f ? kept : 1.0f;
+    }
+    s->factors = put(t, t->room.factors, factors, s->tokens, sizeof *factors);
+}
+
 static void lay_out(s24_transformer *t, const s24_examples *e)
 {
     const s24i_train_batch *r = &t->room;
@@ -105,6 +119,7 @@ static void lay_out(s24_transformer *t, const s24_examples *e)
                         sizeof *e->pixels);
         return;
     }
+    if (t->host_factors) lay_out_factors(t, &e->texts);
     s->ids = put(t, r->ids, e->texts.ids, tokens, sizeof *e->texts.ids);
     s->types = put(t, r->types, e->texts.types, tokens, sizeof *e->texts.types);
     s->mask = put(t, r->mask, e->texts.mask, tokens, sizeof *e->texts.mask);
@@ -123,6 +138,19 @@ void s24i_lay_out_order(s24_transformer *t, const s24_examples *e)
     s->order = put(t, r->order, order, tokens, sizeof *order);
 }
 
+static void fill_distances(s24_transformer *t)
+{
+    const s24i_buffers *at = &t->at;
+    for (int64_t b = 0; b < s24i_max(t->shape.tables, 1); b++) {
+        const s24i_distance_rule rule = {.shape = &t->shape,
+                                         .table = t->blocks[b].relative,
+                                         .slopes = t->arch->slopes,
+                                         .all_heads = t->shape.heads};
+        t->machine.ops->distances(&t->machine, at->distances + b * at->distances_block, &rule,
+                                  at->distance_zero + 1);
+    }
+}
+
 s24_status s24i_begin(s24_transformer *t, s24_ctx *ctx, const s24_examples *examples)
 {
     t->machine.ctx = ctx;
@@ -132,9 +160,7 @@ s24_status s24i_begin(s24_transformer *t, s24_ctx *ctx, const s24_examples *exam
             t->machine.threads);
     TRY(check(t, ctx, examples));
     lay_out(t, examples);
-    if (t->at.distances)
-        t->machine.ops->distances(&t->machine, t->at.distances, &t->shape, t->relative,
-                                  t->at.distance_zero + 1);
+    if (t->at.distances) fill_distances(t);
     return S24_OK;
 }
 

@@ -40,6 +40,7 @@ typedef struct s24i_train_block {
     s24i_layer qkv, attention, up, down; /* up: [gate;] intermediate */
     s24i_norm query_norm, key_norm;      /* of a head, where the model type has them */
     s24i_norm after[2];                  /* of what each half adds, likewise */
+    float *relative, *drelative;         /* what scores grow by, [buckets, heads]; NULL: nothing */
 } s24i_train_block;
 
 /* A buffer that is there several times, `step` bytes apart. */
@@ -73,8 +74,8 @@ typedef struct s24i_buffers {
     float *vectors, *teacher_vectors; /* what modules make of it, or itself */
     char *states;                     /* [layers + 1, T, width]: a teacher's */
     float *angles, *near_angles;      /* [positions that are reached, head_width] */
-    float *distances;                 /* see s24i_heads */
-    int64_t distances_head, distance_zero;
+    float *distances;                 /* see s24i_heads; of each block that has a table */
+    int64_t distances_block, distances_head, distance_zero;
     /* Of embeddings that are narrower than blocks, [T, embedding]: their sum and its norm, and the
        gradients of that from both ways that lead on. */
     void *narrow, *narrow_n, *narrow_dn, *narrow_ds;
@@ -101,10 +102,9 @@ struct s24_transformer {
     int64_t elems;
     s24i_embed embed;
     s24i_layer patches, project, head;
-    float *relative, *drelative; /* what scores grow by, [buckets, heads]; NULL: nothing */
-    s24i_norm *norms;            /* [2·layers + 1] */
-    s24i_norm embedding_norm;    /* where s(0) is what it makes */
-    s24i_train_block *blocks;    /* [layers] */
+    s24i_norm *norms;         /* [2·layers + 1] */
+    s24i_norm embedding_norm; /* where s(0) is what it makes */
+    s24i_train_block *blocks; /* [layers] */
     void *arena;
     s24i_buffers at;
     s24i_train_batch step; /* the batch that was begun; its arrays lie in the arena */
@@ -114,6 +114,7 @@ struct s24_transformer {
        sorted by id, the tokens. */
     int64_t *host;
     int32_t *host_words;
+    float *host_factors;
 };
 
 /* How a pass is run. */

@@ -26,17 +26,6 @@ static void put_word(float *row, const s24_model *model, int32_t id)
         s24i_weight_row(row, model->lm_head.weight[S24I_WAY_DENSE], id);
 }
 
-float s24i_kept_factor(const s24i_shape *shape, const s24_batch *batch, int64_t text)
-{
-    int64_t masked = 0, all = 0;
-    if (!shape->masked_grows) return 0.0f;
-    for (int64_t t = batch->offsets[text]; t < batch->offsets[text + 1]; t++) {
-        masked += batch->ids[t] == shape->masked;
-        all += !batch->mask || batch->mask[t];
-    }
-    return masked < all ? S24I_MASKED_KEPT / (1.0f - (float)masked / (float)all) : 0.0f;
-}
-
 /* How many tokens of a text before `end` pad. */
 static int64_t pads_before(const s24i_shape *shape, const s24_batch *batch, int64_t text,
                            int64_t end)
