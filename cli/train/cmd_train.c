@@ -44,7 +44,7 @@ static const cli_option options[] = {
     OPTION("images", CLI_TEXT, images, "PATH", NULL,
            "Examples: a folder of class folders of JPEG or PNG files, or an idx file of images, "
            "for an "
-           "image classifier."),
+           "image classifier, or, with --teacher, for an encoder of images."),
     OPTION("epochs", CLI_POSITIVE, epochs, "X", NULL, "How often to go through the examples: 1."),
     OPTION("steps", CLI_COUNT, steps, "N", NULL, "Or: how many steps to make."),
     OPTION("minutes", CLI_POSITIVE, minutes, "X", NULL,
@@ -474,8 +474,9 @@ static int prepare(job *j, const s24_checkpoint *model, const s24_checkpoint *te
     if (code == CLI_OK && teacher) code = load(j, &j->teacher, teacher, 0);
     if (code != CLI_OK) return code;
     s24_transformer_describe(&j->info, j->student);
+    j->data.unlabelled = j->info.head == S24_HEAD_NONE;
     const cli_image_model reads = {j->info.model_type, j->info.image, j->info.channels,
-                                   j->info.classes, 0};
+                                   j->info.classes, j->data.unlabelled && teacher};
     if (j->data.images) code = cli_images_fit(j->cli, j->data.images, &reads);
     if (code != CLI_OK) return code;
     j->objective.teacher = j->teacher;

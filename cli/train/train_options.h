@@ -37,6 +37,7 @@ struct train_data {
     s24_images *images;
     s24_normalisation normalisation;
     int64_t *order; /* of the images, which come sorted by class */
+    int unlabelled; /* the model has none of these */
     train_part parts[2];
     s24_train_source source, held_out;
     int64_t most; /* tokens of the longest */

@@ -55,7 +55,7 @@ static void write_image(const train_data *data, const s24_example *example, int6
 {
     const int64_t image = data->order[index];
     s24_images_write(example->pixels, data->images, image, &data->normalisation);
-    *example->targets = s24_images_label(data->images, image);
+    if (!data->unlabelled) *example->targets = s24_images_label(data->images, image);
 }
 
 /* A seeded order of all images, so that those held out are of every class. */

@@ -19,7 +19,8 @@ from .tokenizer import Tokenizer
 
 HEADS = ("none", "qa", "lm", "classes")
 Path = typing.Union[str, os.PathLike]
-Images = typing.Tuple[typing.Any, typing.Any]  # [n, channels, side, side], normalised; classes [n]
+#: [n, channels, side, side], normalised; classes [n], None for an encoder without a classifier
+Images = typing.Tuple[typing.Any, typing.Any]
 Stream = typing.Union[str, Ids]
 # Masked decays that are tried, until masks change at most so many times as often as in dense runs.
 _DECAYS, _MOST_FLIPS = (2e-6, 6e-6, 2e-5, 6e-5, 2e-4, 6e-4, 2e-3), 0.95
@@ -102,7 +103,8 @@ def _stream(folder: Path, stream: Stream, info: dict, max_tokens: int) -> tuple:
 
 def _images(images: Images, info: dict) -> tuple:
     """Pixels, a row an image, and classes."""
-    pixels, classes = np.ascontiguousarray(images[0], np.float32), np.asarray(images[1])
+    pixels = np.ascontiguousarray(images[0], np.float32)
+    classes = np.full(len(pixels), -1) if images[1] is None else np.asarray(images[1])
     side, channels = info["image"], info["channels"]
     if not side:
         raise ValueError(f"a model of type '{info['model_type']}' reads texts, and images were "
@@ -192,7 +194,7 @@ def _source(model: Path, info: dict, given: dict[str, typing.Any],
         asked = Questions(what, Tokenizer(model), max_tokens or min(384, info["positions"]))
         return info, asked.examples()
     if name == "images":
-        return {**info, "head": HEADS.index("classes")}, _images(what, info)
+        return info, _images(what, info)
     if name == "stream":
         return info, _stream(model, what, info, max_tokens)
     return info, _texts(model, what, info, max_tokens) if name == "texts" else _examples(what, info)
@@ -271,7 +273,8 @@ def train(model: Path, out: Path, *, texts: typing.Iterable[str] | None = None,
           progress: Progress | None = None) -> Step:
     """Trains the model of a folder and writes it to `out`; returns the last step. One of texts,
     questions (a file in the JSON of SQuAD v1.1; an encoder without a head gets one), ids (texts of
-    token ids), images (a pair of [n, channels, side, side], normalised, and n classes) and stream
+    token ids), images (a pair of [n, channels, side, side], normalised, and n classes, None for an
+    encoder without a classifier) and stream
     (one long text, or its ids, in pieces of max_tokens, by default 512) is what it learns from;
     held_out, of the same kind, is measured: texts, a pair of images, or a str as a stream. teacher:
     the folder of the dense model that `model` was pruned from, whose outputs it learns to give.

@@ -57,10 +57,14 @@ static s24_status set_modules(s24_encoder *e, s24_ctx *ctx, const s24_checkpoint
             folder);
     if (pooled->pooling == S24I_POOL_WORDS)
         return s24i_encoder_open_words(e, ctx, checkpoint, folder, opts);
-    const s24i_modules_source source = {.folder = folder,
-                                        .width = model->shape.width * (1 + pooled->further_count),
-                                        .dimensions = opts->dimensions,
-                                        .model = model};
+    s24i_modules_source source = {.folder = folder,
+                                  .width = model->shape.width * (1 + pooled->further_count),
+                                  .dimensions = opts->dimensions};
+    if (model->projection && !pooled->further_count) {
+        source.projection = model->projection;
+        source.projection_bias = model->projection_bias;
+        source.projected = model->shape.projected;
+    }
     TRY(s24i_modules_read(&e->modules, ctx, &source));
     if (!s24i_modules_any(&e->modules)) return S24_OK;
     e->modules.normalises = pooled->normalise;

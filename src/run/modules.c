@@ -213,15 +213,14 @@ static s24_status copy_floats(float **to, s24_ctx *ctx, const float *from, int64
 }
 
 /* The model's projection is a Dense of no activation. */
-static s24_status add_projection(s24i_modules *m, s24_ctx *ctx, const s24_model *model,
-                                 int64_t width)
+static s24_status add_projection(s24i_modules *m, s24_ctx *ctx, const s24i_modules_source *from)
 {
-    if (!model || !model->projection || width != model->shape.width) return S24_OK;
+    if (!from->projected) return S24_OK;
     s24i_module *d = &m->module[m->count++];
     *d = (s24i_module){
-        .kind = S24I_MODULE_DENSE, .in = width, .out = model->shape.projected, .activation = SAME};
-    TRY(copy_floats(&d->weight, ctx, model->projection, d->in * d->out));
-    TRY(copy_floats(&d->bias, ctx, model->projection_bias, d->out));
+        .kind = S24I_MODULE_DENSE, .in = from->width, .out = from->projected, .activation = SAME};
+    TRY(copy_floats(&d->weight, ctx, from->projection, d->in * d->out));
+    if (from->projection_bias) TRY(copy_floats(&d->bias, ctx, from->projection_bias, d->out));
     m->width = d->out;
     m->widest = s24i_max(m->widest, d->out);
     return S24_OK;
@@ -247,7 +246,7 @@ s24_status s24i_modules_read(s24i_modules *m, s24_ctx *ctx, const s24i_modules_s
     s24i_config modules, module;
     s24i_json *value;
     m->given = m->width = m->widest = source->width;
-    TRY(add_projection(m, ctx, source->model, source->width));
+    TRY(add_projection(m, ctx, source));
     TRY(add_inline(m, ctx, source->inline_dense));
     TRY(s24i_config_load(&modules, ctx, source->folder, "modules.json", S24I_OPTIONAL));
     s24_status status = S24_OK;

@@ -30,7 +30,9 @@ typedef struct s24i_modules {
 typedef struct s24i_modules_source {
     const char *folder;
     int64_t width, dimensions; /* 0: all */
-    const s24_model *model;    /* whose own projection goes first; or NULL */
+    /* The model's own projection, which goes first: [projected, width], its bias or NULL. */
+    const float *projection, *projection_bias;
+    int64_t projected; /* 0: there is none */
     /* 1: they work on tokens' vectors, in place of texts'. */
     int of_tokens;
     const s24_checkpoint *inline_dense; /* has one as linear.weight, which goes first; or NULL */

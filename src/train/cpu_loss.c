@@ -163,8 +163,9 @@ static int is_pooled(const s24i_train_batch *step, int64_t t)
     return !step->mask || step->mask[t];
 }
 
-/* The tokens that may be in a text's vector, and how many are: all, the first, or the last that is
-   pooled. Of masked tokens only there are none, and the vector is 0. weights: of all of them. */
+/* The tokens that may be in a text's vector, and how many are: all, the first, the one that ends
+   it, or the last that is pooled. Of masked tokens only there are none, and the vector is 0.
+   weights: of all of them. */
 typedef struct span {
     s24i_pooling way;
     int64_t first, end, count, weights;
@@ -172,7 +173,7 @@ typedef struct span {
 
 static int is_in(const span *at, const s24i_train_batch *step, int64_t t)
 {
-    return at->way == S24I_POOL_CLS || is_pooled(step, t);
+    return at->way == S24I_POOL_CLS || at->way == S24I_POOL_END || is_pooled(step, t);
 }
 
 /* Token t's weight among those of the text, over which their sum is taken. */
@@ -181,10 +182,25 @@ static int64_t weight_of(const span *at, int64_t t)
     return at->way == S24I_POOL_WEIGHTED ? t - at->first + 1 : 1;
 }
 
-static span span_of(s24i_pooling way, const s24i_train_batch *step, int64_t text)
+/* The token that ends a text: the first of the model's id, or of the text's highest. */
+static int64_t end_of(const loss_job *j, int64_t text)
 {
+    const s24i_train_batch *s = j->step;
+    const int64_t id = j->pool->end;
+    int64_t at = s->offsets[text];
+    for (int64_t t = at; t < s->offsets[text + 1]; t++) {
+        if (id && s->ids[t] == id) return t;
+        if (!id && s->ids[t] > s->ids[at]) at = t;
+    }
+    return at;
+}
+
+static span span_of(const loss_job *j, s24i_pooling way, int64_t text)
+{
+    const s24i_train_batch *step = j->step;
     span s = {way, step->offsets[text], step->offsets[text + 1], 0, 0};
-    if (way == S24I_POOL_CLS) s.end = s.first + 1;
+    if (way == S24I_POOL_END) s.first = end_of(j, text);
+    if (way == S24I_POOL_CLS || way == S24I_POOL_END) s.end = s.first + 1;
     if (way == S24I_POOL_LAST) {
         while (s.end - 1 > s.first && !is_pooled(step, s.end - 1))
             s.end--;
@@ -210,7 +226,7 @@ static void pool_way(const loss_job *j, s24i_pooling way, int64_t text, float *y
 {
     const s24i_train_batch *s = j->step;
     const int64_t n = j->pool->width;
-    const span at = span_of(way, s, text);
+    const span at = span_of(j, way, text);
     int64_t seen = 0;
     memset(y, 0, (size_t)n * sizeof *y);
     for (int64_t t = at.first; t < at.end; t++) {
@@ -271,7 +287,7 @@ static void pool_back(const loss_job *j, int64_t text, const float *slope)
     const s24i_pool *p = j->pool;
     const int64_t n = p->width, ways = 1 + p->pooled->further_count;
     for (int i = 0; i < ways; i++, slope += n) {
-        const span at = span_of(s24i_pooling_way(p->pooled, i), j->step, text);
+        const span at = span_of(j, s24i_pooling_way(p->pooled, i), text);
         if (at.way == S24I_POOL_MAX) {
             add_to_first(j, text, p->vectors + (text * ways + i) * n, slope);
             continue;
@@ -301,7 +317,7 @@ static int is_empty(const loss_job *j, int64_t text)
 {
     int64_t count = 0;
     for (int i = 0; i <= j->pool->pooled->further_count; i++)
-        count += span_of(s24i_pooling_way(j->pool->pooled, i), j->step, text).count;
+        count += span_of(j, s24i_pooling_way(j->pool->pooled, i), text).count;
     return count == 0;
 }
 

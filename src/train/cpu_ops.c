@@ -87,6 +87,15 @@ typedef struct embed_job {
     const s24i_patches *patches;
 } embed_job;
 
+/* The row of a token that stands before an image's patches, NULL: it is one of these. */
+static float *lead_of(float *first, float *more, const s24i_embed *e, const s24i_train_batch *step,
+                      int64_t t)
+{
+    const int64_t at = t % step->longest, after = at - (first != NULL);
+    if (at >= e->lead) return NULL;
+    return after < 0 ? first : more + after * e->width;
+}
+
 static void embed_range(void *arg, int64_t begin, int64_t end, int thread)
 {
     const embed_job *j = arg;
@@ -97,13 +106,15 @@ static void embed_range(void *arg, int64_t begin, int64_t end, int thread)
     (void)thread;
     for (int64_t t = begin; t < end; t++) {
         float *s = j->s + t * width;
+        const float *lead = step->ids ? NULL : lead_of(e->first, e->more, e, step, t);
         if (step->ids)
             memcpy(s, e->words + step->ids[t] * width, bytes);
-        else if (step->positions[t] == 0)
-            memcpy(s, e->first, bytes);
+        else if (lead)
+            memcpy(s, lead, bytes);
         if (e->factor > 0.0f) j->m->vec->scale(s, e->factor, width);
         if (step->factors) j->m->vec->scale(s, step->factors[t], width);
-        if (e->positions) j->m->vec->add(s, s, e->positions + step->positions[t] * width, width);
+        if (e->positions && (step->ids || step->positions[t] >= 0))
+            j->m->vec->add(s, s, e->positions + step->positions[t] * width, width);
         if (e->types)
             j->m->vec->add(s, s, e->types + (step->types ? step->types[t] : 0) * width, width);
     }
@@ -134,12 +145,10 @@ static void embed_back_range(void *arg, int64_t begin, int64_t end, int thread)
             to = e->dtypes + type * width + begin;
             j->m->vec->add(to, to, ds, n);
         }
-        if (step->ids)
-            to = e->dwords + step->ids[t] * width + begin;
-        else if (step->positions[t] == 0)
-            to = e->dfirst + begin;
-        else
-            continue;
+        to =
+            step->ids ? e->dwords + step->ids[t] * width : lead_of(e->dfirst, e->dmore, e, step, t);
+        if (!to) continue;
+        to += begin;
         const float factor = e->factor > 0.0f ? e->factor : 1.0f;
         j->m->vec->axpy(to, step->factors ? factor * step->factors[t] : factor, ds, n);
         if (!step->ids) memset(ds, 0, (size_t)n * sizeof(float));
@@ -162,7 +171,9 @@ static void unfold_range(void *arg, int64_t begin, int64_t end, int thread)
 static void unfold(s24i_machine *m, void *rows, const s24i_train_batch *step, int64_t image,
                    int64_t patch, int64_t channels)
 {
-    const s24i_patches patches = {image, patch, channels, 1, channels * patch * patch};
+    const int64_t side = image / patch;
+    const s24i_patches patches = {image, patch, channels, step->longest - side * side,
+                                  channels * patch * patch};
     const embed_job job = {.m = m, .s = rows, .step = step, .patches = &patches};
     s24i_cpu_run(m, step->tokens, unfold_range, &job);
 }

@@ -293,6 +293,10 @@ static void give(const maker *k, const s24i_wanted *w, float *weights, float *gr
         e->first = weights;
         e->dfirst = gradients;
         break;
+    case S24I_ROLE_MORE_TOKENS:
+        e->more = weights;
+        e->dmore = gradients;
+        break;
     case S24I_ROLE_RELATIVE:
         give_table(k, w, weights, gradients);
         break;
@@ -461,6 +465,7 @@ static s24_status walk(maker *k)
     t->embed.width = s24i_embedding_width(&t->shape);
     t->embed.type_count = t->shape.types;
     t->embed.factor = t->shape.embedding_factor;
+    t->embed.lead = (t->arch->first_token != NULL) + t->shape.more_tokens;
     if (k->only < 0) t->head = (s24i_layer){.n = 0};
     TRY(s24i_walk_tensors(&k->walk));
     if (t->arch->shared) share_block(t);
@@ -560,13 +565,17 @@ static s24_status check_parts(const s24_transformer *t, s24_ctx *ctx,
         1u << S24I_PART_GROWN_NORMS | 1u << S24I_PART_SIDE_BY_SIDE | 1u << S24I_PART_WIDE_NORMS |
         1u << S24I_PART_HEAD_BY_HEAD | 1u << S24I_PART_TWO_TURNS | 1u << S24I_PART_NORMS_TURNED |
         1u << S24I_PART_AFTER_NORMS | 1u << S24I_PART_GATE_LAST | 1u << S24I_PART_SLOPES |
-        1u << S24I_PART_TABLES | 1u << S24I_PART_MASKED;
+        1u << S24I_PART_TABLES | 1u << S24I_PART_MASKED | 1u << S24I_PART_IMAGES;
     TRY(s24i_parts_require(ctx, t->arch, &t->shape, on_device ? 0 : parts,
                            on_device ? "training on a device" : "training"));
     REQUIRE(ctx, !on_device || !s24i_projects(&t->shape), S24_ERROR_UNSUPPORTED,
             "%s: embeddings of %lld elements that a layer widens to %lld are not trained on a "
             "device",
             folder, (long long)t->shape.embedding, (long long)t->shape.width);
+    REQUIRE(ctx, !t->shape.image || t->shape.table_side * t->shape.patch == t->shape.image,
+            S24_ERROR_UNSUPPORTED,
+            "%s: positions of %lld patches a side are not trained on images of %lld", folder,
+            (long long)t->shape.table_side, (long long)(t->shape.image / t->shape.patch));
     return s24i_vectors_check(t, ctx, folder);
 }
 

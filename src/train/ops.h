@@ -85,10 +85,11 @@ typedef struct s24i_train_batch {
     int64_t *offsets; /* [texts + 1] */
     int64_t *tiles;   /* [texts + 1]: tiles of queries before each text, for attention */
     int32_t *bounds;  /* [texts + 1]: offsets once more */
-    int32_t *ids, *types, *positions; /* [tokens]; ids NULL for images, types NULL: 0 */
-    int32_t *order;                   /* [tokens] sorted by id, where ops->sorted asks for them */
-    float *factors;                   /* [tokens]: what multiplies words' rows; NULL: nothing */
-    uint8_t *mask;                    /* [tokens] or NULL */
+    /* [tokens]; ids NULL for images, types NULL: 0, positions of images −1: none */
+    int32_t *ids, *types, *positions;
+    int32_t *order; /* [tokens] sorted by id, where ops->sorted asks for them */
+    float *factors; /* [tokens]: what multiplies words' rows; NULL: nothing */
+    uint8_t *mask;  /* [tokens] or NULL */
     float *pixels;
     int32_t *targets, *starts, *ends; /* or NULL */
 } s24i_train_batch;
@@ -96,7 +97,9 @@ typedef struct s24i_train_batch {
 typedef struct s24i_embed {
     float *words, *positions, *types, *first; /* tables, NULL where the model has none */
     float *dwords, *dpositions, *dtypes, *dfirst;
+    float *more, *dmore; /* tokens of an image after its first one, on the CPU alone */
     int64_t width, type_count;
+    int64_t lead; /* tokens before an image's patches */
     float factor; /* of words; 0: 1 */
 } s24i_embed;
 
@@ -215,7 +218,8 @@ typedef struct s24i_pool {
     const s24i_pooled *pooled;
     const struct s24i_modules *modules; /* or NULL, */
     float *made;                        /* [texts, …]: what they make of the vectors */
-    int normalise;                      /* vectors, or what is made of them */
+    int64_t end;   /* the id of the token that pools; 0: that of the highest id */
+    int normalise; /* vectors, or what is made of them */
     int64_t width;
 } s24i_pool;
 
@@ -349,12 +353,12 @@ typedef struct s24i_ops {
     void (*linear_dw)(s24i_machine *m, const void *dy, const void *x, const s24i_layer *layer,
                       int64_t rows, int with_bias);
 
-    /* Images: pixels to rows of patches, zeros for the first token. */
+    /* Images: pixels to rows of patches, zeros for the tokens before them. */
     void (*unfold)(s24i_machine *m, void *rows, const s24i_train_batch *step, int64_t image,
                    int64_t patch, int64_t channels);
     /* s[T, width] from ids; of images s already holds the patches' vectors. */
     void (*embed)(s24i_machine *m, void *s, const s24i_embed *embed, const s24i_train_batch *step);
-    /* Adds ds to the tables' gradients; of images the first tokens' rows become 0. */
+    /* Adds ds to the tables' gradients; of images the rows of tokens before patches become 0. */
     void (*embed_back)(s24i_machine *m, void *ds, const s24i_embed *embed,
                        const s24i_train_batch *step);
 

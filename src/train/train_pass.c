@@ -67,6 +67,14 @@ static void sort_tokens(int32_t *order, int32_t *count, const int32_t *ids, int6
         order[count[ids[i]]++] = (int32_t)i;
 }
 
+/* Where in the table of positions an image's token i is; −1: it has no position. */
+static int64_t place_in_image(const s24_transformer *t, int64_t i)
+{
+    const int64_t more = t->arch->more_unplaced ? t->shape.more_tokens : 0;
+    if (i < t->embed.lead - more) return i;
+    return i < t->embed.lead ? -1 : i - more;
+}
+
 /* offsets, tiles and positions are made here on the host: a batch's are small. */
 static void lay_out_places(s24_transformer *t, const s24_examples *e)
 {
@@ -84,7 +92,7 @@ static void lay_out_places(s24_transformer *t, const s24_examples *e)
         longest = s24i_max(longest, n);
         for (int64_t i = 0, pads = 0; i < n; i++)
             positions[offsets[b] + i] =
-                (int32_t)(image ? i
+                (int32_t)(image ? place_in_image(t, i)
                                 : s24i_place_of(&t->shape, e->texts.ids[offsets[b] + i], i, &pads));
     }
     *s = (s24i_train_batch){.tokens = offsets[texts], .texts = texts, .longest = longest};

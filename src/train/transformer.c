@@ -133,6 +133,7 @@ static s24i_pool pool(s24_transformer *t, float *vectors, int normalise)
                            .pooled = &t->pooled,
                            .modules = more ? &t->modules : NULL,
                            .made = more ? vectors : NULL,
+                           .end = t->shape.end,
                            .normalise = normalise,
                            .width = t->shape.width};
     m->ops->pool(m, &job, &t->step);

@@ -3,6 +3,7 @@
 does not fit is refused."""
 import json
 import random
+import shutil
 import unittest
 
 from cli_case import Scratch
@@ -13,8 +14,9 @@ from cli_data import floats, read
 LETTERS = test_cli_eval.LETTERS
 
 
-def randomise(folder, seed):
-    """The folder's matrices drawn anew: with equal weights nothing could be told apart."""
+def randomise(folder, seed, without="nothing"):
+    """The folder's matrices drawn anew: with equal weights nothing could be told apart; and without
+    those of a name."""
     raw = (folder / "model.safetensors").read_bytes()
     size = int.from_bytes(raw[:8], "little")
     header = json.loads(raw[8:8 + size])
@@ -22,6 +24,8 @@ def randomise(folder, seed):
     chance = random.Random(seed)
     tensors = {}
     for name, entry in sorted(header.items()):
+        if without in name:
+            continue
         begin, end = entry["data_offsets"]
         values = list(memoryview(raw[8 + size:])[begin:end].cast("f"))
         norm = "ln_" in name or "layernorm" in name
@@ -102,6 +106,19 @@ class Sets(Scratch):
         self.assertLess(found["held_out"], 0.3)
         score = self.json("eval", "out", "--task", "image", "--data", "other-images-idx3-ubyte")
         self.assertGreater(score["top1"], 90)
+
+    def test_an_encoder_of_images_learns_a_teachers_vectors(self):
+        for name, seed in (("student", 5), ("teacher", 6)):
+            shutil.copytree(self.folder / "vit", self.folder / name)
+            randomise(self.folder / name, seed, without="classifier")
+        data = ["--images", "learn-images-idx3-ubyte", "--steps", "20", "--batch", "16"]
+        found = self.json("train", "student", "out", *data, "--teacher", "teacher", "--rate",
+                          "0.01", "--metrics", "steps")
+        first = json.loads((self.folder / "steps").read_text().splitlines()[0])
+        self.assertLess(found["loss"], 0.7 * first["loss"])
+        alone = ["train", self.folder / "student", "out2", "--images",
+                 self.folder / "learn-images-idx3-ubyte"]
+        self.refusals([("no teacher", alone, 5, "with a classifier")])
 
     def test_a_pruned_classifier_stays_pruned(self):
         self.good("prune", "vit", "sparse")
