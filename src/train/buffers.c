@@ -2,6 +2,7 @@
 /* The memory of passes, planned once: every buffer is a part of one arena. */
 #include <string.h>
 
+#include "model/apart.h"
 #include "model/distances.h"
 #include "model/rotary.h"
 #include "train/transformer.h"
@@ -91,6 +92,22 @@ static void plan_positions(plan *p, s24_transformer *t)
         at->distances = floats(p, by_head ? s24i_max(s->tables, 1) * s->heads * count : count);
 }
 
+/* Rows of distances, and, of a pass backward, their gradients. */
+static void plan_apart(plan *p, s24_transformer *t)
+{
+    const s24i_shape *s = &t->shape;
+    s24i_buffers *at = &t->at;
+    const int64_t rows = s24i_apart_rows(&s->apart);
+    if (!t->apart) return;
+    at->apart = floats(p, rows * s->width);
+    at->apart_stats = floats(p, 2 * rows);
+    at->apart_qkv = floats(p, rows * s24i_qkv_outputs(s));
+    if (!t->opts.train) return;
+    at->dapart_qkv = floats(p, rows * s24i_qkv_outputs(s));
+    at->dapart_block = floats(p, rows * s->width);
+    at->dapart = floats(p, rows * s->width);
+}
+
 /* How many rows the head takes at a time. */
 static void plan_chunks(s24_transformer *t)
 {
@@ -147,6 +164,7 @@ static void plan_forward(plan *p, s24_transformer *t)
     }
     if (s->image) at->rows = activations(p, tokens * s->channels * s->patch * s->patch);
     plan_positions(p, t);
+    plan_apart(p, t);
     at->pooled = floats(p, t->opts.max_texts * s24i_pooled_width(t));
     at->vectors =
         t->modules.count ? floats(p, t->opts.max_texts * s24i_vector_width(t)) : at->pooled;
@@ -200,6 +218,16 @@ static s24_status fill_angles(s24_transformer *t, s24_ctx *ctx, float *to, const
     return S24_OK;
 }
 
+static s24_status fill_apart(s24_transformer *t, s24_ctx *ctx)
+{
+    const int64_t zero = t->at.distance_zero;
+    if (!t->apart) return S24_OK;
+    TRY(s24i_alloc_elems(&t->apart_rows, ctx, 2 * zero + 1, sizeof *t->apart_rows, "distances"));
+    for (int64_t by = -zero; by <= zero; by++)
+        t->apart_rows[by + zero] = (int32_t)s24i_apart_row(&t->shape.apart, by);
+    return S24_OK;
+}
+
 s24_status s24i_plan_buffers(s24_transformer *t, s24_ctx *ctx)
 {
     const s24i_machine *m = &t->machine;
@@ -217,6 +245,7 @@ s24_status s24i_plan_buffers(s24_transformer *t, s24_ctx *ctx)
     p.base = t->arena;
     p.used = 0;
     plan_all(&p, t);
+    TRY(fill_apart(t, ctx));
     if (t->at.angles) TRY(fill_angles(t, ctx, t->at.angles, &t->shape.rope));
     return t->at.near_angles ? fill_angles(t, ctx, t->at.near_angles, &t->shape.near_rope) : S24_OK;
 }

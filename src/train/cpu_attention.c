@@ -312,6 +312,7 @@ size_t s24i_cpu_attention_bytes(s24i_machine *m, const s24i_heads *h, int64_t to
                                 int64_t longest)
 {
     (void)tokens, (void)longest;
+    if (h->apart) return s24i_cpu_apart_bytes(m, h);
     return h->drelative ? (size_t)(m->threads * h->heads * h->distances_head) * sizeof(float) : 0;
 }
 
@@ -367,6 +368,10 @@ void s24i_cpu_attention_back(s24i_machine *m, void *dqkv, const void *dcontext, 
              .dcontext = dcontext,
              .turns = s24_ctx_threads(m->ctx)};
     if (m->status != S24_OK) return;
+    if (heads->apart) {
+        s24i_cpu_attention_apart_back(m, dqkv, dcontext, qkv, heads);
+        return;
+    }
     if (heads->drelative) memset(heads->work, 0, heads->work_bytes);
     s24_ctx_parallel_for(m->ctx, j.turns, back_turns, &j);
     if (heads->drelative) table_back(heads, j.turns);
@@ -377,7 +382,10 @@ void s24i_cpu_attention(s24i_machine *m, void *context, const void *rows, const 
     const s24_batch batch = batch_of(h);
     s24i_attention attention = forward_of(m, h, rows, &batch);
     attention.context = context;
-    if (m->status == S24_OK) s24i_attention_run(m->ctx, &attention);
+    if (h->apart)
+        s24i_cpu_attention_apart(m, context, rows, h);
+    else if (m->status == S24_OK)
+        s24i_attention_run(m->ctx, &attention);
 }
 
 /* ---- rotary positions ------------------------------------------------------------------------ */

@@ -261,6 +261,25 @@ static void scale(s24i_machine *m, void *y, const void *x, float factor, int64_t
     s24i_cpu_run(m, count, scale_range, &job);
 }
 
+typedef struct add_job {
+    const s24i_vec *vec;
+    float *to;
+    const float *from;
+} add_job;
+
+static void add_range(void *arg, int64_t begin, int64_t end, int thread)
+{
+    const add_job *j = arg;
+    (void)thread;
+    j->vec->add(j->to + begin, j->to + begin, j->from + begin, end - begin);
+}
+
+static void add(s24i_machine *m, float *to, const float *from, int64_t count)
+{
+    const add_job job = {m->vec, to, from};
+    s24i_cpu_run(m, count, add_range, &job);
+}
+
 static void norm_back_range(void *arg, int64_t begin, int64_t end, int thread)
 {
     const norm_job *j = arg;
@@ -424,6 +443,7 @@ const s24i_ops s24i_ops_cpu = {
     .norm_back = norm_back,
     .dropout = dropout,
     .scale = scale,
+    .add = add,
     .distances = s24i_cpu_distances,
     .rotate = s24i_cpu_rotate,
     .attention_bytes = s24i_cpu_attention_bytes,

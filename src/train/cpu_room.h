@@ -25,6 +25,12 @@ void s24i_cpu_attention(s24i_machine *m, void *context, const void *qkv, const s
 void s24i_cpu_attention_back(s24i_machine *m, void *dqkv, const void *dcontext, const void *qkv,
                              const s24i_heads *heads);
 int64_t s24i_cpu_attention_scratch(int64_t longest, int64_t d);
+/* The same of scores that grow by products with rows of distances (cpu_apart.c). */
+size_t s24i_cpu_apart_bytes(const s24i_machine *m, const s24i_heads *heads);
+void s24i_cpu_attention_apart(s24i_machine *m, void *context, const void *qkv,
+                              const s24i_heads *heads);
+void s24i_cpu_attention_apart_back(s24i_machine *m, void *dqkv, const void *dcontext,
+                                   const void *qkv, const s24i_heads *heads);
 void s24i_cpu_cross_entropy(s24i_machine *m, const s24i_cross_entropy *job);
 void s24i_cpu_answer_loss(s24i_machine *m, const s24i_answer_loss *job,
                           const s24i_train_batch *step);

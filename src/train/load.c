@@ -195,6 +195,8 @@ static s24i_norm *norm_of(const maker *k, const s24i_wanted *w)
         return &t->blocks[w->block].after[0];
     case S24I_ROLE_AFTER_OUTPUT_NORM:
         return &t->blocks[w->block].after[1];
+    case S24I_ROLE_APART_NORM:
+        return &k->t->apart_norm;
     default:
         return &t->norms[2 * t->shape.layers];
     }
@@ -296,6 +298,10 @@ static void give(const maker *k, const s24i_wanted *w, float *weights, float *gr
     case S24I_ROLE_MORE_TOKENS:
         e->more = weights;
         e->dmore = gradients;
+        break;
+    case S24I_ROLE_APART:
+        k->t->apart = weights;
+        k->t->dapart = gradients;
         break;
     case S24I_ROLE_RELATIVE:
         give_table(k, w, weights, gradients);
@@ -514,15 +520,24 @@ static s24_status check_device_shape(const s24i_shape *s, s24_ctx *ctx)
 static s24_status make_machine(s24_transformer *t, s24_ctx *ctx)
 {
     const s24i_shape *s = &t->shape;
-    const int64_t widest =
-        s24i_max(s24i_max(s24i_max(s->width, t->embed.width), s24i_head_norm(t->arch, s, 0)),
-                 s24i_cpu_pool_room(&t->pooled, &t->modules, s->width));
+    const int64_t longest = s24i_min(s->positions, t->opts.max_tokens);
+    const int64_t apart =
+        s->apart.span ? s24i_cpu_apart_scratch(&s->apart, longest, s->head_width) : 0;
+    const int64_t widest[] = {s->width,
+                              s->head_width,
+                              t->embed.width,
+                              t->head.n,
+                              s24i_head_norm(t->arch, s, 0),
+                              s24i_cpu_pool_room(&t->pooled, &t->modules, s->width),
+                              apart};
+    int64_t scratch = 0;
+    for (size_t i = 0; i < sizeof widest / sizeof *widest; i++)
+        scratch = s24i_max(scratch, widest[i]);
     if (t->opts.device) {
         TRY(check_device_shape(s, ctx));
         return s24i_machine_gpu(&t->machine, ctx, t->opts.device, t->opts.dtype);
     }
-    return s24i_machine_cpu(&t->machine, ctx, s24i_min(s->positions, t->opts.max_tokens),
-                            s->head_width, s24i_max(widest, t->head.n));
+    return s24i_machine_cpu(&t->machine, ctx, longest, s->head_width, scratch);
 }
 
 /* All but those whose attention is over a grid. */

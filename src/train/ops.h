@@ -17,8 +17,9 @@
 
 struct s24_device_train_mask_args; /* device/device_train.h */
 struct s24i_shape;                 /* model/model.h */
-struct s24i_distance_rule;         /* model/distances.h */
-struct s24i_modules;               /* run/modules.h */
+struct s24i_apart;
+struct s24i_distance_rule; /* model/distances.h */
+struct s24i_modules;       /* run/modules.h */
 
 typedef struct s24i_machine s24i_machine;
 typedef struct s24i_gpu s24i_gpu; /* train/gpu.h */
@@ -166,6 +167,12 @@ typedef struct s24i_heads {
     int64_t distances_head, distance_zero;
     const struct s24i_shape *shape; /* whose buckets they are */
     float *drelative;               /* [buckets, heads] */
+    /* What the block makes of a table's rows of distances, [rows, 3·heads·d], and its gradient;
+       which row a distance has, from the middle. On the CPU alone; apart NULL: there are none. */
+    const struct s24i_apart *apart;
+    const float *apart_qkv;
+    float *dapart_qkv;
+    const int32_t *apart_rows;
     const s24i_dropout *drop;
     const void *context; /* attention's output, for the pass backward, */
     float *lse;          /* what a device leaves for it: [heads, T], */
@@ -370,6 +377,9 @@ typedef struct s24i_ops {
     /* y[count] = factor·x; y may be x. NULL where a device has none of it. */
     void (*scale)(s24i_machine *m, void *y, const void *x, float factor, int64_t count);
 
+    /* to += from. NULL where a device has none of it. */
+    void (*add)(s24i_machine *m, float *to, const float *from, int64_t count);
+
     /* What scores grow by in texts of up to `longest` tokens. NULL where a device has none of
        it. */
     void (*distances)(s24i_machine *m, float *to, const struct s24i_distance_rule *rule,
@@ -462,6 +472,8 @@ struct s24i_machine {
 extern const s24i_ops s24i_ops_cpu;
 s24_status s24i_machine_cpu(s24i_machine *machine, s24_ctx *ctx, int64_t longest, int64_t d,
                             int64_t width);
+/* Floats of scratch that attention by content and distance needs, likewise. */
+int64_t s24i_cpu_apart_scratch(const struct s24i_apart *apart, int64_t longest, int64_t d);
 /* Floats that pooling and its losses work in, as a width for s24i_machine_cpu. */
 int64_t s24i_cpu_pool_room(const s24i_pooled *pooled, const struct s24i_modules *modules,
                            int64_t width);

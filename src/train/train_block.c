@@ -112,6 +112,10 @@ s24i_heads s24i_heads_of(const s24_transformer *t, int64_t b)
                         .distance_zero = at->distance_zero,
                         .shape = s,
                         .drelative = t->blocks[b].drelative,
+                        .apart = t->apart ? &s->apart : NULL,
+                        .apart_qkv = at->apart_qkv,
+                        .dapart_qkv = at->dapart_qkv,
+                        .apart_rows = t->apart ? t->apart_rows + at->distance_zero : NULL,
                         .context = s24i_in_stack(&at->context, slot),
                         .lse = t->opts.train ? s24i_in_stack(&at->lse, slot) : NULL,
                         .work = at->attention,
@@ -331,6 +335,21 @@ static void attend_back(s24i_block_walk *w, const s24i_block_step *step)
     m->ops->attention_back(m, qkv.dx, read_at(w, step->to).dx, qkv.x, &heads);
 }
 
+static void attend_apart(s24i_block_walk *w, const s24i_block_step *step)
+{
+    s24i_dropout drop;
+    const s24i_heads heads = heads_at(w, &drop);
+    s24i_attend_apart(w, &heads, read_at(w, step->to).x, read_at(w, step->from).x);
+}
+
+static void attend_apart_back(s24i_block_walk *w, const s24i_block_step *step)
+{
+    const spot qkv = read_at(w, step->from);
+    s24i_dropout drop;
+    const s24i_heads heads = heads_at(w, &drop);
+    s24i_attend_apart_back(w, &heads, qkv.dx, read_at(w, step->to).dx, qkv.x);
+}
+
 /* ---- the walk -------------------------------------------------------------------------------- */
 
 static const struct {
@@ -345,6 +364,7 @@ static const struct {
                             [S24I_STEP_ATTEND_NEAR] = {attend, attend_back, 1},
                             [S24I_STEP_ATTEND_DISTANCE] = {attend, attend_back, 1},
                             [S24I_STEP_ADD] = {s24i_add_forward, s24i_add_backward, 1},
+                            [S24I_STEP_ATTEND_APART] = {attend_apart, attend_apart_back, 1},
                             [S24I_STEP_GATE] = {gate, gate_back, 0}};
 
 unsigned s24i_train_steps(int on_device)

@@ -169,6 +169,7 @@ s24_status s24i_begin(s24_transformer *t, s24_ctx *ctx, const s24_examples *exam
     TRY(check(t, ctx, examples));
     lay_out(t, examples);
     if (t->at.distances) fill_distances(t);
+    s24i_apart_begin(t);
     return S24_OK;
 }
 
@@ -292,6 +293,7 @@ void s24i_run_backward(s24_transformer *t, const s24i_mode *mode, const s24i_pul
         s24i_block_back(&walk, b);
         if (t->ready.call) t->ready.call(t->ready.user, t->machine.ctx, t, b);
     }
+    s24i_apart_back(t);
     if (s24i_projects(&t->shape)) {
         narrow_back(t, mode);
         return;

@@ -20,6 +20,7 @@ void s24_transformer_destroy(s24_transformer *t)
     }
     s24_ctx_free(ctx, t->host);
     s24_ctx_free(ctx, t->host_words);
+    s24_ctx_free(ctx, t->apart_rows);
     s24_ctx_free(ctx, t->host_factors);
     s24_ctx_free(ctx, t->places);
     s24_ctx_free(ctx, t->segments);

@@ -76,6 +76,9 @@ typedef struct s24i_buffers {
     float *angles, *near_angles;      /* [positions that are reached, head_width] */
     float *distances;                 /* see s24i_heads; of each block that has a table */
     int64_t distances_block, distances_head, distance_zero;
+    /* Of a table of distances [rows, …]: its norm, what a block makes of that, and their gradients,
+       the norm's of one block and of all. */
+    float *apart, *apart_stats, *apart_qkv, *dapart_qkv, *dapart_block, *dapart;
     /* Of embeddings that are narrower than blocks, [T, embedding]: their sum and its norm, and the
        gradients of that from both ways that lead on. */
     void *narrow, *narrow_n, *narrow_dn, *narrow_ds;
@@ -102,7 +105,10 @@ struct s24_transformer {
     int64_t elems;
     s24i_embed embed;
     s24i_layer patches, project, head;
-    s24i_norm *norms;         /* [2·layers + 1] */
+    s24i_norm *norms;      /* [2·layers + 1] */
+    float *apart, *dapart; /* rows of distances (model/apart.h); NULL: there are none */
+    s24i_norm apart_norm;
+    int32_t *apart_rows; /* which row a distance has, from the one of the longest text back on */
     s24i_norm embedding_norm; /* where s(0) is what it makes */
     s24i_train_block *blocks; /* [layers] */
     void *arena;
@@ -176,6 +182,14 @@ void s24i_half_forward(s24i_block_walk *walk, int64_t b, int half);
 void s24i_half_back(s24i_block_walk *walk, int64_t b, int half);
 /* Which of all norms a norm of block b is: that of the sum before it, or of the block's input. */
 int64_t s24i_block_norm(const s24_transformer *t, int64_t b, int norm);
+/* Rows of distances for the pass; and back from what all blocks made of them (train_apart.c). */
+void s24i_apart_begin(s24_transformer *t);
+void s24i_apart_back(s24_transformer *t);
+/* Attention with them, for the walk. */
+void s24i_attend_apart(s24i_block_walk *walk, const s24i_heads *heads, void *context,
+                       const void *qkv);
+void s24i_attend_apart_back(s24i_block_walk *walk, const s24i_heads *heads, void *dqkv,
+                            const void *dcontext, const void *qkv);
 /* The kinds of steps that both ways have, on a device or on the CPU, a bit (1 << kind) each. */
 unsigned s24i_train_steps(int on_device);
 
