@@ -151,6 +151,24 @@ class Modules(Scratch):
         for got, row in zip(self.vectors(), want):
             self.close(got, row)
 
+    def test_training_holds_them(self):
+        """A student learns the teacher's vectors, which its own Dense ends too."""
+        dense = {"in_features": 2 * WIDTH, "out_features": 8, "bias": False}
+        self.new_modules(["mean", "weightedmean"], "Dense", "Normalize", Dense=dense)
+        weight = [((i * 37) % 101 - 50) / 500 for i in range(16 * WIDTH)]
+        write_tensors(self.folder / "model/2_Dense/model.safetensors",
+                      {"linear.weight": ([8, 2 * WIDTH], weight)})
+        self.good("prune", "model", "pruned")
+        self.good("train", "pruned", "out", "--text", "texts.txt", "--teacher", "model", "--steps",
+                  "20", "--rate", "0.001", "--loss", "cosine=20", "--metrics", "steps")
+        losses = [json.loads(line)["loss"]
+                  for line in (self.folder / "steps").read_text().splitlines()]
+        self.assertLess(losses[-1], losses[0])
+        for name in ("modules.json", "1_Pooling/config.json", "2_Dense/config.json",
+                     "2_Dense/model.safetensors"):
+            self.assertEqual((self.folder / "out" / name).read_bytes(),
+                             (self.folder / "model" / name).read_bytes(), name)
+
     def test_names_of_pooling(self):
         """Each name of 6.2 is what the older key says; legacy keys next to it count nothing, and
         all of them off are the mean."""
