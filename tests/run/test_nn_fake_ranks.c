@@ -10,7 +10,7 @@
 #include "sparse24/language.h"
 #include "sparse24/nn.h"
 
-enum { WORLD = 2, PORT = 29431, NEW = 6, PROMPT = 5 };
+enum { WORLD = 2, NEW = 6, PROMPT = 5 };
 
 /* What a rank does with a model, and the sums of 16 bits that it asked for. */
 typedef struct task {
@@ -124,7 +124,6 @@ static rank_work of_nccl(const task *t)
     return (rank_work){.kind = "nccl",
                        .library = S24_FAKE_NCCL_LIBRARY,
                        .plugin = S24_FAKE_PLUGIN,
-                       .port = PORT,
                        .work = run_rank,
                        .job = t};
 }

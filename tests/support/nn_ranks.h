@@ -8,6 +8,7 @@
 #include <dlfcn.h>
 #include <pthread.h>
 
+#include "free_port.h"
 #include "sparse24/comm.h"
 #include "sparse24/device.h"
 
@@ -59,8 +60,12 @@ static inline void *rank_thread(void *opaque)
 static inline void run_ranks_as(rank_work *all, int world, const rank_work *common)
 {
     pthread_t thread[MOST_RANKS];
+    int held;
+    const int port = free_port(&held);
+    close(held);
     for (int r = 0; r < world; r++) {
         all[r] = *common;
+        all[r].port = port;
         all[r].rank = r;
         all[r].world = world;
         all[r].threads = 1;
@@ -74,6 +79,7 @@ static inline void run_ranks_as(rank_work *all, int world, const rank_work *comm
         s24_device_destroy(all[r].device);
         s24_ctx_destroy(all[r].ctx);
     }
+    if (is_taken(all[0].error)) run_ranks_as(all, world, common);
 }
 
 static inline void run_ranks(rank_work *all, int world, void (*work)(rank_work *w), const void *job)

@@ -7,7 +7,7 @@
 #include "nn_method_rows.h"
 #include "nn_ranks.h"
 
-enum { WORLD = 3, PORT = 29417 };
+enum { WORLD = 3 };
 
 static s24_train_source examples;
 
@@ -53,7 +53,6 @@ static void between_devices(void **state)
     const rank_work common = {.kind = "nccl",
                               .library = S24_FAKE_NCCL_LIBRARY,
                               .plugin = S24_FAKE_PLUGIN,
-                              .port = PORT,
                               .work = train_rank};
     (void)state;
     all_train(&common);
@@ -89,7 +88,6 @@ static void ranks_have_one_plan(void **state)
     const rank_work common = {.kind = "nccl",
                               .library = S24_FAKE_NCCL_LIBRARY,
                               .plugin = S24_FAKE_PLUGIN,
-                              .port = PORT,
                               .apart = 1,
                               .work = train_sparse_rank};
     (void)state;
@@ -113,7 +111,6 @@ static void nccl_is_for_devices(void **state)
     const rank_work common = {.kind = "nccl",
                               .library = S24_FAKE_NCCL_LIBRARY,
                               .plugin = S24_FAKE_PLUGIN,
-                              .port = PORT,
                               .work = train_rank,
                               .job = &on_the_cpu};
     (void)state;
