@@ -5,6 +5,7 @@
  * handed on, and the stage ends as it would alone. What is done stands in a folder.
  */
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,6 +22,18 @@ static void run_child(int out, stage_words *words)
     _exit(CLI_IO);
 }
 
+/* Until something comes through the pipe. A signal that came just before the wait is handed on, too:
+   the flag is looked at once a second. */
+static void wait_for_words(int in, pid_t child)
+{
+    struct pollfd one = {.fd = in, .events = POLLIN};
+    for (;;) {
+        const int ready = poll(&one, 1, 1000);
+        if (ready > 0 || (ready < 0 && errno != EINTR)) return;
+        if (cli_interrupted()) kill(child, SIGTERM);
+    }
+}
+
 /* Reads all that comes through the pipe, ended by a zero; NULL where there is no memory. */
 static char *read_all(int in, pid_t child)
 {
@@ -33,11 +46,9 @@ static char *read_all(int in, pid_t child)
             text = grown;
             room *= 2;
         }
+        wait_for_words(in, child);
         const ssize_t got = read(in, text + bytes, room - bytes);
-        if (got < 0 && errno == EINTR) {
-            if (cli_interrupted()) kill(child, SIGTERM);
-            continue;
-        }
+        if (got < 0 && errno == EINTR) continue;
         if (got <= 0) {
             text[bytes] = '\0';
             return text;
