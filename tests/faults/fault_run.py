@@ -23,14 +23,17 @@ ERRNOS = {"alloc": [errno.ENOMEM], "map": [errno.ENOMEM], "open": [errno.EMFILE]
           "sync": [errno.EIO], "close": [errno.EIO], "rename": [errno.EIO], "unlink": [errno.EIO],
           "mkdir": [errno.ENOSPC], "stat": [errno.EACCES], "mode": [errno.EPERM],
           "lock": [errno.ENOLCK], "thread": [errno.EAGAIN], "fork": [errno.EAGAIN]}
+PATHS = "LD_LIBRARY_PATH"
+ROOM = 256 << 20  # bytes, of which containers often have 64 MiB
 LAYOUT = struct.Struct(f"<{8 + len(KINDS)}q256s")
 SECONDS = 200  # a run that takes longer hangs
 LEFTOVER = re.compile(r"(^|/)\.sparse24-|\.tmp$|\.json\.\d+$")
 
 
 def base_folder():
-    """Where syncing costs nothing, if there is such a place."""
-    return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    """Where syncing costs nothing, if there is such a place and room in it."""
+    memory = "/dev/shm"
+    return memory if os.access(memory, os.W_OK) and shutil.disk_usage(memory).free > ROOM else None
 
 
 def listing(folder):
@@ -92,10 +95,12 @@ class Place:
     def environment(self, more):
         env = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "TERM")}
         env.update(XDG_CACHE_HOME=str(self.folder / "cache"), TMPDIR=str(self.folder / "temporary"))
-        return {**env, **more, **self.more}
+        return {**env, **self.more, **more}
 
     def watched(self, log=None):
-        more = {"LD_PRELOAD": str(self.library), "S24_FAULTS": str(self.plan)}
+        # A blank in LD_PRELOAD would end a path.
+        folders = ":".join(filter(None, [str(self.library.parent), self.more.get(PATHS)]))
+        more = {"LD_PRELOAD": self.library.name, PATHS: folders, "S24_FAULTS": str(self.plan)}
         return {**more, "S24_FAULT_LOG": str(log)} if log else more
 
     def write_plan(self, kind="alloc", at=0, all_later=False, action=0, who=15, disk=-1):
