@@ -180,13 +180,14 @@ class Signals(unittest.TestCase):
                    "folder = tiny_bert.write(tempfile.mkdtemp() + '/model')\n"
                    "encoder = sparse24.Encoder(folder)\n"
                    "texts = tiny_bert.sentences(1000) * 1000\n"
-                   "threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()\n"
-                   "try:\n    encoder.encode(texts)\n"
+                   "try:\n"
+                   "    threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()\n"
+                   "    encoder.encode(texts)\n"
                    "except KeyboardInterrupt:\n    print('interrupted')\n"
                    "print(encoder.encode('again').shape)\n")
         paths = os.pathsep.join(p for p in sys.path if p)
         result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True,
-                                timeout=120, check=False, env={**os.environ, "PYTHONPATH": paths})
+                                timeout=600, check=False, env={**os.environ, "PYTHONPATH": paths})
         self.assertEqual(result.stdout, "interrupted\n(32,)\n", result.stderr)
 
     def test_a_callback_stops_and_raises(self):

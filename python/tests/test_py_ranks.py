@@ -65,7 +65,7 @@ class Ranks(unittest.TestCase):
         paths = os.pathsep.join(p for p in sys.path if p)
         return subprocess.run([*MPIRUN, sys.executable, "-c", program, str(PLUGIN),
                                self.root / "model", self.root / "two", ends], capture_output=True,
-                              text=True, timeout=120, check=False,
+                              text=True, timeout=600, check=False,
                               env={**os.environ, "PYTHONPATH": paths})
 
     @unittest.skipIf(MISSING, MISSING)

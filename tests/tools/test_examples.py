@@ -17,7 +17,7 @@ PREFIX, PROGRAMS = WORK / "prefix", WORK / "build"
 
 
 def run(*command, **options):
-    return subprocess.run([str(c) for c in command], capture_output=True, text=True, timeout=120,
+    return subprocess.run([str(c) for c in command], capture_output=True, text=True, timeout=600,
                           **options)
 
 

@@ -147,7 +147,7 @@ class Commands(unittest.TestCase):
                 count += 1
                 with self.subTest(page=name(page), line=line):
                     done = subprocess.run(["sh", "-c", f'"{PROGRAM}" {line} --help'],
-                                          capture_output=True, text=True, timeout=60)
+                                          capture_output=True, text=True, timeout=600)
                     self.assertEqual(done.returncode, 0, done.stderr)
         self.assertGreater(count, 100)
 
@@ -159,7 +159,7 @@ class Commands(unittest.TestCase):
                     if command not in helps:
                         helps[command] = subprocess.run(
                             [PROGRAM, command, "--help"], capture_output=True, text=True,
-                            timeout=60, check=True).stdout.split()
+                            timeout=600, check=True).stdout.split()
                     for option in options:
                         self.assertTrue({option, f"{option},"} & set(helps[command]), option)
         self.assertGreater(len(helps), 10)
@@ -185,7 +185,7 @@ class Terminal(unittest.TestCase):
         for command, output in session(page):
             with self.subTest(page=name(page), command=command):
                 done = subprocess.run(["bash", "-c", command], cwd=folder, env=env, text=True,
-                                      capture_output=True, timeout=120)
+                                      capture_output=True, timeout=600)
                 said = done.stdout + done.stderr
                 lines = {plain(line) for line in said.splitlines()}
                 for line in output.splitlines():
