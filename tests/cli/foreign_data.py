@@ -275,6 +275,17 @@ HASHES = {
 }
 
 
+def many_rows(parts, times):
+    """A weight that is stored as its transpose, with all of its rows so many times."""
+    made = {}
+    for name, part in parts.items():
+        count, step = part["shape"][0], len(part["data"]) // part["shape"][0]
+        lines = [part["data"][i * step:(i + 1) * step] for i in range(count)]
+        made[name] = part if len(part["shape"]) == 1 else entry(
+            part["dtype"], [count, part["shape"][1] * times], b"".join(x * times for x in lines))
+    return made
+
+
 def write(path, parts):
     norm = entry("BF16", [8], brains([1.0] * 8))
     cli_data.write(path, {**parts, "model.norm.weight": norm}, {"format": "pt"})

@@ -178,6 +178,17 @@ class Pieces(Scratch):
                           "--dtype", "f32", "--force")
                 self.assertEqual(floats(self.read("out.safetensors")[WEIGHT]), data.flat(numbers))
 
+    def test_marlin_in_pieces(self):
+        _, parts = data.marlin_24(4, 128)
+        outs = []
+        for times in (1, 257):
+            data.write(self.folder / "in.safetensors", data.many_rows(parts, times))
+            self.good("convert", "in.safetensors", "out.safetensors", "--force")
+            outs.append({k: v[2] for k, v in self.read("out.safetensors").items()
+                         if k.startswith(WEIGHT)})
+        self.assertEqual(len(outs[0]), 3)
+        self.assertEqual(outs[1], {k: v * 257 for k, v in outs[0].items()})
+
 
 class Folders(Scratch):
     @staticmethod

@@ -290,6 +290,23 @@ class Known(Scratch):
         self.assertEqual(self.json("convert", "even.safetensors", "out.safetensors",
                                    "--force")["integers"], 1)
 
+    def test_pieces_are_the_whole(self):
+        cases = {"awq": (FORMS["awq"][1][1], 200, 1)}
+        for bits, times in ((4, 1400), (8, 700)):
+            _, parts = gptq(bits, 1, IN_ORDER[1])
+            parts[f"{LAYER}.qzeros"]["data"] = data.words([2 ** (bits - 1) - 1] * N, bits)
+            cases[f"gptq-{bits}"] = parts, times, 2
+        for name, (parts, times, made) in cases.items():
+            outs = []
+            for rows in (1, times):
+                data.write(self.folder / "in.safetensors", data.many_rows(parts, rows))
+                self.good("convert", "in.safetensors", "out.safetensors", "--force")
+                out = cli_data.read(self.folder / "out.safetensors")[0]
+                outs.append({k: v[2] for k, v in out.items() if k.startswith(LAYER)})
+            with self.subTest(name):
+                self.assertEqual(len(outs[0]), made)
+                self.assertEqual(outs[1], {k: v * times for k, v in outs[0].items()})
+
     def test_folders_say_so_and_do_not_run(self):
         for name, (scheme, (_, parts)) in FORMS.items():
             with self.subTest(name):

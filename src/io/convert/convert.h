@@ -16,6 +16,8 @@
 #include "io/convert/quantization.h"
 #include "vec/vec.h"
 
+struct s24i_foreign;
+
 /* A weight's numbers. */
 typedef struct s24i_numbers {
     s24_ctx *ctx;
@@ -30,7 +32,15 @@ typedef struct s24i_numbers {
     int64_t group;
     const int8_t *zeros;   /* like scales, what is taken off an integer; NULL: nothing */
     const int32_t *groups; /* [cols]: the group of each column; NULL: one after another */
-    void *owned[5];        /* memory of the above that is not a file's */
+    /* Of values (and indices) that stand in another order in the file: neither are there; this
+       makes those of `unit` rows, the last ones maybe fewer, from unit `begin` to `end`, on any
+       thread. NULL: they are there. s24i_numbers_turn has them there. */
+    void (*turn)(uint8_t *values, uint8_t *indices, const struct s24i_numbers *numbers,
+                 int64_t begin, int64_t end);
+    const struct s24i_foreign *from;
+    int64_t unit;    /* of others 1 */
+    int is_two_four; /* of what is turned: there will be indices */
+    void *owned[5];  /* memory of the above that is not a file's */
 } s24i_numbers;
 
 enum { S24I_FOREIGN_PARTS = 6 };
@@ -101,9 +111,26 @@ s24_status s24i_numbers_room(void *out, s24i_numbers *numbers, int slot, int64_t
 /* Scales of f32 out of a part's floats, checked to be finite and not negative. */
 s24_status s24i_numbers_scales(s24i_numbers *out, const s24i_foreign *weight,
                                const s24_tensor *part);
-/* Where a row of values begins, and how many bytes it has. */
+/* The same of their transpose [groups, n], of as many rows as there are numbers of. order: where
+   those of each eight rows stand; NULL: as they are. */
+s24_status s24i_numbers_turned_scales(s24i_numbers *out, const s24i_foreign *weight,
+                                      const s24_tensor *part, const int order[8]);
+/* Has values and indices there that are made unit by unit, in slots 0 and 4. MEMORY. */
+s24_status s24i_numbers_turn(s24i_numbers *numbers);
+/* Units of so many rows. */
+int64_t s24i_numbers_units(const s24i_numbers *numbers, int64_t rows);
+/* Rows that were put together in a square of lines, which L1 holds where rows of the target, a
+   power of two apart, would drive each other out of it. */
+enum { S24I_SQUARE = 64 };
+typedef struct s24i_square {
+    _Alignas(S24I_SQUARE) uint8_t row[S24I_SQUARE][S24I_SQUARE];
+} s24i_square;
+void s24i_square_put(uint8_t *to, int64_t stride, const s24i_square *square, int64_t rows,
+                     int64_t bytes);
+/* Where a row of values begins, how many bytes it has, and how many its indices have, 0: none. */
 const uint8_t *s24i_numbers_row(const s24i_numbers *numbers, int64_t row);
 int64_t s24i_numbers_row_bytes(const s24i_numbers *numbers);
+int64_t s24i_numbers_index_bytes(const s24i_numbers *numbers);
 /* All of them [rows, cols], scaled, in floats of this dtype, freed by the caller. NOT_FINITE (what
    is scaled is beyond it), MEMORY. */
 s24_status s24i_numbers_dense(void **out, const s24i_numbers *numbers, s24_dtype dtype);
@@ -133,11 +160,12 @@ typedef struct s24i_widening {
 } s24i_widening;
 s24_status s24i_widening_begin(s24i_widening *out, const s24i_numbers *numbers, s24_dtype dtype);
 s24_status s24i_widening_rows(void *to, s24i_widening *widening, int64_t first, int64_t rows);
-/* The same in parts, for whoever does more at once: says where rows from `first` on go to, makes
-   some of them, counted from there, on one of the context's threads, and says how that went. */
-void s24i_widening_set(s24i_widening *widening, void *to, int64_t first);
+/* The same in parts, for whoever does more at once: says where rows from `first` on, where a unit
+   begins, go to, makes some units of them, counted from there, on one of the context's threads, and
+   says how that went. */
+void s24i_widening_set(void *widening, char *to, int64_t first);
 void s24i_widening_make(void *widening, int64_t begin, int64_t end, int thread);
-s24_status s24i_widening_check(const s24i_widening *widening);
+s24_status s24i_widening_check(const void *widening);
 void s24i_widening_end(s24i_widening *widening);
 
 /* ---- sentences ------------------------------------------------------------------------------- */

@@ -110,10 +110,12 @@ static s24_status settle_weight(job *j, s24i_moving *m)
     s24i_foreign first = *w;
     if (w->scheme && w->scheme->rows_apart) first.rows = s24i_min(w->rows, SOME_ROWS);
     s24_status status = s24i_numbers_read(&numbers, &first);
+    if (status == S24_OK) status = s24i_numbers_turn(&numbers);
     int is_two_four = status == S24_OK && s24i_numbers_are_two_four(&numbers);
     if (is_two_four && first.rows < w->rows) {
         s24i_numbers_free(&numbers);
         status = s24i_numbers_read(&numbers, w);
+        if (status == S24_OK) status = s24i_numbers_turn(&numbers);
         is_two_four = status == S24_OK && s24i_numbers_are_two_four(&numbers);
     }
     if (status == S24_OK) m->form = form_of(j, m, &numbers, is_two_four);

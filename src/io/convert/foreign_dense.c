@@ -13,8 +13,13 @@
 
 int64_t s24i_numbers_row_bytes(const s24i_numbers *x)
 {
-    const int64_t count = x->indices ? x->cols / 2 : x->cols;
+    const int64_t count = x->indices || x->is_two_four ? x->cols / 2 : x->cols;
     return x->bits == 4 ? (count + 1) / 2 : count * (int64_t)s24_dtype_bytes(x->dtype);
+}
+
+int64_t s24i_numbers_index_bytes(const s24i_numbers *x)
+{
+    return x->indices || x->is_two_four ? (x->cols + 7) / 8 : 0;
 }
 
 const uint8_t *s24i_numbers_row(const s24i_numbers *x, int64_t row)
@@ -32,12 +37,13 @@ typedef struct key {
     int zero;
 } key;
 
-/* A thread's bench: a row's codes, and tables by group, or the row in f32 and half of one. */
+/* A thread's bench: a row's codes, and tables by group, or the row in f32 and half of one; and a
+   unit of what is turned. */
 typedef struct bench {
     key *keys;
     char *tables;
     float *row;
-    uint8_t *codes;
+    uint8_t *codes, *values, *indices;
 } bench;
 
 static int64_t groups_of(const s24i_numbers *x)
@@ -56,11 +62,15 @@ static int64_t table_bytes(const s24i_widening *w)
 
 static bench bench_of(const s24i_widening *w, int thread)
 {
+    const s24i_numbers *x = w->numbers;
     char *at = w->room + w->room_bytes * thread;
+    uint8_t *codes = (uint8_t *)at + table_bytes(w);
     return (bench){.keys = (key *)(void *)at,
-                   .tables = at + groups_of(w->numbers) * (int64_t)sizeof(key),
+                   .tables = at + groups_of(x) * (int64_t)sizeof(key),
                    .row = (float *)(void *)at,
-                   .codes = (uint8_t *)at + table_bytes(w)};
+                   .codes = codes,
+                   .values = codes + x->cols,
+                   .indices = codes + x->cols + x->unit * s24i_numbers_row_bytes(x)};
 }
 
 static s24_status make_room(s24i_widening *w)
@@ -68,7 +78,9 @@ static s24_status make_room(s24i_widening *w)
     enum { LINE = 64 };
     const s24i_numbers *x = w->numbers;
     const int threads = s24_ctx_threads(x->ctx);
-    w->room_bytes = s24i_round_up(table_bytes(w) + x->cols, LINE);
+    const int64_t unit =
+        x->turn ? x->unit * (s24i_numbers_row_bytes(x) + s24i_numbers_index_bytes(x)) : 0;
+    w->room_bytes = s24i_round_up(table_bytes(w) + x->cols + unit, LINE);
     TRY(s24i_alloc_elems(&w->room, x->ctx, w->room_bytes, (size_t)threads, "rows of a weight"));
     for (int t = 0; t < threads && w->has_tables; t++)
         for (int64_t g = 0; g < groups_of(x); g++)
@@ -109,9 +121,16 @@ void s24i_widening_end(s24i_widening *w)
 
 /* ---- by tables ------------------------------------------------------------------------------- */
 
-static const uint8_t *indices_of(const s24i_numbers *x, int64_t r)
+static const uint8_t *values_of(const s24i_numbers *x, int64_t r, const bench *mine)
 {
-    return x->indices ? x->indices + r * ((x->cols + 7) / 8) : NULL;
+    if (!x->turn) return s24i_numbers_row(x, r);
+    return mine->values + r % x->unit * s24i_numbers_row_bytes(x);
+}
+
+static const uint8_t *indices_of(const s24i_numbers *x, int64_t r, const bench *mine)
+{
+    if (x->turn && x->is_two_four) return mine->indices + r % x->unit * s24i_numbers_index_bytes(x);
+    return x->indices ? x->indices + r * s24i_numbers_index_bytes(x) : NULL;
 }
 
 /* Codes of 4 bits, two in a byte, the first low, to a byte each. */
@@ -131,9 +150,10 @@ static void spread(uint8_t *to, const uint8_t *from, int64_t count)
 }
 
 /* A row's codes, of 2:4 ones with zeros' among them. */
-static const uint8_t *codes_of_row(const s24i_numbers *x, int64_t r, uint8_t *to)
+static const uint8_t *codes_of_row(const s24i_numbers *x, int64_t r, const bench *mine)
 {
-    const uint8_t *row = s24i_numbers_row(x, r), *indices = indices_of(x, r);
+    const uint8_t *row = values_of(x, r, mine), *indices = indices_of(x, r, mine);
+    uint8_t *to = mine->codes;
     if (!indices && x->bits != 4) return row;
     if (!indices) {
         spread(to, row, x->cols);
@@ -197,7 +217,7 @@ static s24_status look_up_row(char *to, int *is_finite, const s24i_widening *w, 
 {
     const s24i_numbers *x = w->numbers;
     const int64_t groups = groups_of(x);
-    const uint8_t *codes = codes_of_row(x, r, mine->codes);
+    const uint8_t *codes = codes_of_row(x, r, mine);
     TRY(make_tables(w, mine, r));
     if (w->dtype != S24_F32 && !x->groups)
         *is_finite = look_up_halves((uint16_t *)(void *)to, w, mine, codes);
@@ -214,11 +234,11 @@ static s24_status look_up_row(char *to, int *is_finite, const s24i_widening *w, 
 static s24_status widen_row(float *row, const s24i_widening *w, int64_t r, const bench *mine)
 {
     const s24i_numbers *x = w->numbers;
-    const uint8_t *values = s24i_numbers_row(x, r);
-    const uint8_t *indices = indices_of(x, r);
+    const uint8_t *values = values_of(x, r, mine);
+    const uint8_t *indices = indices_of(x, r, mine);
     float *packed = row + x->cols;
     if (w->codes) {
-        const uint8_t *codes = codes_of_row(x, r, mine->codes);
+        const uint8_t *codes = codes_of_row(x, r, mine);
         for (int64_t c = 0; c < x->cols; c++)
             row[c] = w->wide[codes[c]];
         return S24_OK;
@@ -289,31 +309,40 @@ static void look_beyond(s24i_widening *w, const char *row, int64_t r)
         ;
 }
 
+static void make_row(s24i_widening *w, int64_t r, const bench *mine)
+{
+    const s24i_numbers *x = w->numbers;
+    char *to = w->to + (r - w->first) * x->cols * (int64_t)s24_dtype_bytes(w->dtype);
+    int is_finite = 0; /* where that is known already */
+    const s24_status status =
+        w->has_tables ? look_up_row(to, &is_finite, w, r, mine) : compute_row(to, w, r, mine);
+    if (status != S24_OK) atomic_store(&w->status, (int)status);
+    if (x->scales && !is_finite) look_beyond(w, to, r);
+}
+
 void s24i_widening_make(void *widening, int64_t begin, int64_t end, int thread)
 {
     s24i_widening *w = widening;
     const s24i_numbers *x = w->numbers;
-    const int64_t bytes = x->cols * (int64_t)s24_dtype_bytes(w->dtype);
+    const int64_t first = w->first / x->unit;
     const bench mine = bench_of(w, thread);
-    for (int64_t i = begin; i < end; i++) {
-        const int64_t r = w->first + i;
-        char *to = w->to + i * bytes;
-        int is_finite = 0; /* where that is known already */
-        const s24_status status =
-            w->has_tables ? look_up_row(to, &is_finite, w, r, &mine) : compute_row(to, w, r, &mine);
-        if (status != S24_OK) atomic_store(&w->status, (int)status);
-        if (x->scales && !is_finite) look_beyond(w, to, r);
+    for (int64_t u = first + begin; u < first + end; u++) {
+        if (x->turn) x->turn(mine.values, mine.indices, x, u, u + 1);
+        for (int64_t r = u * x->unit; r < s24i_min((u + 1) * x->unit, x->rows); r++)
+            make_row(w, r, &mine);
     }
 }
 
-void s24i_widening_set(s24i_widening *w, void *to, int64_t first)
+void s24i_widening_set(void *widening, char *to, int64_t first)
 {
+    s24i_widening *w = widening;
     w->to = to;
     w->first = first;
 }
 
-s24_status s24i_widening_check(const s24i_widening *w)
+s24_status s24i_widening_check(const void *widening)
 {
+    const s24i_widening *w = widening;
     const s24i_numbers *x = w->numbers;
     TRY((s24_status)atomic_load(&w->status));
     const int64_t at = atomic_load(&w->beyond);
@@ -327,7 +356,8 @@ s24_status s24i_widening_check(const s24i_widening *w)
 s24_status s24i_widening_rows(void *to, s24i_widening *w, int64_t first, int64_t rows)
 {
     s24i_widening_set(w, to, first);
-    s24_ctx_parallel_for(w->numbers->ctx, rows, s24i_widening_make, w);
+    s24_ctx_parallel_for(w->numbers->ctx, s24i_numbers_units(w->numbers, rows), s24i_widening_make,
+                         w);
     return s24i_widening_check(w);
 }
 

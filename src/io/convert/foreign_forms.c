@@ -16,10 +16,57 @@ typedef struct writing {
 /* What is made of a weight is written so many bytes at a time, which caches hold. */
 enum { PIECE = 2 << 20 };
 
-/* How many rows of so many bytes that is. */
-static int64_t rows_of_piece(int64_t rows, int64_t bytes)
+/* How many rows of so many bytes that is, in whole units. */
+static int64_t rows_of_piece(const s24i_numbers *x, int64_t bytes)
 {
-    return s24i_min(rows, s24i_max(1, PIECE / s24i_max(1, bytes)));
+    const int64_t units = PIECE / s24i_max(1, bytes) / x->unit;
+    return s24i_min(x->rows, s24i_max(1, units) * x->unit);
+}
+
+/* Rows that are made piece by piece, in two halves of `room`: one is written while the other is
+   made. */
+typedef struct pieces {
+    void *maker;
+    /* Where rows from `first` on go to; makes some units of them on any thread; how that went. */
+    void (*set)(void *maker, char *to, int64_t first);
+    void (*make)(void *maker, int64_t begin, int64_t end, int thread);
+    s24_status (*check)(const void *maker);
+    /* Writes a piece whose first row is this. */
+    s24_status (*put)(const writing *x, const char *rows, int64_t first);
+    char *room;
+    int64_t most, bytes; /* rows of a half, and its bytes */
+} pieces;
+
+static s24_status put_piece(const writing *x, const pieces *p, const char *rows, int64_t first,
+                            int64_t count, const s24i_writer_work *others)
+{
+    s24i_writer_set_work(x->writer, others);
+    s24i_writer_set_rows(x->writer, count);
+    const s24_status status = p->put(x, rows, first);
+    s24i_writer_set_rows(x->writer, 0);
+    return status;
+}
+
+static s24_status write_pieces(const writing *x, const pieces *p)
+{
+    const s24i_numbers *n = x->numbers;
+    char *made = p->room, *next = p->room + p->bytes;
+    int64_t rows = s24i_min(p->most, n->rows);
+    p->set(p->maker, made, 0);
+    s24_ctx_parallel_for(n->ctx, s24i_numbers_units(n, rows), p->make, p->maker);
+    s24_status status = p->check(p->maker);
+    for (int64_t first = 0; rows && status == S24_OK; first += p->most) {
+        const int64_t left = s24i_max(0, s24i_min(p->most, n->rows - first - rows));
+        const s24i_writer_work others = {s24i_numbers_units(n, left), p->make, p->maker};
+        p->set(p->maker, next, first + rows);
+        TRY(put_piece(x, p, made, first, rows, &others));
+        status = p->check(p->maker);
+        char *written = made;
+        made = next;
+        next = written;
+        rows = left;
+    }
+    return s24i_name_tensor(n->ctx, status, x->moving->weight->part[0]);
 }
 
 /* A tensor of the output, whose name is the weight's, or its stem, with a suffix. */
@@ -65,39 +112,10 @@ static s24_status write_plain(const writing *x)
     return status;
 }
 
-/* Writes rows, of which the others, if there are any, are made meanwhile. */
-static s24_status write_rows(const writing *x, const char *rows, int64_t count,
-                             const s24i_writer_work *others)
+static s24_status put_widened(const writing *x, const char *rows, int64_t first)
 {
-    const s24i_foreign *weight = x->moving->weight;
-    s24i_writer_set_work(x->writer, others);
-    s24i_writer_set_rows(x->writer, count);
-    const s24_status status = s24_writer_write(x->writer, weight->name, rows);
-    s24i_writer_set_rows(x->writer, 0);
-    return status;
-}
-
-/* Takes turns between the halves of `room`, `most` rows at a time: one is written while the other
-   is made. */
-static s24_status write_widened(const writing *x, s24i_widening *w, char *room, int64_t most)
-{
-    const s24i_foreign *weight = x->moving->weight;
-    const size_t bytes = (size_t)(most * weight->cols) * s24_dtype_bytes(x->moving->dtype);
-    char *made = room, *next = room + bytes;
-    int64_t rows = s24i_min(most, weight->rows);
-    s24_status status = s24i_widening_rows(made, w, 0, rows);
-    for (int64_t first = 0; rows && status == S24_OK; first += most) {
-        const s24i_writer_work others = {s24i_max(0, s24i_min(most, weight->rows - first - rows)),
-                                         s24i_widening_make, w};
-        s24i_widening_set(w, next, first + rows);
-        TRY(write_rows(x, made, rows, &others));
-        status = s24i_widening_check(w);
-        char *written = made;
-        made = next;
-        next = written;
-        rows = others.count;
-    }
-    return s24i_name_tensor(weight->ctx, status, weight->part[0]);
+    (void)first;
+    return s24_writer_write(x->writer, x->moving->weight->name, rows);
 }
 
 static s24_status write_dense(const writing *x)
@@ -105,19 +123,21 @@ static s24_status write_dense(const writing *x)
     const s24i_foreign *w = x->moving->weight;
     const s24_dtype dtype = x->moving->dtype;
     const int64_t bytes = w->cols * (int64_t)s24_dtype_bytes(dtype);
-    const int64_t most = rows_of_piece(w->rows, bytes);
+    const int64_t most = rows_of_piece(x->numbers, bytes);
     s24i_widening widening = {.numbers = NULL};
-    char *room = NULL;
+    pieces p = {
+        &widening, s24i_widening_set, s24i_widening_make, s24i_widening_check, put_widened, NULL,
+        most,      most * bytes};
     s24_status status;
     if (!w->scheme && !w->part[0]->packed) return write_plain(x);
     if (!x->numbers->scales && !x->numbers->indices && x->numbers->dtype == dtype)
         return s24_writer_write(x->writer, w->name, x->numbers->values);
-    TRY_DONE(s24i_alloc_elems(&room, w->ctx, 2 * most * bytes, 1, "rows of a weight"));
+    TRY_DONE(s24i_alloc_elems(&p.room, w->ctx, 2 * p.bytes, 1, "rows of a weight"));
     TRY_DONE(s24i_widening_begin(&widening, x->numbers, dtype));
-    TRY_DONE(write_widened(x, &widening, room, most));
+    TRY_DONE(write_pieces(x, &p));
 done:
     s24i_widening_end(&widening);
-    s24_ctx_free(w->ctx, room);
+    s24_ctx_free(w->ctx, p.room);
     return status;
 }
 
@@ -180,57 +200,84 @@ static s24_status write_matrix(const writing *x)
     return status;
 }
 
-/* Rows of stored integers on their way to two's complement. */
-typedef struct flipping {
+/* Rows of stored integers on their way to two's complement, and indices that are turned, after the
+   values of `most` rows. */
+typedef struct integers {
     const s24i_numbers *numbers;
+    int64_t most;
     uint8_t *to;
     int64_t first;
-} flipping;
+} integers;
 
-static void flip_rows(void *arg, int64_t begin, int64_t end, int thread)
+static void set_integers(void *arg, char *to, int64_t first)
 {
-    const flipping *f = arg;
-    const int64_t bytes = s24i_numbers_row_bytes(f->numbers);
-    const uint8_t flip = f->numbers->flip;
-    (void)thread;
-    for (int64_t r = begin; r < end; r++) {
-        const uint8_t *from = s24i_numbers_row(f->numbers, f->first + r);
-        uint8_t *restrict to = f->to + r * bytes;
+    integers *i = arg;
+    i->to = (uint8_t *)to;
+    i->first = first;
+}
+
+/* from may be to. */
+static void flip_row(uint8_t *to, const uint8_t *from, int64_t bytes, uint8_t flip)
+{
+    if (from == to)
+        for (int64_t i = 0; i < bytes; i++)
+            to[i] ^= flip;
+    else
         for (int64_t i = 0; i < bytes; i++)
             to[i] = from[i] ^ flip;
+}
+
+static void make_integers(void *arg, int64_t begin, int64_t end, int thread)
+{
+    const integers *i = arg;
+    const s24i_numbers *x = i->numbers;
+    const int64_t bytes = s24i_numbers_row_bytes(x), before = begin * x->unit;
+    const int64_t last = s24i_min(end * x->unit, x->rows - i->first);
+    uint8_t *indices = i->to + i->most * bytes + before * s24i_numbers_index_bytes(x);
+    (void)thread;
+    if (x->turn)
+        x->turn(i->to + before * bytes, indices, x, i->first / x->unit + begin,
+                i->first / x->unit + end);
+    for (int64_t r = before; r < last && (x->flip || !x->turn); r++) {
+        uint8_t *to = i->to + r * bytes;
+        flip_row(to, x->turn ? to : s24i_numbers_row(x, i->first + r), bytes, x->flip);
     }
 }
 
-static s24_status write_flipped(const writing *x, uint8_t *to, int64_t most)
+static s24_status check_integers(const void *arg)
+{
+    (void)arg;
+    return S24_OK;
+}
+
+static s24_status put_integers(const writing *x, const char *rows, int64_t first)
 {
     const s24i_numbers *n = x->numbers;
-    s24_status status = S24_OK;
-    for (flipping f = {n, to, 0}; f.first < n->rows && status == S24_OK; f.first += most) {
-        const int64_t rows = s24i_min(most, n->rows - f.first);
-        s24_ctx_parallel_for(n->ctx, rows, flip_rows, &f);
-        s24i_writer_set_rows(x->writer, rows);
-        status = s24_writer_write_quantized(x->writer, x->moving->weight->name, to,
-                                            n->indices ? n->indices + f.first * ((n->cols + 7) / 8)
-                                                       : NULL,
-                                            n->scales + f.first * (n->cols / n->group));
-        s24i_writer_set_rows(x->writer, 0);
-    }
-    return status;
+    const int64_t stride = s24i_numbers_index_bytes(n);
+    const int64_t most = rows_of_piece(n, s24i_numbers_row_bytes(n));
+    const uint8_t *indices = n->indices ? n->indices + first * stride : NULL;
+    if (n->turn && n->is_two_four)
+        indices = (const uint8_t *)rows + most * s24i_numbers_row_bytes(n);
+    return s24_writer_write_quantized(x->writer, x->moving->weight->name, rows, indices,
+                                      n->scales + first * (n->cols / n->group));
 }
 
-/* Integers as a file of ours has them, whose bytes are those of others but for the signs. */
+/* Integers as a file of ours has them, whose bytes are those of others but for the signs and the
+   order. */
 static s24_status write_integers(const writing *x)
 {
     const s24i_numbers *n = x->numbers;
-    const int64_t bytes = s24i_numbers_row_bytes(n), most = rows_of_piece(n->rows, bytes);
-    uint8_t *to;
+    const int64_t bytes = s24i_numbers_row_bytes(n), most = rows_of_piece(n, bytes);
+    const int64_t half = most * (bytes + (n->turn ? s24i_numbers_index_bytes(n) : 0));
+    integers rows = {.numbers = n, .most = most};
+    pieces p = {&rows, set_integers, make_integers, check_integers, put_integers, NULL, most, half};
     if (x->matrix) return write_matrix(x);
-    if (!n->flip && !n->stride)
+    if (!n->turn && !n->flip && !n->stride)
         return s24_writer_write_quantized(x->writer, x->moving->weight->name, n->values, n->indices,
                                           n->scales);
-    TRY(s24i_alloc_elems(&to, n->ctx, most * bytes, 1, "rows of a weight"));
-    const s24_status status = write_flipped(x, to, most);
-    s24_ctx_free(n->ctx, to);
+    TRY(s24i_alloc_elems(&p.room, n->ctx, 2 * half, 1, "rows of a weight"));
+    const s24_status status = write_pieces(x, &p);
+    s24_ctx_free(n->ctx, p.room);
     return status;
 }
 
@@ -365,9 +412,12 @@ s24_status s24i_form_write(s24_writer *writer, const s24i_moving *moving)
     if (moving->form != FORM_AS_IS) status = s24i_numbers_read(&numbers, w);
     /* Values and codes that are as ours are need no matrix made of them. */
     const int is_as_stored = !numbers.scales && numbers.dtype == moving->dtype;
-    const int is_ready = numbers.indices && (moving->form == FORM_INTEGERS ||
-                                             (moving->form == FORM_OURS && is_as_stored));
-    if (status == S24_OK && forms[moving->form].wants_matrix && !is_ready)
+    const int has_codes = numbers.indices || numbers.is_two_four;
+    const int is_ready =
+        has_codes && (moving->form == FORM_INTEGERS || (moving->form == FORM_OURS && is_as_stored));
+    const int wants_matrix = forms[moving->form].wants_matrix && !is_ready;
+    if (status == S24_OK && wants_matrix) status = s24i_numbers_turn(&numbers);
+    if (status == S24_OK && wants_matrix)
         status = s24i_name_tensor(
             w->ctx,
             s24i_numbers_matrix(&matrix, &numbers, moving->dtype, forms[moving->form].is_scaled),

@@ -14,7 +14,7 @@
 
 #include "io/convert/convert.h"
 
-enum { WORDS, SCALES, ZEROS, GROUPS, BLOCK = 64, WIDE = 128 };
+enum { WORDS, SCALES, ZEROS, GROUPS, BLOCK = S24I_SQUARE, WIDE = 128 };
 
 /* ---- shapes ---------------------------------------------------------------------------------- */
 
@@ -98,8 +98,7 @@ static s24_status measure_awq(s24i_foreign *w)
 /* Element i of a row of words. */
 static int element(const uint32_t *words, int64_t i, int bits)
 {
-    const int64_t per_word = 32 / bits;
-    return (int)(words[i / per_word] >> i % per_word * bits & ((1u << bits) - 1));
+    return (int)(words[i * bits / 32] >> i * bits % 32 & ((1u << bits) - 1));
 }
 
 static int awq_element(const uint32_t *words, int64_t i)
@@ -108,36 +107,41 @@ static int awq_element(const uint32_t *words, int64_t i)
     return (int)(words[i / 8] >> 4 * place[i % 8] & 15);
 }
 
-/* Scales and zero points of [groups, n] to [n, groups], of as many rows as there is room for. */
-static s24_status read_groups(s24i_numbers *out, const s24i_foreign *w, int is_awq)
+/* Is every word of them this one? */
+static int words_are(const s24_tensor *part, uint32_t word)
 {
-    const s24_tensor *part = w->part[SCALES], *packed = w->part[ZEROS];
-    const int64_t groups = part->shape[0], n = part->shape[1];
+    const uint32_t *words = part->data;
+    uint32_t others = 0;
+    for (size_t i = 0; i < part->bytes / sizeof *words; i++)
+        others |= words[i] ^ word;
+    return !others;
+}
+
+/* Zero points of [groups, n] to [n, groups], of as many rows as there is room for, a block of rows
+   after another; nothing where all are the middle. */
+static s24_status read_zeros(s24i_numbers *out, const s24i_foreign *w, int is_awq)
+{
+    const s24_tensor *part = w->part[ZEROS];
+    const int64_t groups = part->shape[0];
     const int middle = 1 << (w->bits - 1), more = is_awq ? 0 : less_by(w);
-    float *scales = NULL, *given = NULL;
+    const uint32_t ones = w->bits == 4 ? 0x11111111u : 0x01010101u;
     int8_t *zeros = NULL;
-    TRY(s24i_numbers_own(&scales, out, 1, out->rows * groups, sizeof *scales));
-    TRY(s24i_numbers_own(&zeros, out, 2, out->rows * groups, 1));
-    TRY(s24i_numbers_own(&given, out, 3, n * groups, sizeof *given));
-    TRY(s24_convert(given, S24_F32, part->data, part->dtype, n * groups));
-    for (int64_t g = 0; g < groups; g++) {
-        const uint32_t *words = (const uint32_t *)packed->data + g * packed->shape[1];
-        for (int64_t r = 0; r < n; r++) {
-            const int zero =
-                (is_awq ? awq_element(words, r) : element(words, r, w->bits) + more) - middle;
-            REQUIRE(w->ctx, zero <= INT8_MAX, S24_ERROR_FORMAT,
+    if (words_are(part, ones * (uint32_t)(middle - more))) return S24_OK;
+    TRY(s24i_numbers_room(&zeros, out, 2, out->rows * groups, 1));
+    out->zeros = zeros;
+    for (int64_t i = 0; i < (out->rows + BLOCK - 1) / BLOCK * groups; i++) {
+        const int64_t g = i % groups, from = i / groups * BLOCK;
+        const uint32_t *words = (const uint32_t *)part->data + g * part->shape[1];
+        for (int64_t r = from; r < s24i_min(from + BLOCK, out->rows); r++) {
+            const int zero = is_awq ? awq_element(words, r) : element(words, r, w->bits) + more;
+            REQUIRE(w->ctx, zero - middle <= INT8_MAX, S24_ERROR_FORMAT,
                     "%s: tensor \"%s\": the zero point of group %lld, column %lld is 256, at most "
                     "255 was expected",
-                    w->path, s24i_show(packed->name).text, (long long)g, (long long)r);
-            if (zero) out->zeros = zeros;
-            if (r >= out->rows) continue;
-            scales[r * groups + g] = given[g * n + r];
-            zeros[r * groups + g] = (int8_t)zero;
+                    w->path, s24i_show(part->name).text, (long long)g, (long long)r);
+            zeros[r * groups + g] = (int8_t)(zero - middle);
         }
     }
-    out->scales = scales;
-    const s24_quantized of = {.rows = out->rows, .cols = w->cols, .group = w->group};
-    return s24i_check_scales(w->ctx, w->path, part->name, scales, &of);
+    return S24_OK;
 }
 
 /* The group of each column, where it is not the one that its place says. */
@@ -154,27 +158,29 @@ static s24_status read_order(s24i_numbers *out, const s24i_foreign *w)
     return S24_OK;
 }
 
-/* Words on their way to rows: of each word's neighbours along k, or of pairs of AWQ's words. */
-typedef struct turning {
-    const s24i_foreign *w;
-    uint8_t *values;
-    int64_t rows, stride;
-} turning;
+/* ---- words ----------------------------------------------------------------------------------- */
 
-/* A block of rows. A word's bytes lie in the order of the columns. */
-static void turn_gptq(void *arg, int64_t begin, int64_t end, int thread)
+/* Of neighbours along k: a word's bytes lie in the order of the columns, so that words are
+   transposed, a line of each row at a time. */
+static void turn_gptq(uint8_t *values, uint8_t *indices, const s24i_numbers *x, int64_t begin,
+                      int64_t end)
 {
-    const turning *t = arg;
-    const s24_tensor *part = t->w->part[WORDS];
-    const int64_t last = s24i_min(t->rows, end * BLOCK);
-    (void)thread;
-    for (int64_t from = begin * BLOCK; from < last; from += BLOCK)
-        for (int64_t i = 0; i < part->shape[0]; i++) {
-            const uint32_t *words = (const uint32_t *)part->data + i * part->shape[1];
-            for (int64_t r = from; r < s24i_min(from + BLOCK, last); r++)
-                memcpy(t->values + r * t->stride + i * (int64_t)sizeof *words, words + r,
-                       sizeof *words);
-        }
+    enum { WORDS_OF_LINE = S24I_SQUARE / sizeof(float), NEAR = 4 };
+    const s24i_vec *vec = s24i_vec_find(s24_ctx_cpu(x->ctx));
+    const s24_tensor *part = x->from->part[WORDS];
+    const int64_t stride = s24i_numbers_row_bytes(x), n = part->shape[1];
+    s24i_square square;
+    (void)indices;
+    for (int64_t from = begin; from < end; from += NEAR)
+        for (int64_t i = 0; i < part->shape[0]; i += WORDS_OF_LINE)
+            for (int64_t unit = from; unit < s24i_min(end, from + NEAR); unit++) {
+                const int64_t rows = s24i_min(BLOCK, x->rows - unit * BLOCK);
+                const int64_t count = s24i_min(WORDS_OF_LINE, part->shape[0] - i);
+                const float *words = (const float *)part->data + i * n + unit * BLOCK;
+                vec->transpose((float *)(void *)square.row, WORDS_OF_LINE, words, n, count, rows);
+                s24i_square_put(values + (unit - begin) * BLOCK * stride + 4 * i, stride, &square,
+                                rows, 4 * count);
+            }
 }
 
 /* Bytes of eight rows out of two columns' words, the first's 4 bits low: of the rows 0 4 1 5, then
@@ -201,55 +207,51 @@ static void turn_sixteen(uint64_t to[8], const s24_tensor *part, int64_t word, i
     }
 }
 
-/* Up to 128 columns of a word. */
-static void turn_eight(const turning *t, int64_t word, int64_t from)
+/* Up to 128 columns of a word, whose rows are counted. */
+static void turn_eight(uint8_t *values, const s24i_numbers *x, int64_t word, int64_t from)
 {
-    const s24_tensor *part = t->w->part[WORDS];
-    const int64_t count = s24i_min(WIDE, part->shape[0] - from);
+    const int64_t stride = s24i_numbers_row_bytes(x), count = s24i_min(WIDE, x->cols - from);
     uint64_t near[WIDE / 16][8];
     for (int64_t c = 0; c < count; c += 16)
-        turn_sixteen(near[c / 16], part, word, from + c);
-    for (int64_t i = 0; i < s24i_min(8, t->rows - 8 * word); i++) {
-        uint8_t *to = t->values + (8 * word + i) * t->stride + from / 2;
+        turn_sixteen(near[c / 16], x->from->part[WORDS], word, from + c);
+    for (int64_t i = 0; i < s24i_min(8, x->rows - 8 * word); i++) {
+        uint8_t *to = values + i * stride + from / 2;
         for (int64_t c = 0; c < count; c += 16)
             memcpy(to + c / 2, &near[c / 16][i], (size_t)(s24i_min(16, count - c) + 1) / 2);
     }
 }
 
-/* The same of AWQ's, whose words have neighbours along n. */
-static void turn_awq(void *arg, int64_t begin, int64_t end, int thread)
+/* The same of AWQ's, whose words have neighbours along n: a unit's are a line of each column. */
+static void turn_awq(uint8_t *values, uint8_t *indices, const s24i_numbers *x, int64_t begin,
+                     int64_t end)
 {
-    const turning *t = arg;
-    const int64_t last = s24i_min(t->rows, end * BLOCK);
-    (void)thread;
-    for (int64_t from = 0; from < t->w->cols; from += WIDE)
-        for (int64_t r = begin * BLOCK; r < last; r += 8)
-            turn_eight(t, r / 8, from);
+    const int64_t first = begin * WIDE, last = s24i_min(x->rows, end * WIDE);
+    (void)indices;
+    for (int64_t from = 0; from < x->cols; from += WIDE)
+        for (int64_t r = first; r < last; r += 8)
+            turn_eight(values + (r - first) * s24i_numbers_row_bytes(x), x, r / 8, from);
 }
 
-static s24_status turn(s24i_numbers *out, const s24i_foreign *w,
-                       void (*rows)(void *arg, int64_t begin, int64_t end, int thread))
+/* What GPTQ's and AWQ's have in common. */
+static s24_status read_words(s24i_numbers *out, const s24i_foreign *w, int is_awq)
 {
     out->dtype = S24_I8;
     out->flip = w->bits == 4 ? 0x88 : 0x80;
-    turning t = {.w = w, .rows = out->rows, .stride = s24i_numbers_row_bytes(out)};
-    TRY(s24i_numbers_room(&t.values, out, 0, out->rows * t.stride, 1));
-    s24_ctx_parallel_for(w->ctx, (out->rows + BLOCK - 1) / BLOCK, rows, &t);
-    out->values = t.values;
-    return S24_OK;
+    out->turn = is_awq ? turn_awq : turn_gptq;
+    out->unit = is_awq ? WIDE : BLOCK;
+    TRY(read_zeros(out, w, is_awq));
+    return s24i_numbers_turned_scales(out, w, w->part[SCALES], NULL);
 }
 
 static s24_status read_gptq(s24i_numbers *out, const s24i_foreign *w)
 {
-    TRY(turn(out, w, turn_gptq));
     if (w->part[GROUPS]) TRY(read_order(out, w));
-    return read_groups(out, w, 0);
+    return read_words(out, w, 0);
 }
 
 static s24_status read_awq(s24i_numbers *out, const s24i_foreign *w)
 {
-    TRY(turn(out, w, turn_awq));
-    return read_groups(out, w, 1);
+    return read_words(out, w, 1);
 }
 
 const s24i_foreign_scheme s24i_scheme_gptq = {

@@ -46,6 +46,8 @@ s24_status s24i_numbers_read(s24i_numbers *out, const s24i_foreign *weight)
                           .cols = weight->cols,
                           .bits = weight->bits,
                           .group = weight->group,
+                          .from = weight,
+                          .unit = 1,
                           .dtype = tensor->dtype};
     if (weight->scheme) return weight->scheme->read(out, weight);
     if (!tensor->packed) {
@@ -74,6 +76,93 @@ s24_status s24i_numbers_scales(s24i_numbers *out, const s24i_foreign *weight,
     const s24_quantized of = {.rows = out->rows, .cols = out->cols, .group = out->group};
     return s24i_check_scales(weight->ctx, weight->path, part->name, scales, &of);
 }
+
+/* ---- in another order ------------------------------------------------------------------------ */
+
+/* Scales on their way from [groups, n]. */
+typedef struct turning_scales {
+    const s24_tensor *part;
+    float *to;
+    int64_t rows;
+    const int *order;
+} turning_scales;
+
+/* Blocks of rows, whose places in `to` L1 holds while all groups are gone through. */
+static void turn_scales(void *arg, int64_t begin, int64_t end, int thread)
+{
+    const turning_scales *t = arg;
+    const int64_t groups = t->part->shape[0], n = t->part->shape[1];
+    const int64_t size = (int64_t)s24_dtype_bytes(t->part->dtype);
+    float near[S24I_SQUARE];
+    (void)thread;
+    for (int64_t block = begin; block < end; block++) {
+        const int64_t from = block * S24I_SQUARE, count = s24i_min(S24I_SQUARE, t->rows - from);
+        float *to = t->to + from * groups;
+        for (int64_t g = 0; g < groups; g++) {
+            (void)s24_convert(near, S24_F32, (const char *)t->part->data + (g * n + from) * size,
+                              t->part->dtype, count);
+            for (int64_t i = 0; i < count; i++)
+                to[(t->order ? i / 8 * 8 + t->order[i % 8] : i) * groups + g] = near[i];
+        }
+    }
+}
+
+s24_status s24i_numbers_turned_scales(s24i_numbers *out, const s24i_foreign *w,
+                                      const s24_tensor *part, const int order[8])
+{
+    turning_scales t = {.part = part, .rows = out->rows, .order = order};
+    TRY(s24i_numbers_room(&t.to, out, 1, out->rows * part->shape[0], sizeof *t.to));
+    s24_ctx_parallel_for(w->ctx, (out->rows + S24I_SQUARE - 1) / S24I_SQUARE, turn_scales, &t);
+    out->scales = t.to;
+    const s24_quantized of = {.rows = out->rows, .cols = out->cols, .group = out->group};
+    return s24i_check_scales(w->ctx, w->path, part->name, t.to, &of);
+}
+
+void s24i_square_put(uint8_t *to, int64_t stride, const s24i_square *square, int64_t rows,
+                     int64_t bytes)
+{
+    for (int64_t r = 0; r < rows && bytes == S24I_SQUARE; r++)
+        memcpy(to + r * stride, square->row[r], S24I_SQUARE);
+    for (int64_t r = 0; r < rows && bytes < S24I_SQUARE; r++)
+        memcpy(to + r * stride, square->row[r], (size_t)bytes);
+}
+
+int64_t s24i_numbers_units(const s24i_numbers *x, int64_t rows)
+{
+    return (rows + x->unit - 1) / x->unit;
+}
+
+/* A weight's values and indices on their way to where they all are. */
+typedef struct turning {
+    const s24i_numbers *numbers;
+    uint8_t *values, *indices;
+} turning;
+
+static void turn_units(void *arg, int64_t begin, int64_t end, int thread)
+{
+    const turning *t = arg;
+    const s24i_numbers *x = t->numbers;
+    const int64_t first = begin * x->unit;
+    (void)thread;
+    x->turn(t->values + first * s24i_numbers_row_bytes(x),
+            t->indices + first * s24i_numbers_index_bytes(x), x, begin, end);
+}
+
+s24_status s24i_numbers_turn(s24i_numbers *x)
+{
+    turning t = {.numbers = x};
+    if (!x->turn) return S24_OK;
+    TRY(s24i_numbers_room(&t.values, x, 0, x->rows * s24i_numbers_row_bytes(x), 1));
+    TRY(s24i_numbers_room(&t.indices, x, 4, x->rows * s24i_numbers_index_bytes(x), 1));
+    s24_ctx_parallel_for(x->ctx, s24i_numbers_units(x, x->rows), turn_units, &t);
+    x->values = t.values;
+    if (x->is_two_four) x->indices = t.indices;
+    x->turn = NULL;
+    x->unit = 1;
+    return S24_OK;
+}
+
+/* ---- 2:4 ------------------------------------------------------------------------------------- */
 
 /* Elements that are not zero of a group of four of this many bytes each, whose signs `mask` leaves
    out: −0 is zero. */
