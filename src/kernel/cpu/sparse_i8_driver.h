@@ -142,11 +142,12 @@ TARGET static void turn_columns(void *arg, int64_t begin, int64_t end, int threa
     uint8_t bytes[SQUARE][COLUMNS];
     (void)thread;
     for (int64_t m = 0; m < job->m; m += tile_at(m, job->m)->tokens) {
-        const int64_t width = tile_at(m, job->m)->tokens;
+        const tile_kind *tile = tile_at(m, job->m);
+        const int64_t width = tile->tokens;
         for (int64_t k = begin * COLUMNS; k < end * COLUMNS; k += COLUMNS)
             for (int64_t t = 0; t < width; t += SQUARE) {
                 for (int i = 0; i < SQUARE; i++)
-                    quantise(bytes[i], job, m + t + i, k);
+                    quantise(bytes[i], job, m + token_at(tile, t + i), k);
                 for (int64_t c = 0; c < COLUMNS && k + c < job->k; c += SQUARE) {
                     uint8_t *to = x + m * job->k + (k + c) * width + t;
                     const uint8_t(*from)[COLUMNS] = (const uint8_t(*)[COLUMNS])(&bytes[0][c]);
@@ -161,19 +162,6 @@ TARGET static void turn_columns(void *arg, int64_t begin, int64_t end, int threa
 
 /* ---- products -------------------------------------------------------------------------------- */
 
-/* Floats of a line's sums; own: scales of the tile's tokens. */
-TARGET static void scale_sums(float *restrict to, const s24i_sparse_i8 *w, int64_t n,
-                              const int32_t *restrict sums, const float *restrict own, int width)
-{
-    for (int o = 0; o < OUTS; o++) {
-        const uint32_t offset = X_OFFSET * (uint32_t)w->totals[n + o];
-        const float scale = w->scales[n + o];
-        for (int t = 0; t < width; t++)
-            to[o * width + t] =
-                (float)(int32_t)((uint32_t)sums[o * width + t] - offset) * scale * own[t];
-    }
-}
-
 /* The scales of a tile's tokens; those after the last have none. */
 static void find_scales(float own[COLUMNS], const s24i_linear_job *job, int64_t m, int width)
 {
@@ -186,20 +174,16 @@ static void run_lines(void *arg, int64_t begin, int64_t end, int thread)
 {
     const s24i_linear_job *job = arg;
     const uint8_t *x = (const uint8_t *)job->work + scales_bytes(job->m);
-    _Alignas(64) int32_t sums[OUTS * COLUMNS];
-    _Alignas(64) float scaled[ROWS * COLUMNS] = {0}, own[COLUMNS];
+    _Alignas(64) float sums[ROWS * COLUMNS] = {0}, own[COLUMNS];
     (void)thread;
     for (int64_t m = 0; m < job->m; m += tile_at(m, job->m)->tokens) {
         const tile_kind *tile = tile_at(m, job->m);
         find_scales(own, job, m, tile->tokens);
         for (int64_t line = begin; line < end; line += ROWS / OUTS) {
             const int64_t last = line + ROWS / OUTS < end ? line + ROWS / OUTS : end;
-            for (int64_t l = line; l < last; l++) {
-                tile->sum(job->w, x + m * job->k, l, sums);
-                scale_sums(scaled + (l - line) * OUTS * tile->tokens, job->w, l * OUTS, sums, own,
-                           tile->tokens);
-            }
-            finish_tile(job, m, line * OUTS, (int)(last - line) * OUTS, scaled, tile->tokens);
+            for (int64_t l = line; l < last; l++)
+                tile->sum(job->w, x + m * job->k, l, own, sums + (l - line) * OUTS * tile->tokens);
+            finish_tile(job, m, line * OUTS, (int)(last - line) * OUTS, sums, tile->tokens);
         }
     }
 }

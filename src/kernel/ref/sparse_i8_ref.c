@@ -9,9 +9,10 @@
 
 enum { TOKENS = 16 };
 
-static void sum_tile(const s24i_sparse_i8 *w, const uint8_t *x, int64_t line, int32_t *sums)
+static void sum_tile(const s24i_sparse_i8 *w, const uint8_t *x, int64_t line, const float *own,
+                     float *to)
 {
-    memset(sums, 0, OUTS * TOKENS * sizeof *sums);
+    int32_t sums[OUTS * TOKENS] = {0};
     for (int64_t g = w->starts[line]; g < w->starts[line + 1]; g++)
         for (int c = 0; c < 4; c++) {
             const int8_t *column = (const int8_t *)x + (int64_t)w->index[4 * g + c] * TOKENS;
@@ -19,9 +20,11 @@ static void sum_tile(const s24i_sparse_i8 *w, const uint8_t *x, int64_t line, in
                 for (int t = 0; t < TOKENS; t++)
                     sums[o * TOKENS + t] += w->values[4 * (OUTS * g + o) + c] * column[t];
         }
+    for (int i = 0; i < OUTS * TOKENS; i++)
+        to[i] = (float)sums[i] * w->scales[OUTS * line + i / TOKENS] * own[i % TOKENS];
 }
 
-static const tile_kind tiles[] = {{TOKENS, sum_tile}};
+static const tile_kind tiles[] = {{TOKENS, 1, sum_tile}};
 enum { TILES = 1 };
 
 #include "kernel/cpu/sparse_i8_driver.h"

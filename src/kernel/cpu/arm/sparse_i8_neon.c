@@ -34,14 +34,14 @@ INLINE int32x4_t dot_16(int32x4_t sum, int32x4_t x, int32_t four)
     return vaddq_s32(sum, vpaddq_s32(low, high));
 }
 
-INLINE void order_16(int32x4_t s[4])
+INLINE void put(float *to, int32x4_t sum, float scale, const float *own)
 {
-    (void)s;
+    vst1q_f32(to, vmulq_f32(vmulq_n_f32(vcvtq_f32_s32(sum), scale), vld1q_f32(own)));
 }
 
-SUM_TILE(sum_16, int32x4_t, 4, mix_16, dot_16, order_16, 4)
+SUM_TILE(sum_16, int32x4_t, 4, vdupq_n_s32, mix_16, dot_16, put, 4)
 
-static const tile_kind tiles[] = {{16, sum_16}};
+static const tile_kind tiles[] = {{16, 1, sum_16}};
 enum { TILES = 1 };
 
 #include "kernel/cpu/sparse_i8_driver.h"

@@ -24,21 +24,20 @@ INLINE __m256i dot_32(__m256i sum, __m256i x, int32_t four)
     return _mm256_add_epi32(sum, _mm256_madd_epi16(two, _mm256_set1_epi16(1)));
 }
 
-INLINE void order_32(__m256i s[4])
+INLINE __m256i start(int32_t n)
 {
-    const __m256i a = _mm256_permute2x128_si256(s[0], s[1], 0x20);
-    const __m256i b = _mm256_permute2x128_si256(s[2], s[3], 0x20);
-    const __m256i c = _mm256_permute2x128_si256(s[0], s[1], 0x31);
-    const __m256i d = _mm256_permute2x128_si256(s[2], s[3], 0x31);
-    s[0] = a;
-    s[1] = b;
-    s[2] = c;
-    s[3] = d;
+    return _mm256_set1_epi32(n);
 }
 
-SUM_TILE(sum_32, __m256i, 4, mix_32, dot_32, order_32, 2)
+INLINE void put(float *to, __m256i sum, float scale, const float *own)
+{
+    const __m256 scaled = _mm256_mul_ps(_mm256_cvtepi32_ps(sum), _mm256_set1_ps(scale));
+    _mm256_store_ps(to, _mm256_mul_ps(scaled, _mm256_load_ps(own)));
+}
 
-static const tile_kind tiles[] = {{32, sum_32}};
+SUM_TILE(sum_32, __m256i, 4, start, mix_32, dot_32, put, 2)
+
+static const tile_kind tiles[] = {{32, 2, sum_32}};
 enum { TILES = 1 };
 
 #include "kernel/cpu/sparse_i8_driver.h"

@@ -60,28 +60,22 @@ INLINE __m512i dot(__m512i sum, __m512i x, int32_t four)
     return sum;
 }
 
-INLINE void order_64(__m512i s[4])
+INLINE __m512i start(int32_t n)
 {
-    const __m512i a = _mm512_shuffle_i32x4(s[0], s[1], 0x44);
-    const __m512i b = _mm512_shuffle_i32x4(s[2], s[3], 0x44);
-    const __m512i c = _mm512_shuffle_i32x4(s[0], s[1], 0xee);
-    const __m512i d = _mm512_shuffle_i32x4(s[2], s[3], 0xee);
-    s[0] = _mm512_shuffle_i32x4(a, b, 0x88);
-    s[1] = _mm512_shuffle_i32x4(a, b, 0xdd);
-    s[2] = _mm512_shuffle_i32x4(c, d, 0x88);
-    s[3] = _mm512_shuffle_i32x4(c, d, 0xdd);
+    return _mm512_set1_epi32(n);
 }
 
-INLINE void order_none(const __m512i *s)
+INLINE void put(float *to, __m512i sum, float scale, const float *own)
 {
-    (void)s;
+    const __m512 scaled = _mm512_mul_ps(_mm512_cvtepi32_ps(sum), _mm512_set1_ps(scale));
+    _mm512_store_ps(to, _mm512_mul_ps(scaled, _mm512_load_ps(own)));
 }
 
-SUM_TILE(sum_64, __m512i, 4, mix_64, dot, order_64, 4)
-SUM_TILE(sum_32, __m512i, 2, mix_32, dot, order_none, 4)
-SUM_TILE(sum_16, __m512i, 1, mix_16, dot, order_none, 4)
+SUM_TILE(sum_64, __m512i, 4, start, mix_64, dot, put, 4)
+SUM_TILE(sum_32, __m512i, 2, start, mix_32, dot, put, 4)
+SUM_TILE(sum_16, __m512i, 1, start, mix_16, dot, put, 4)
 
-static const tile_kind tiles[] = {{16, sum_16}, {32, sum_32}, {64, sum_64}};
+static const tile_kind tiles[] = {{16, 1, sum_16}, {32, 1, sum_32}, {64, 4, sum_64}};
 enum { TILES = 3 };
 
 TARGET static void finish_tile(const s24i_linear_job *job, int64_t m, int64_t n, int outs,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* How four columns of tokens are interleaved for the rows of 8-bit blocks of 4x1 on x86. Vectors
-   are unpacked in parts of 128 bits: in the i-th of them vector j of the four then has tokens
-   16·i + 4·j and the next three, which order_* of a row put one after another in the sums. */
+   are unpacked in parts of 128 bits: in the i-th of them vector j of the four then has what lies at
+   16·i + 4·j and the next three places (token_at of sparse_i8_tile.h). */
 #ifndef S24_KERNEL_CPU_X86_SPARSE_I8_MIX_H
 #define S24_KERNEL_CPU_X86_SPARSE_I8_MIX_H
 
