@@ -64,12 +64,16 @@ static s24_status check_sum(s24_ctx *ctx, const void *data, int64_t count, s24_d
     return S24_OK;
 }
 
-static s24_status begin(s24_ctx *ctx, s24_comm *c, void *data, int64_t count, s24_dtype dtype)
+typedef s24_status (*reduction)(void *state, void *data, int64_t count, int f64,
+                                s24i_comm_error *error);
+
+static s24_status begin(s24_ctx *ctx, s24_comm *c, reduction reduce, void *data, int64_t count,
+                        s24_dtype dtype)
 {
     s24i_comm_error error = {""};
     TRY(check_sum(ctx, data, count, dtype));
     c->agreed = 0;
-    const s24_status status = c->table->reduce(c->state, data, count, dtype == S24_F64, &error);
+    const s24_status status = reduce(c->state, data, count, dtype == S24_F64, &error);
     return status == S24_OK ? S24_OK : s24i_comm_failed(c, ctx, status, "a sum", &error);
 }
 
@@ -79,16 +83,17 @@ s24_status s24_comm_sum_begin(s24_ctx *ctx, s24_comm *comm, void *data, int64_t 
     int done;
     s24i_comm_error error = {""};
     TRY(s24i_comm_check(ctx, comm));
-    TRY(begin(ctx, comm, data, count, dtype));
+    TRY(begin(ctx, comm, comm->table->reduce, data, count, dtype));
     const s24_status status = comm->table->test(comm->state, &done, &error);
     return status == S24_OK ? S24_OK : s24i_comm_failed(comm, ctx, status, "a sum", &error);
 }
 
-/* Who waits long leaves the core to others. */
-static void rest(double waited)
+/* Who waits long leaves the core to others: of a device, whose ranks have cores of their own,
+   longer than a step of a small model takes. */
+static void rest(const s24_comm *c, double waited)
 {
     const struct timespec nap = {0, 50000};
-    if (waited > 2e-3)
+    if (waited > (c->table->on_device ? 20e-3 : 2e-3))
         nanosleep(&nap, NULL);
     else
         sched_yield();
@@ -106,7 +111,7 @@ s24_status s24_comm_wait(s24_ctx *ctx, s24_comm *comm)
         if (done) return S24_OK;
         const double waited = s24i_seconds() - start;
         if (waited > comm->patience) break;
-        rest(waited);
+        rest(comm, waited);
     }
     snprintf(error.text, sizeof error.text, "another rank did not come within %g s",
              comm->patience);
@@ -125,52 +130,38 @@ s24_status s24i_comm_broadcast_begin(s24_ctx *ctx, s24_comm *comm, void *data, s
 
 /* ---- in host memory -------------------------------------------------------------------------- */
 
-/* A sum of `count` numbers, or, where there are none, the bytes of a root. */
-typedef struct exchange {
-    int64_t count;
-    s24_dtype dtype;
-    size_t bytes;
-    int root;
-} exchange;
-
-static s24_status run_exchange(s24_ctx *ctx, s24_comm *c, void *data, const exchange *what)
+s24_status s24_comm_sum(s24_ctx *ctx, s24_comm *comm, void *data, int64_t count, s24_dtype dtype)
 {
-    TRY(what->count ? begin(ctx, c, data, what->count, what->dtype)
-                    : s24i_comm_broadcast_begin(ctx, c, data, what->bytes, what->root));
+    TRY(s24i_comm_check(ctx, comm));
+    const s24i_comm_table *table = comm->table;
+    TRY(begin(ctx, comm, table->reduce_host ? table->reduce_host : table->reduce, data, count,
+              dtype));
+    return s24_comm_wait(ctx, comm);
+}
+
+static s24_status run_broadcast(s24_ctx *ctx, s24_comm *c, void *data, size_t bytes, int root)
+{
+    TRY(s24i_comm_broadcast_begin(ctx, c, data, bytes, root));
     return s24_comm_wait(ctx, c);
 }
 
-/* Host memory, through the device's where the transport takes that. */
-static s24_status exchange_host(s24_ctx *ctx, s24_comm *c, void *data, const exchange *what)
+/* Through the device's memory where the transport takes that. */
+s24_status s24_comm_broadcast(s24_ctx *ctx, s24_comm *comm, void *data, size_t bytes, int root)
 {
-    const size_t bytes = what->bytes;
+    s24_comm *c = comm;
     void *there;
-    if (!c->table->on_device || !bytes) return run_exchange(ctx, c, data, what);
+    TRY(s24i_comm_check(ctx, c));
+    REQUIRE(ctx, data && root >= 0 && root < c->world, S24_ERROR_ARGUMENT,
+            data ? "root is %d in a world of %d" : "data is NULL (root %d, a world of %d)", root,
+            c->world);
+    if (!c->table->on_device || !bytes) return run_broadcast(ctx, c, data, bytes, root);
     TRY(s24_device_alloc(&there, ctx, c->device, bytes, NULL));
     s24_status status = s24_device_copy(ctx, c->device, there, data, bytes, NULL);
-    if (status == S24_OK) status = run_exchange(ctx, c, there, what);
+    if (status == S24_OK) status = run_broadcast(ctx, c, there, bytes, root);
     if (status == S24_OK) status = s24_device_copy(ctx, c->device, data, there, bytes, NULL);
     if (status == S24_OK) status = s24_device_wait(ctx, c->device, NULL);
     (void)s24_device_free(ctx, c->device, there, NULL);
     return status;
-}
-
-s24_status s24_comm_sum(s24_ctx *ctx, s24_comm *comm, void *data, int64_t count, s24_dtype dtype)
-{
-    TRY(s24i_comm_check(ctx, comm));
-    TRY(check_sum(ctx, data, count, dtype));
-    const exchange sum = {count, dtype, (size_t)count * s24_dtype_bytes(dtype), 0};
-    return exchange_host(ctx, comm, data, &sum);
-}
-
-s24_status s24_comm_broadcast(s24_ctx *ctx, s24_comm *comm, void *data, size_t bytes, int root)
-{
-    const exchange given = {.bytes = bytes, .root = root};
-    TRY(s24i_comm_check(ctx, comm));
-    REQUIRE(ctx, data && root >= 0 && root < comm->world, S24_ERROR_ARGUMENT,
-            data ? "root is %d in a world of %d" : "data is NULL (root %d, a world of %d)", root,
-            comm->world);
-    return exchange_host(ctx, comm, data, &given);
 }
 
 s24_status s24_comm_barrier(s24_ctx *ctx, s24_comm *comm)

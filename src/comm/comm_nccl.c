@@ -6,10 +6,11 @@
  * ends what NCCL waits for. It alone does: NCCL's end also waits for the graphs that have its sums,
  * which their owners destroy once they have heard of it. Sums have a stream of their own, in which
  * each follows what the device's default stream has when it is begun: that goes on meanwhile; but
- * for those that somebody puts into his own stream.
+ * for those of host memory, which follow nothing, and those that somebody puts into his own stream.
  */
 #include <dlfcn.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,6 +23,7 @@ enum { NCCL_ID_BYTES = 128, NCCL_SUM = 0 };
 enum { NCCL_UINT8 = 1, NCCL_F16 = 6, NCCL_F32 = 7, NCCL_F64 = 8, NCCL_BF16 = 9 };
 enum { NCCL_IN_PROGRESS = 7, NCCL_OLDEST = 21400 };
 enum { WATCH_MS = 100, NAP_US = 20, PORT = 29400 };
+static const double SPIN = 1e-3; /* seconds: NCCL puts a call into a stream in some microseconds */
 
 /* Handed over by value. */
 typedef struct nccl_id {
@@ -48,6 +50,10 @@ typedef struct nccl_state {
     s24_ctx *ctx;
     s24_device *device;
     void *stream; /* of the sums */
+    /* Of a sum of host memory: pinned, and on the device, room for so many bytes; and whose numbers
+       these are, NULL: nobody's. */
+    void *pinned, *there, *given;
+    size_t room, given_bytes;
     s24i_meeting meeting;
     double patience;
     double since; /* when the first that is not done was begun; 0: all is done */
@@ -144,12 +150,16 @@ static s24_status in_time(nccl_state *s, s24i_comm_error *error)
 
 static s24_status settle(nccl_state *s, const char *what, s24i_comm_error *error)
 {
+    const double began = s24i_seconds();
     int busy = 1;
     for (;;) {
         TRY(ask(s, &busy, what, error));
         if (!busy) return S24_OK;
         TRY(in_time(s, error));
-        nap(NAP_US);
+        if (s24i_seconds() - began < SPIN)
+            sched_yield();
+        else
+            nap(NAP_US);
     }
 }
 
@@ -233,6 +243,14 @@ static s24_status begin(nccl_state *s, const s24_comm_opts *o, s24i_comm_error *
     return S24_OK;
 }
 
+static void free_room(nccl_state *s)
+{
+    if (s->there) (void)s24_device_free(s->ctx, s->device, s->there, s->stream);
+    if (s->pinned) s24_device_pinned_free(s->device, s->pinned);
+    s->there = s->pinned = NULL;
+    s->room = 0;
+}
+
 static void close_nccl(void *state, int broken)
 {
     nccl_state *s = state;
@@ -247,6 +265,7 @@ static void close_nccl(void *state, int broken)
         s->nccl.CommDestroy(s->comm);
         s24_device_leave(s->device, before);
     }
+    free_room(s);
     s24_device_stream_destroy(s->device, s->stream);
     pthread_mutex_destroy(&s->lock);
     free(s);
@@ -307,17 +326,75 @@ static s24_status prepare(nccl_state *s, const char *what, s24i_comm_error *erro
     return device_said(s, s24_device_stream_follow(s->ctx, s->device, s->stream, NULL), error);
 }
 
-static s24_status reduce(void *state, void *data, int64_t count, int f64, s24i_comm_error *error)
+/* Of numbers in the device's memory, in the stream that it stands in. */
+typedef struct nccl_sum {
+    void *data;
+    int64_t count;
+    int type;
+    void *stream;
+} nccl_sum;
+
+static s24_status call(nccl_state *s, const nccl_sum *sum, const char *what, s24i_comm_error *error)
 {
-    static const char what[] = "it began a sum";
-    nccl_state *s = state;
     int before;
-    TRY(prepare(s, what, error));
     TRY(enter(s, &before, error));
-    const int result = s->nccl.AllReduce(data, data, (size_t)count, f64 ? NCCL_F64 : NCCL_F32,
-                                         NCCL_SUM, s->comm, s->stream);
+    const int result = s->nccl.AllReduce(sum->data, sum->data, (size_t)sum->count, sum->type,
+                                         NCCL_SUM, s->comm, sum->stream);
     leave_call(s, before);
     return said(s, result, what, error);
+}
+
+static const char BEGAN[] = "it began a sum";
+
+static s24_status reduce(void *state, void *data, int64_t count, int f64, s24i_comm_error *error)
+{
+    nccl_state *s = state;
+    const nccl_sum sum = {data, count, f64 ? NCCL_F64 : NCCL_F32, s->stream};
+    TRY(prepare(s, BEGAN, error));
+    return call(s, &sum, BEGAN, error);
+}
+
+static s24_status make_room(nccl_state *s, size_t bytes, s24i_comm_error *error)
+{
+    if (bytes <= s->room) return S24_OK;
+    free_room(s);
+    s24_status status = s24_device_pinned_alloc(&s->pinned, s->ctx, s->device, bytes);
+    if (status == S24_OK) status = s24_device_alloc(&s->there, s->ctx, s->device, bytes, s->stream);
+    if (status == S24_OK) s->room = bytes;
+    return device_said(s, status, error);
+}
+
+static s24_status copy(nccl_state *s, void *to, const void *from, size_t bytes,
+                       s24i_comm_error *error)
+{
+    return device_said(s, s24_device_copy(s->ctx, s->device, to, from, bytes, s->stream), error);
+}
+
+/* By way of the device, in the sums' stream; `test` hands back what is there. */
+static s24_status reduce_host(void *state, void *data, int64_t count, int f64,
+                              s24i_comm_error *error)
+{
+    nccl_state *s = state;
+    const size_t bytes = (size_t)count * (f64 ? sizeof(double) : sizeof(float));
+    if (s->since == 0) s->since = s24i_seconds();
+    TRY(settle(s, BEGAN, error));
+    TRY(make_room(s, bytes, error));
+    const nccl_sum sum = {s->there, count, f64 ? NCCL_F64 : NCCL_F32, s->stream};
+    memcpy(s->pinned, data, bytes);
+    TRY(copy(s, s->there, s->pinned, bytes, error));
+    TRY(call(s, &sum, BEGAN, error));
+    TRY(settle(s, BEGAN, error)); /* it is in the stream */
+    TRY(copy(s, s->pinned, s->there, bytes, error));
+    s->given = data;
+    s->given_bytes = bytes;
+    return S24_OK;
+}
+
+static s24_status follow(void *state, s24i_comm_error *error)
+{
+    nccl_state *s = state;
+    TRY(settle(s, BEGAN, error));
+    return device_said(s, s24_device_stream_follow(s->ctx, s->device, NULL, s->stream), error);
 }
 
 static s24_status broadcast(void *state, void *data, size_t bytes, int root, s24i_comm_error *error)
@@ -340,10 +417,10 @@ static s24_status test(void *state, int *done, s24i_comm_error *error)
     TRY(ask(s, &busy, "it summed", error));
     if (!busy)
         TRY(device_said(s, s24_device_stream_done(done, s->ctx, s->device, s->stream), error));
-    if (*done)
-        s->since = 0;
-    else
-        TRY(in_time(s, error));
+    if (!*done) return in_time(s, error);
+    if (s->given) memcpy(s->given, s->pinned, s->given_bytes);
+    s->given = NULL;
+    s->since = 0;
     return S24_OK;
 }
 
@@ -355,15 +432,10 @@ static s24_status enqueue(void *state, void *data, int64_t count, s24_dtype dtyp
     static const char what[] = "it put a sum into a stream";
     nccl_state *s = state;
     const double since = s->since;
-    int before;
+    const nccl_sum sum = {data, count, dtype == S24_F16 ? NCCL_F16 : NCCL_BF16, stream};
     if (s->since == 0) s->since = s24i_seconds();
     TRY(settle(s, what, error));
-    TRY(enter(s, &before, error));
-    const int result =
-        s->nccl.AllReduce(data, data, (size_t)count, dtype == S24_F16 ? NCCL_F16 : NCCL_BF16,
-                          NCCL_SUM, s->comm, stream);
-    leave_call(s, before);
-    TRY(said(s, result, what, error));
+    TRY(call(s, &sum, what, error));
     TRY(settle(s, what, error));
     s->since = since;
     return S24_OK;
@@ -399,6 +471,8 @@ s24_status s24i_comm_find_nccl(s24_comm *comm, s24_ctx *ctx, const s24_comm_opts
                                           .open = open_nccl,
                                           .place = place,
                                           .reduce = reduce,
+                                          .reduce_host = reduce_host,
+                                          .follow = follow,
                                           .test = test,
                                           .broadcast = broadcast,
                                           .enqueue = enqueue,

@@ -28,6 +28,15 @@ s24_status s24i_comm_enqueue(s24_ctx *ctx, s24_comm *comm, void *data, int64_t c
     return status == S24_OK ? S24_OK : s24i_comm_failed(comm, ctx, status, "a sum", &error);
 }
 
+s24_status s24i_comm_follow(s24_ctx *ctx, s24_comm *comm)
+{
+    s24i_comm_error error = {""};
+    TRY(s24i_comm_check(ctx, comm));
+    if (!comm->table->follow) return s24_comm_wait(ctx, comm);
+    const s24_status status = comm->table->follow(comm->state, &error);
+    return status == S24_OK ? S24_OK : s24i_comm_failed(comm, ctx, status, "a sum", &error);
+}
+
 s24_status s24i_comm_alive(s24_ctx *ctx, s24_comm *comm)
 {
     s24i_comm_error error = {""};

@@ -14,7 +14,7 @@
 #include "sparse24/comm.h"
 
 #define S24I_COMM_MPI_SYMBOL "s24i_comm_mpi"
-enum { S24I_COMM_ABI = 4, S24I_COMM_SENTENCE = 512 };
+enum { S24I_COMM_ABI = 5, S24I_COMM_SENTENCE = 512 };
 
 typedef struct s24i_comm_error {
     char text[S24I_COMM_SENTENCE];
@@ -29,6 +29,13 @@ typedef struct s24i_comm_table {
     void (*place)(const void *state, int *rank, int *world);
     /* Begins the sum of f32 (or f64) over all ranks, in place. */
     s24_status (*reduce)(void *state, void *data, int64_t count, int f64, s24i_comm_error *error);
+    /* Of a transport on the device: the same of numbers in host memory, next to whatever the device
+       has to do; one at a time. NULL: reduce takes these. */
+    s24_status (*reduce_host)(void *state, void *data, int64_t count, int f64,
+                              s24i_comm_error *error);
+    /* What comes next in the device's default stream waits for what was begun, and the host does
+       not. NULL: it does. */
+    s24_status (*follow)(void *state, s24i_comm_error *error);
     /* Moves on what was begun; *done: all of it is there. */
     s24_status (*test)(void *state, int *done, s24i_comm_error *error);
     /* Begins to hand the root's bytes to all. */
@@ -75,6 +82,9 @@ struct s24_comm {
    be touched after s24_comm_wait. Order and errors are as s24_comm_sum_begin's. */
 s24_status s24i_comm_broadcast_begin(s24_ctx *ctx, s24_comm *comm, void *data, size_t bytes,
                                      int root);
+/* What comes next in the device's default stream finds what was begun done, in the device's memory
+   without a wait of the host; for other memory that waits, as s24_comm_wait. Errors: as that. */
+s24_status s24i_comm_follow(s24_ctx *ctx, s24_comm *comm);
 /* Can sums stand in a device's stream? */
 int s24i_comm_enqueues(const s24_comm *comm);
 /* The device that sums are on; NULL: none. */

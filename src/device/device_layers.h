@@ -25,8 +25,8 @@ S24_API int s24_device_enter(const s24_device *device);
 S24_API void s24_device_leave(const s24_device *device, int before);
 /* Are they one GPU, by one handle or by two? */
 S24_API int s24_device_is_same(const s24_device *device, const s24_device *other);
-/* What comes next in `stream`, one of s24_device_stream_create's, begins after all that is in
-   `first` now. */
+/* What comes next in `stream` begins after all that is in `first` now. Either may be NULL, the
+   device's default stream. */
 S24_API s24_status s24_device_stream_follow(s24_ctx *ctx, s24_device *device, void *stream,
                                             void *first);
 /* *done: is all of the stream done? Does not wait; reports what failed in it. */
