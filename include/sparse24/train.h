@@ -258,7 +258,8 @@ typedef struct s24_train_opts {
     int resume;                       /* 1: start from the checkpoint if it is there */
     const s24_train_source *held_out; /* or NULL */
     int64_t held_out_steps;           /* steps from one measurement to the next; default: the end */
-    /* Called after each step; may be NULL. Not 0: stop. */
+    /* Called after each step; may be NULL. Not 0: stop; of several ranks, who hear of it in the
+       next step, after that. */
     int (*report)(void *user, const s24_train_report *report);
     void *user;
     /* How the blocks' linear layers are made or kept 2:4: a name of s24_train_method_name, and

@@ -64,22 +64,35 @@ s24_status s24i_alike_say(s24_ctx *ctx, s24_comm *comm, double *table, s24_statu
     return S24_OK;
 }
 
-s24_status s24i_alike_compare(s24_ctx *ctx, s24_comm *comm, double *table, s24_status mine,
-                              const s24i_alike *proofs, int count)
+void s24i_alike_put(double *values, const s24i_alike *proofs, int count)
 {
-    double halves[S24I_MOST_SAID]; /* of hashes: whole numbers of a double */
-    const int64_t row = 1 + 2 * count;
-    for (int i = 0; i < count; i++) {
-        halves[2 * i] = (double)(uint32_t)proofs[i].hash;
-        halves[2 * i + 1] = (double)(uint32_t)(proofs[i].hash >> 32);
+    for (int i = 0; i < count; i++) { /* halves are whole numbers of a double */
+        values[2 * i] = (double)(uint32_t)proofs[i].hash;
+        values[2 * i + 1] = (double)(uint32_t)(proofs[i].hash >> 32);
     }
-    TRY(s24i_alike_say(ctx, comm, table, mine, halves, 2 * count));
+}
+
+s24_status s24i_alike_check(s24_ctx *ctx, s24_comm *comm, const s24i_said *said,
+                            const s24i_alike *proofs, int count)
+{
+    const int64_t row = 1 + said->count;
+    const double *first = said->table + 1 + said->proofs;
     for (int i = 0; i < 2 * count; i++)
         for (int r = 1; r < s24_comm_world(comm); r++) {
-            if (table[r * row + 1 + i] == table[1 + i]) continue;
+            if (first[r * row + i] == first[i]) continue;
             s24i_comm_agree(comm);
             return s24_ctx_fail(ctx, S24_ERROR_ARGUMENT, "rank %d has %s than rank 0", r,
                                 proofs[i / 2].what);
         }
     return S24_OK;
+}
+
+s24_status s24i_alike_compare(s24_ctx *ctx, s24_comm *comm, double *table, s24_status mine,
+                              const s24i_alike *proofs, int count)
+{
+    double halves[S24I_MOST_SAID];
+    const s24i_said said = {table, 2 * count, 0};
+    s24i_alike_put(halves, proofs, count);
+    TRY(s24i_alike_say(ctx, comm, table, mine, halves, 2 * count));
+    return s24i_alike_check(ctx, comm, &said, proofs, count);
 }

@@ -30,5 +30,14 @@ s24_status s24i_alike_say(s24_ctx *ctx, s24_comm *comm, double *table, s24_statu
 /* The same of proofs, whose hashes all ranks must have alike: ARGUMENT names rank and thing. */
 s24_status s24i_alike_compare(s24_ctx *ctx, s24_comm *comm, double *table, s24_status mine,
                               const s24i_alike *proofs, int count);
+/* Its two halves, for ranks that say more at once than hashes: two values of each proof; and what
+   all have said, of whose values those of proofs are compared. */
+void s24i_alike_put(double *values, const s24i_alike *proofs, int count);
+typedef struct s24i_said {
+    const double *table;
+    int count, proofs; /* values of each rank, and the first of the proofs */
+} s24i_said;
+s24_status s24i_alike_check(s24_ctx *ctx, s24_comm *comm, const s24i_said *said,
+                            const s24i_alike *proofs, int count);
 
 #endif

@@ -30,7 +30,8 @@ typedef struct runner {
     s24_train_report last;
     s24i_pulse pulse;
     s24i_share share;
-    double now;          /* seconds of the run when a step's gradients were there, on rank 0 */
+    double now;          /* seconds of the run when a step was on its way, on rank 0 */
+    int wants, stops;    /* to stop: this rank, and any */
     int64_t steps;       /* of the run; 0: it goes by time */
     double started;      /* on the clock, less what earlier runs took */
     double checkpointed; /* seconds of the run at the last checkpoint */
@@ -250,14 +251,15 @@ static s24_status read_part(s24i_examples *e, const runner *r, const step_part *
     return s24i_examples_read(e, r->t, r->ctx, part->which + part->first, part->count);
 }
 
-/* While a device has a step's work before it. What fails is read again, and told, by the step
-   whose it is. */
-static void read_ahead(runner *r)
+/* While a device has a step's work before it, and before ranks tell one another what they have.
+   NULL: nothing was read. What fails is read again, and told, by the step whose it is. */
+static const s24i_examples *read_ahead(runner *r)
 {
     const int64_t next = r->state.step + 1;
-    if (!r->t->machine.gpu || (r->steps && next >= r->steps)) return;
+    if ((!r->t->machine.gpu && !r->share.comm) || (r->steps && next >= r->steps)) return NULL;
     const step_part part = part_of(r, next);
     r->ahead_step = read_part(&r->ahead, r, &part) == S24_OK ? next : -1;
+    return r->ahead_step == next ? &r->ahead : NULL;
 }
 
 static s24_status take_examples(runner *r, const step_part *part)
@@ -269,28 +271,38 @@ static s24_status take_examples(runner *r, const step_part *part)
     return S24_OK;
 }
 
-/* Gradients of what was read, and the sums that they leave. `stride` goes on with them; may be
-   NULL. */
+/* The gradients of all ranks, and a step of the optimiser. */
+static s24_status apply(runner *r, const s24i_stride *stride, s24_status mine)
+{
+    s24_transformer *t = r->t;
+    s24i_share_turn turn = {.stops = r->wants};
+    mine = s24i_share_gradients(&r->share, t, r->ctx, mine);
+    if (mine == S24_OK) mine = s24i_optimiser_step(&r->optimiser, t, r->ctx, &r->opts, stride);
+    mine = s24i_share_weights(&r->share, t, r->ctx, &r->optimiser, mine);
+    if (mine == S24_OK) turn.next = read_ahead(r);
+    turn.now = s24i_seconds() - r->started;
+    mine = s24i_share_end(&r->share, r->ctx, &turn, mine);
+    r->now = turn.now;
+    r->stops = turn.stops;
+    return mine;
+}
+
+/* Gradients of what was read, unless that failed, and the sums that they leave. `stride` goes on
+   with them; may be NULL. */
 static s24_status run(s24i_sums *sums, runner *r, const s24i_examples *examples,
-                      const s24_objective *objective, const s24i_stride *stride)
+                      const s24_objective *objective, const s24i_stride *stride, s24_status status)
 {
     s24_transformer *t = r->t;
     s24i_machine *m = &t->machine;
     s24_objective o;
-    TRY(s24i_objective_read(&o, t, r->ctx, objective));
     m->ctx = r->ctx;
     m->status = S24_OK;
     m->scale = (float)r->state.scale;
     m->ops->clear(m, t->at.sums, sizeof *t->at.sums);
-    s24_status status = s24i_examples_gradients(examples, t, r->ctx, &o);
-    r->now = s24i_seconds() - r->started;
-    if (stride) status = s24i_share_gradients(&r->share, t, r->ctx, status, &r->now);
+    if (status == S24_OK) status = s24i_objective_read(&o, t, r->ctx, objective);
+    if (status == S24_OK) status = s24i_examples_gradients(examples, t, r->ctx, &o);
+    if (stride) status = apply(r, stride, status);
     TRY(status);
-    if (stride && m->status == S24_OK) {
-        TRY(s24i_optimiser_step(&r->optimiser, t, r->ctx, &r->opts, stride));
-        TRY(s24i_share_weights(&r->share, t, r->ctx, &r->optimiser));
-        read_ahead(r);
-    }
     m->ops->download(m, sums, t->at.sums, sizeof *sums);
     return m->status;
 }
@@ -312,7 +324,7 @@ static s24_status measure_part(double *sum, runner *r)
         for (int64_t i = 0; i < count; i++)
             which[i] = at + i;
         TRY(s24i_examples_read(&r->held_out, r->t, r->ctx, which, count));
-        TRY(run(&sums, r, &r->held_out, &objective, NULL));
+        TRY(run(&sums, r, &r->held_out, &objective, NULL, S24_OK));
         *sum += sums.loss * (double)count;
     }
     s24_transformer_clear(r->t, r->ctx);
@@ -362,14 +374,15 @@ static s24_status begin_method(runner *r, const s24i_moment *moment)
                : S24_OK;
 }
 
-/* Weights, masks and this rank's examples of a step. */
-static s24_status begin_step(runner *r, const s24i_moment *at)
+/* Weights, masks and this rank's examples of a step; *mine: how it fared, where not all ranks know
+   of it yet. */
+static s24_status begin_step(runner *r, const s24i_moment *at, s24_status *mine)
 {
     const step_part part = part_of(r, r->state.step);
-    s24_status status = begin_method(r, at);
-    if (status == S24_OK) status = take_examples(r, &part);
+    *mine = begin_method(r, at);
+    if (*mine == S24_OK) *mine = take_examples(r, &part);
     const s24i_share_step begun = {&r->optimiser, &r->examples, at->step, part.of, part.first};
-    return s24i_share_begin(&r->share, r->t, r->ctx, &begun, status);
+    return s24i_share_begin(&r->share, r->t, r->ctx, &begun, mine);
 }
 
 static s24_status step(runner *r)
@@ -377,6 +390,7 @@ static s24_status step(runner *r)
     const s24_train_opts *o = &r->opts;
     double share;
     s24i_sums sums;
+    s24_status begun;
     s24i_machine *m = &r->t->machine;
     const double began = s24i_seconds(), progress = progress_of(r, &share);
     const double rate = o->rate * s24i_schedule_at(o, progress, share);
@@ -389,8 +403,8 @@ static s24_status step(runner *r)
                                 .rate = rate};
     m->ctx = r->ctx;
     (void)m->ops->laps(m); /* those between two steps are no step's */
-    TRY(begin_step(r, &stride.at));
-    TRY(run(&sums, r, &r->examples, &objective, &stride));
+    TRY(begin_step(r, &stride.at, &begun));
+    TRY(run(&sums, r, &r->examples, &objective, &stride, begun));
     r->optimiser.overhead = m->ops->laps(m) / (s24i_seconds() - began);
     if (!isfinite(sums.loss)) return refuse(r, "the loss", sums.loss);
     const double norm = sqrt(sums.squares) / r->state.scale;
@@ -455,17 +469,19 @@ static s24_status measure_if_due(runner *r)
 }
 
 /* One step and what is said of it. INTERRUPTED in the midst of a step: all is as before it;
-   after the step: it stands. Who asks to stop after the last one is too late. */
+   after the step: it stands. Who asks to stop after the last one is too late, and so is, of several
+   ranks, who asks after the one before it: that the others hear at the end of the next. */
 static s24_status turn(runner *r)
 {
     const s24_train_opts *o = &r->opts;
     TRY(step(r));
     s24_status status = measure_if_due(r);
     if (status != S24_OK && status != S24_ERROR_INTERRUPTED) return status;
-    int stops = o->report && o->report(o->user, &r->last);
+    r->wants |= o->report && o->report(o->user, &r->last);
     TRY(status);
-    if (!stops) stops = s24_ctx_progress(r->ctx, STAGE, r->state.step, r->last.steps) != S24_OK;
-    TRY(s24i_share_stops(&r->share, r->ctx, &stops));
+    if (!r->wants)
+        r->wants = s24_ctx_progress(r->ctx, STAGE, r->state.step, r->last.steps) != S24_OK;
+    const int stops = r->share.comm ? r->stops : r->wants;
     return stops && !is_over(r) ? S24_ERROR_INTERRUPTED : S24_OK;
 }
 

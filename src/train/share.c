@@ -3,6 +3,7 @@
    sums of their gradients. */
 #include "train/share.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "base/try.h"
@@ -178,34 +179,59 @@ void s24i_share_ready(void *user, s24_ctx *ctx, s24_transformer *t, int64_t bloc
     if (s->comm && !s->stage) begin_pieces(s, ctx, t->gradients, s->blocks[block + 1]);
 }
 
+s24_status s24i_share_carried(s24i_share *s, s24_status status)
+{
+    s->cut |= status != S24_OK;
+    return status;
+}
+
+/* Begins what is left of the sums. */
+static s24_status begin_sums(s24i_share *s, s24_ctx *ctx, float *gradients, double *loss)
+{
+    begin_pieces(s, ctx, gradients, 0);
+    const s24_status status = s->status;
+    s->begun = 0;
+    s->status = S24_OK;
+    TRY(status);
+    return s24_comm_sum_begin(ctx, s->comm, loss, 1, S24_F64);
+}
+
 static s24_status sum_gradients(s24i_share *s, s24_transformer *t, s24_ctx *ctx)
 {
     s24i_machine *m = &t->machine;
     const size_t bytes = (size_t)t->elems * sizeof(float);
-    if (s->stage) m->ops->download(m, s->stage, t->gradients, bytes);
-    begin_pieces(s, ctx, s->stage ? s->stage : t->gradients, 0);
-    s->begun = 0;
-    const s24_status status = s->status;
-    s->status = S24_OK;
-    TRY(status);
-    TRY(s24_comm_wait(ctx, s->comm));
-    if (s->stage) m->ops->upload(m, t->gradients, s->stage, bytes);
-    return S24_OK;
+    s24i_sums sums;
+    float *gradients = s->stage ? s->stage : t->gradients;
+    double *loss = s->stage ? &sums.loss : &t->at.sums->loss;
+    if (s->stage) {
+        m->ops->download(m, s->stage, t->gradients, bytes);
+        m->ops->download(m, &sums, t->at.sums, sizeof sums);
+    }
+    TRY(s24i_share_carried(s, begin_sums(s, ctx, gradients, loss)));
+    TRY(s24i_share_carried(s, s24i_comm_follow(ctx, s->comm)));
+    if (s->stage) {
+        m->ops->upload(m, t->gradients, s->stage, bytes);
+        m->ops->upload(m, t->at.sums, &sums, sizeof sums);
+    }
+    return m->status;
 }
 
-s24_status s24i_share_gradients(s24i_share *s, s24_transformer *t, s24_ctx *ctx, s24_status mine,
-                                double *now)
+/* Of a step whose loss is not finite the optimiser applies nothing. */
+static void spoil_loss(s24_transformer *t)
+{
+    const double none = NAN;
+    s24i_machine *m = &t->machine;
+    m->status = S24_OK;
+    m->ops->upload(m, &t->at.sums->loss, &none, sizeof none);
+}
+
+s24_status s24i_share_gradients(s24i_share *s, s24_transformer *t, s24_ctx *ctx, s24_status mine)
 {
     s24i_machine *m = &t->machine;
-    s24i_sums sums = {0};
-    if (!s->comm) return mine;
     m->ctx = ctx;
-    TRY(sum_gradients(s, t, ctx));
-    m->ops->download(m, &sums, t->at.sums, sizeof sums);
-    const double values[] = {sums.loss, *now};
-    TRY(s24i_share_say(s, ctx, mine != S24_OK ? mine : m->status, values, 2));
-    sums.loss = s24i_share_sum(s, 0);
-    *now = s24i_share_of(s, 0, 1);
-    m->ops->upload(m, t->at.sums, &sums, sizeof sums);
-    return m->status;
+    if (mine == S24_OK) mine = m->status;
+    if (!s->comm) return mine;
+    if (mine != S24_OK) spoil_loss(t);
+    const s24_status status = sum_gradients(s, t, ctx);
+    return mine != S24_OK ? mine : status;
 }

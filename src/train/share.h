@@ -28,7 +28,10 @@ typedef struct s24i_share {
        ready first: piece i is [bounds[i + 1], bounds[i]). */
     int64_t *bounds, *blocks; /* blocks: [layers + 1] where each begins; the last: what follows */
     int64_t pieces, begun;
-    s24_status status;     /* of sums that were begun in the midst of a pass */
+    s24_status status; /* of sums that were begun in the midst of a pass */
+    int cut;           /* 1: a sum failed, and no rank is heard any more */
+    int told;          /* 1: all know what the next step's examples have: */
+    int64_t tokens, labels;
     float *stage;          /* host memory, for a transport that does not reach the device's */
     uint64_t masks, proof; /* of the masks that were chosen last, and of the weights */
     /* Where moments are dealt out: [world + 1], rank r's are those of the weights from owned[r] to
@@ -68,24 +71,33 @@ typedef struct s24i_share_run {
 s24_status s24i_share_meet(s24i_share *share, s24_transformer *t, s24_ctx *ctx,
                            const s24i_share_run *run, s24_status mine);
 
-/* A step's examples are read and its masks made: what all ranks' examples are together, and that
-   masks, and now and then weights, are the same. */
+/*
+ * A step. Between its begin and its end a rank that fails goes on with what the others wait for, so
+ * what is handed `mine`, how this rank fared, returns that or what failed here. Its loss is none
+ * then, of which nothing is applied on any rank; what has happened all hear at the end.
+ */
+/* A step's examples are read and its masks made: what all ranks' examples are together, which they
+   ask where they were not told by the step before. An error is one that all ranks have. */
 typedef struct s24i_share_step {
     s24i_optimiser *optimiser;
     s24i_examples *examples;
     int64_t step, count, first; /* examples of the step, and this rank's first of them */
 } s24i_share_step;
 s24_status s24i_share_begin(s24i_share *share, s24_transformer *t, s24_ctx *ctx,
-                            const s24i_share_step *step, s24_status mine);
-/* *stops: does any rank want to? */
-s24_status s24i_share_stops(s24i_share *share, s24_ctx *ctx, int *stops);
-
+                            const s24i_share_step *step, s24_status *mine);
 /* The pass backward has left block b: those after it are done (user: the share). */
 void s24i_share_ready(void *user, s24_ctx *ctx, s24_transformer *t, int64_t block);
-/* Sums what is left of the gradients, and the loss with them, after this rank's pass. `now`: the
-   time that all go by from here, rank 0's. */
+/* Sums what is left of the gradients, and the loss with them, after this rank's pass. */
 s24_status s24i_share_gradients(s24i_share *share, s24_transformer *t, s24_ctx *ctx,
-                                s24_status mine, double *now);
+                                s24_status mine);
+/* What ranks tell one another at a step's end, in one sum: how they fared, that masks, and now and
+   then weights, are the same, and what is here. */
+typedef struct s24i_share_turn {
+    const s24i_examples *next; /* of the next step; NULL: not read yet */
+    int stops;                 /* in: does this rank want to? Out: does any? */
+    double now;                /* out: rank 0's, the time that all go by from here */
+} s24i_share_turn;
+s24_status s24i_share_end(s24i_share *share, s24_ctx *ctx, s24i_share_turn *turn, s24_status mine);
 
 /* ---- moments in parts (share_state.c) -------------------------------------------------------- */
 
@@ -95,7 +107,9 @@ s24_status s24i_share_deal(s24i_share *share, const s24_transformer *t, s24_ctx 
 s24i_range s24i_share_owned(const s24i_share *share, const s24_transformer *t);
 /* After the optimiser's step: each rank's weights to all, and no gradient is left. */
 s24_status s24i_share_weights(s24i_share *share, s24_transformer *t, s24_ctx *ctx,
-                              s24i_optimiser *o);
+                              s24i_optimiser *o, s24_status mine);
+/* What of a transport failed, after which nobody is asked any more. */
+s24_status s24i_share_carried(s24i_share *share, s24_status status);
 /* All ranks' moments into o->whole of rank 0, which the caller frees; it stays NULL where each has
    all, and where rank 0 has no memory for them. */
 s24_status s24i_share_collect(s24i_share *share, s24_transformer *t, s24_ctx *ctx,

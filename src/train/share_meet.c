@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What ranks compare: before the first step versions, machines, models, examples and options; then
-   the masks whenever they are chosen, and now and then the weights. */
+/* What ranks compare: before the first step versions, machines, models, examples and options; then,
+   at the end of each, the masks, which are chosen now and then, and the weights of some steps. */
 #include <string.h>
 
 #include "base/try.h"
@@ -89,28 +89,49 @@ static s24_status hash_step(s24i_share *s, s24_transformer *t, s24_ctx *ctx,
     return at->step % PROOF_STEPS ? S24_OK : hash_weights(&s->proof, t, ctx);
 }
 
+/* Keeps what all ranks' examples of a step have together, of what each has said of its own. */
+static void add_up(s24i_share *s, int tokens, int labels)
+{
+    s->tokens = (int64_t)s24i_share_sum(s, tokens);
+    s->labels = (int64_t)s24i_share_sum(s, labels);
+}
+
 s24_status s24i_share_begin(s24i_share *s, s24_transformer *t, s24_ctx *ctx,
-                            const s24i_share_step *at, s24_status mine)
+                            const s24i_share_step *at, s24_status *mine)
 {
     s24i_examples *e = at->examples;
-    if (!s->comm) return mine;
+    if (!s->comm) return *mine;
     at->optimiser->rule.seed += (uint64_t)s->rank * STREAMS;
-    if (mine == S24_OK) mine = hash_step(s, t, ctx, at);
-    const s24i_alike proofs[] = {{"other masks", s->masks}, {"other weights", s->proof}};
-    TRY(s24i_alike_compare(ctx, s->comm, s->table, mine, proofs, 2));
-    const double values[] = {(double)e->tokens, (double)e->labels};
-    TRY(s24i_share_say(s, ctx, S24_OK, values, 2));
-    e->all_tokens = (int64_t)s24i_share_sum(s, 0);
-    e->all_labels = (int64_t)s24i_share_sum(s, 1);
+    if (*mine == S24_OK) *mine = hash_step(s, t, ctx, at);
+    if (!s->told) {
+        const double values[] = {(double)e->tokens, (double)e->labels};
+        TRY(s24i_share_say(s, ctx, *mine, values, 2));
+        add_up(s, 0, 1);
+    }
+    e->all_tokens = s->tokens;
+    e->all_labels = s->labels;
     e->all_count = at->count;
     e->first = at->first;
     return S24_OK;
 }
 
-s24_status s24i_share_stops(s24i_share *s, s24_ctx *ctx, int *stops)
+s24_status s24i_share_end(s24i_share *s, s24_ctx *ctx, s24i_share_turn *turn, s24_status mine)
 {
-    const double wants = *stops;
-    TRY(s24i_share_say(s, ctx, S24_OK, &wants, 1));
-    *stops = s24i_share_sum(s, 0) > 0;
+    enum { STOPS, NOW, READ, TOKENS, LABELS, PROOFS, SAID = PROOFS + 4 };
+    const s24i_examples *next = turn->next;
+    const s24i_alike proofs[] = {{"other masks", s->masks}, {"other weights", s->proof}};
+    double values[SAID] = {turn->stops, turn->now, next != NULL};
+    if (!s->comm || s->cut) return mine;
+    if (next) {
+        values[TOKENS] = (double)next->tokens;
+        values[LABELS] = (double)next->labels;
+    }
+    s24i_alike_put(values + PROOFS, proofs, 2);
+    TRY(s24i_share_say(s, ctx, mine, values, SAID));
+    TRY(s24i_alike_check(ctx, s->comm, &(s24i_said){s->table, SAID, PROOFS}, proofs, 2));
+    turn->stops = s24i_share_sum(s, STOPS) > 0;
+    turn->now = s24i_share_of(s, 0, NOW);
+    s->told = s24i_share_sum(s, READ) == s->world;
+    add_up(s, TOKENS, LABELS);
     return S24_OK;
 }

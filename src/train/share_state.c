@@ -92,17 +92,19 @@ static s24_status hand_round(s24i_share *s, s24i_machine *m, s24_ctx *ctx, float
 {
     float *from = s->stage ? s->stage : arena;
     if (s->stage) stage(s, m, arena, 0);
-    for (int r = 0; r < s->world; r++)
-        TRY(s24i_comm_broadcast_begin(ctx, s->comm, from + s->owned[r], bytes_of(s, r), r));
-    TRY(s24_comm_wait(ctx, s->comm));
+    for (int r = 0; r < s->world; r++) {
+        float *part = from + s->owned[r];
+        TRY(s24i_share_carried(s,
+                               s24i_comm_broadcast_begin(ctx, s->comm, part, bytes_of(s, r), r)));
+    }
+    TRY(s24i_share_carried(s, s24i_comm_follow(ctx, s->comm)));
     if (s->stage) stage(s, m, arena, 1);
     return m->status;
 }
 
-s24_status s24i_share_weights(s24i_share *s, s24_transformer *t, s24_ctx *ctx, s24i_optimiser *o)
+static s24_status hand_weights(s24i_share *s, s24_transformer *t, s24_ctx *ctx, s24i_optimiser *o)
 {
     s24i_machine *m = &t->machine;
-    if (!s->owned) return S24_OK;
     for (int r = 0; r < s->world; r++)
         if (r != s->rank && bytes_of(s, r))
             m->ops->clear(m, t->gradients + s->owned[r], bytes_of(s, r));
@@ -110,6 +112,14 @@ s24_status s24i_share_weights(s24i_share *s, s24_transformer *t, s24_ctx *ctx, s
     if (o->latent) TRY(hand_round(s, m, ctx, o->latent));
     m->ops->refresh(m);
     return s24i_method_lay(o, t, ctx);
+}
+
+s24_status s24i_share_weights(s24i_share *s, s24_transformer *t, s24_ctx *ctx, s24i_optimiser *o,
+                              s24_status mine)
+{
+    if (!s->owned || s->cut) return mine;
+    const s24_status status = hand_weights(s, t, ctx, o);
+    return mine != S24_OK ? mine : status;
 }
 
 /* ---- checkpoints ----------------------------------------------------------------------------- */

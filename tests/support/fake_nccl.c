@@ -4,7 +4,8 @@
    before. Ranks that sum something else are told so, and so is a thread whose current device is not
    the communicator's (the first one is nobody's here). The environment says what goes wrong:
    S24_FAKE_NCCL is "RANK AFTER", that rank's sum of that number fails; S24_FAKE_NCCL_INIT is "RANK"
-   whose connecting fails, or "hangs". Sums of 16 bits, bf16, are counted: fake_nccl_sums. */
+   whose connecting fails, or "hangs". Sums of 16 bits, bf16, are counted: fake_nccl_sums; and all
+   calls that ranks make together: fake_nccl_calls. */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdint.h>
@@ -43,6 +44,7 @@ static comm ranks[RANKS];
 static int64_t worlds;        /* that were connected */
 static int here;              /* ranks of the next one */
 static int64_t narrow[RANKS]; /* sums of 16 bits that a rank asked for */
+static int64_t calls[RANKS];  /* of all ranks together */
 
 #define NCCL_FUNCTION(name, ...) int nccl##name(__VA_ARGS__);
 #include "comm/nccl_functions.def"
@@ -90,14 +92,26 @@ NCCL(CommInitRankConfig, void **out, int world, nccl_id of, int rank, nccl_confi
     return IN_PROGRESS;
 }
 
+/* What was counted since it was asked for last. */
+static int64_t take_count(int64_t *counter)
+{
+    pthread_mutex_lock(&lock);
+    const int64_t count = *counter;
+    *counter = 0;
+    pthread_mutex_unlock(&lock);
+    return count;
+}
+
 int64_t fake_nccl_sums(int rank);
 int64_t fake_nccl_sums(int rank)
 {
-    pthread_mutex_lock(&lock);
-    const int64_t sums = narrow[rank];
-    narrow[rank] = 0;
-    pthread_mutex_unlock(&lock);
-    return sums;
+    return take_count(&narrow[rank]);
+}
+
+int64_t fake_nccl_calls(int rank);
+int64_t fake_nccl_calls(int rank)
+{
+    return take_count(&calls[rank]);
 }
 
 /* bf16's bits are the upper half of f32's. */
@@ -158,6 +172,7 @@ static int together(comm *c, void *data, size_t count, int type, int root)
         pthread_mutex_unlock(&lock);
         return USAGE;
     }
+    calls[c->rank]++;
     if (now.came && (now.count != count || now.type != type)) now.wrong = 1;
     now.count = count;
     now.type = type;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Ranks with a device each that is none (tests/support/fake_device.c): gradients are summed there
-   by NCCL, or through the host, in the same order by all; its kernels do nothing, but a token's
-   loss is 1, whose sum over the ranks is told. NCCL on the CPU is refused. */
+   by NCCL, or through the host, in the same order by all, and how many sums a step has; its kernels
+   do nothing, but a token's loss is 1, whose sum over the ranks is told. NCCL on the CPU is
+   refused. */
 #include "support.h"
 
 #include "nn_method_rows.h"
@@ -13,6 +14,7 @@ static s24_train_source examples;
 
 typedef struct how {
     int on_the_cpu, parts;
+    int64_t steps, sum_bytes;
 } how;
 
 static void train_rank(rank_work *w)
@@ -24,28 +26,32 @@ static void train_rank(rank_work *w)
     s24_transformer *t = draw(w->ctx, model, 5);
     opts.objective.dropout = 0;
     opts.numbers = NULL;
-    opts.steps = 4;
-    opts.sum_bytes = 1;
+    opts.steps = h->steps;
+    opts.sum_bytes = h->sum_bytes;
     opts.comm = w->comm;
     opts.shard_optimizer = h->parts;
     w->status = s24_train(NULL, t, w->ctx, &examples, &opts);
-    w->count = seen.last.step == 4 && seen.last.tokens == 4 * 6 * LENGTH && seen.last.loss > 0;
+    w->count = seen.last.step == h->steps && seen.last.tokens == h->steps * 6 * LENGTH &&
+               seen.last.loss > 0;
     s24_transformer_destroy(t);
+}
+
+static void all_train_so(const rank_work *common, const how *h)
+{
+    rank_work all[MOST_RANKS], as = *common;
+    as.job = h;
+    run_ranks_as(all, WORLD, &as);
+    for (int r = 0; r < WORLD; r++) {
+        if (all[r].status != S24_OK) fail_msg("rank %d: %s", r, all[r].error);
+        assert_true(all[r].count);
+    }
 }
 
 /* Moments on each rank, or in parts. */
 static void all_train(const rank_work *common)
 {
-    rank_work all[MOST_RANKS], as = *common;
-    for (int parts = 0; parts < 2; parts++) {
-        const how h = {0, parts};
-        as.job = &h;
-        run_ranks_as(all, WORLD, &as);
-        for (int r = 0; r < WORLD; r++) {
-            if (all[r].status != S24_OK) fail_msg("rank %d: %s", r, all[r].error);
-            assert_true(all[r].count);
-        }
-    }
+    for (int parts = 0; parts < 2; parts++)
+        all_train_so(common, &(how){0, parts, 4, 1});
 }
 
 static void between_devices(void **state)
@@ -56,6 +62,46 @@ static void between_devices(void **state)
                               .work = train_rank};
     (void)state;
     all_train(&common);
+}
+
+/* What rank 0 has asked of NCCL since it was asked last. */
+static int64_t calls(void)
+{
+    int64_t (*count)(int rank);
+    void *library = dlopen(S24_FAKE_NCCL_LIBRARY, RTLD_NOW | RTLD_LOCAL);
+    assert_non_null(library);
+    void *symbol = dlsym(library, "fake_nccl_calls");
+    assert_non_null(symbol);
+    memcpy(&count, &symbol, sizeof count);
+    const int64_t made = count(0);
+    dlclose(library);
+    return made;
+}
+
+/* Of a step: the gradients' pieces, the loss, and all that ranks tell one another; the weights'
+   parts where moments are in parts. */
+static void a_step_has_few_sums(void **state)
+{
+    enum { SHORT = 2, LONG = 4, BLOCKS = 2 };
+    static const struct {
+        how how;
+        int64_t calls;
+    } cases[] = {{{0, 0, SHORT, 1}, BLOCKS + 2}, {{0, 1, SHORT, 4 << 20}, 1 + 2 + WORLD}};
+    const rank_work common = {.kind = "nccl",
+                              .library = S24_FAKE_NCCL_LIBRARY,
+                              .plugin = S24_FAKE_PLUGIN,
+                              .port = PORT,
+                              .work = train_rank};
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        how h = cases[i].how;
+        (void)calls();
+        all_train_so(&common, &h);
+        const int64_t made = calls();
+        h.steps = LONG;
+        all_train_so(&common, &h);
+        assert_int_equal(calls() - made, (LONG - SHORT) * cases[i].calls);
+    }
 }
 
 static void through_the_host(void **state)
@@ -107,7 +153,7 @@ static void ranks_have_one_plan(void **state)
 static void nccl_is_for_devices(void **state)
 {
     rank_work all[MOST_RANKS];
-    const how on_the_cpu = {1, 0};
+    const how on_the_cpu = {.on_the_cpu = 1, .steps = 1};
     const rank_work common = {.kind = "nccl",
                               .library = S24_FAKE_NCCL_LIBRARY,
                               .plugin = S24_FAKE_PLUGIN,
@@ -132,9 +178,8 @@ static int setup(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(between_devices),
-        cmocka_unit_test(through_the_host),
-        cmocka_unit_test(ranks_have_one_plan),
+        cmocka_unit_test(between_devices),     cmocka_unit_test(a_step_has_few_sums),
+        cmocka_unit_test(through_the_host),    cmocka_unit_test(ranks_have_one_plan),
         cmocka_unit_test(nccl_is_for_devices),
     };
     return cmocka_run_group_tests(tests, setup, io_folder_teardown);

@@ -6,6 +6,8 @@
 #include "nn_method_rows.h"
 #include "nn_ranks.h"
 
+enum { STOPPED = 5 }; /* the step of all after one in which a rank asks to stop */
+
 static s24_train_source examples;
 static char path[600];
 
@@ -46,7 +48,7 @@ static int differs(const rank_work *w, const char *in)
 static s24_status fail_at(void *user, s24_ctx *ctx, const s24_example *example, int64_t index)
 {
     int *left = user;
-    if (!--*left) return s24_ctx_fail(ctx, S24_ERROR_FORMAT, "example %d is torn", (int)index);
+    if (--*left <= 0) return s24_ctx_fail(ctx, S24_ERROR_FORMAT, "example %d is torn", (int)index);
     return write_example(NULL, ctx, example, index);
 }
 
@@ -65,7 +67,7 @@ static void train_rank(rank_work *w)
     s24_train_source source = examples;
     s24_train_opts opts = task->opts;
     s24_transformer *t = start(w->ctx, task->row, &opts);
-    *l = (losses){.task = task, .rank = w->rank, .stop_at = differs(w, "stops") ? 5 : 0};
+    *l = (losses){.task = task, .rank = w->rank, .stop_at = differs(w, "stops") ? STOPPED - 1 : 0};
     opts.report = on_loss;
     opts.user = l;
     opts.comm = w->comm;
@@ -211,14 +213,14 @@ static void a_checkpoint_is_for_any_world(void **state)
         run_ranks(all, 2, train_rank, &task);
         for (int r = 0; r < 2; r++) {
             assert_int_equal(all[r].status, S24_ERROR_INTERRUPTED);
-            assert_int_equal(of(&all[r])->steps, 5);
+            assert_int_equal(of(&all[r])->steps, STOPPED);
         }
         drop_results(all, 2);
         task.odd = -1;
         run_ranks(all, world, train_rank, &task);
         all_are_ok(all, world);
-        assert_true(of(all)->loss[4] == 0);
-        for (int i = 5; i < STEPS; i++)
+        assert_true(of(all)->loss[STOPPED - 1] == 0);
+        for (int i = STOPPED; i < STEPS; i++)
             assert_true(fabs(of(all)->loss[i] - of(one)->loss[i]) < 1e-3 * of(one)->loss[i]);
         drop_results(all, world);
     }
@@ -254,9 +256,9 @@ static void checkpoints_of_parts(void **state)
         task.opts.shard_optimizer = i != 0;
         run_ranks(all, world, train_rank, &task);
         all_are_ok(all, world);
-        assert_true(of(all)->loss[4] == 0);
+        assert_true(of(all)->loss[STOPPED - 1] == 0);
         if (world == 2) same_weights(all, whole, i ? "whole, then parts" : "parts, then whole");
-        for (int k = 5; k < STEPS; k++)
+        for (int k = STOPPED; k < STEPS; k++)
             assert_true(fabs(of(all)->loss[k] - of(whole)->loss[k]) < 1e-3 * of(whole)->loss[k]);
         drop_results(all, world);
     }
