@@ -107,7 +107,7 @@ typedef struct s24_likely_token {
 
 /* A token as it comes. */
 typedef struct s24_new_token {
-    int64_t prompt; /* which of the batch it goes on with */
+    int64_t prompt; /* which of the batch it goes on with; of a generator, which text */
     int64_t index;  /* 0: the first after the prompt */
     int32_t id;
     /* ln of the probability that the model's own logits give it: before penalty, temperature and
@@ -147,17 +147,19 @@ typedef struct s24_generate_opts {
 
 /*
  * Goes on with the prompts of a batch, of any lengths. Prompt b follows text b of the cache, which
- * holds it and its new tokens but the last afterwards. Prompts go through the model in passes of as
- * many tokens as the session was made for, then one token of each at a time; a text that has ended
- * is in no pass any more. A text ends with a stop, after max_new tokens, when the cache has no more
- * room, or when `token` says so. Memory is taken once, a row of logits for each prompt, before the
- * first pass; steps allocate nothing. A device finds the likeliest tokens itself where nothing else
- * is asked for: temperature 0, no penalty, no others told. Progress is reported once a pass; an
- * interruption leaves the tokens that have come. Errors, before the first token: ARGUMENT (an
- * option out of range, a prompt that is empty, has an id out of the vocabulary or more tokens than
- * the cache has room for, more prompts than texts), UNSUPPORTED (a model that has no head for the
- * next token), MEMORY. Later: NOT_FINITE (the logits have a NaN, or their largest is infinite),
- * INTERRUPTED.
+ * holds it and its new tokens but the last afterwards. Of more prompts than the cache has texts the
+ * others wait, in their order: each takes the place of a text that has ended, of which nothing
+ * stays, and joins those that go on: tokens are a text's own whatever runs with it. Prompts go
+ * through the model in passes of as many tokens as the session was made for, then one token of each
+ * at a time; a text that has ended is in no pass any more. A text ends with a stop, after max_new
+ * tokens, when the cache has no more room, or when `token` says so. Memory is taken once, a row of
+ * logits for each text, before the first pass; steps allocate nothing. A device finds the
+ * likeliest tokens itself where nothing else is asked for: temperature 0, no penalty, no others
+ * told. Progress is reported once a pass; an interruption leaves the tokens that have come.
+ * Errors, before the first token: ARGUMENT (an option out of range, a prompt that is empty, has an
+ * id out of the vocabulary or more tokens than the cache has room for), UNSUPPORTED (a model that
+ * has no head for the next token), MEMORY. Later: NOT_FINITE (the logits have a NaN, or their
+ * largest is infinite), INTERRUPTED.
  */
 S24_API s24_status s24_generate(s24_session *session, s24_ctx *ctx, s24_cache *cache,
                                 const s24_batch *prompts, const s24_generate_opts *opts);

@@ -20,7 +20,7 @@ typedef struct growing {
     int32_t *ids;         /* [room of the cache and 1]: its prompt, then its new tokens */
     int64_t prompt, most; /* tokens of the prompt; most new ones */
     int64_t made, seen;   /* seen: tokens that the model has had, of prompt and text */
-    int64_t number;
+    int64_t told, number; /* as which prompt its tokens are told; by which it is drawn */
     int live;
 } growing;
 
@@ -46,7 +46,7 @@ struct s24_generator {
     int32_t *ids;
     int64_t *live; /* [live_count] texts that go on, in the order of their coming */
     int64_t live_count, next;
-    int64_t made, most; /* new tokens of all that joined, and the most there may be */
+    int64_t made, most; /* new tokens of all that joined, and the most that is known of */
     growth pass;
     int64_t words, likely_count;
     float *logits;              /* [rows, words], or */
@@ -91,7 +91,7 @@ s24_status s24i_generate_opts_read(s24_ctx *ctx, s24_generate_opts *known,
 s24_status s24i_generator_room(s24_ctx *ctx, const s24_cache *cache, int64_t text, int64_t count,
                                int64_t index)
 {
-    const int64_t there = cache->counts[text];
+    const int64_t there = text < cache->texts ? cache->counts[text] : 0;
     REQUIRE(ctx, count <= cache->room - there, S24_ERROR_ARGUMENT,
             "prompt %lld has %lld tokens; its text of the cache has room for %lld, and the model "
             "for %lld",
@@ -210,10 +210,23 @@ void s24i_generator_add(s24_generator *generator, const s24i_joining *joining,
                       .prompt = joining->count,
                       .seen = joining->seen,
                       .most = s24i_min(known->max_new, g->cache->room - there + 1),
+                      .told = joining->prompt,
                       .number = joining->number,
                       .live = 1};
     g->live[g->live_count++] = joining->text;
-    g->most += text->most;
+    g->most += text->most - joining->awaited;
+}
+
+int64_t s24i_generator_free(const s24_generator *generator)
+{
+    for (int64_t i = 0; i < generator->count; i++)
+        if (!generator->texts[i].live) return i;
+    return -1;
+}
+
+void s24i_generator_awaits(s24_generator *generator, int64_t tokens)
+{
+    generator->most += tokens;
 }
 
 s24_status s24_generator_join(s24_generator *generator, s24_ctx *ctx, int64_t text,
@@ -241,7 +254,12 @@ s24_status s24_generator_join(s24_generator *generator, s24_ctx *ctx, int64_t te
             (long long)text, (long long)count, (long long)there);
     TRY(s24i_generator_room(ctx, g->cache, text, count - there, text));
     TRY(s24i_batch_check(ctx, &batch, &g->session->model->shape, INT64_MAX, "session"));
-    const s24i_joining joining = {text, ids, count, there, known.numbers ? *known.numbers : 0};
+    const s24i_joining joining = {.text = text,
+                                  .prompt = text,
+                                  .ids = ids,
+                                  .count = count,
+                                  .seen = there,
+                                  .number = known.numbers ? *known.numbers : 0};
     s24i_generator_add(g, &joining, &known);
     return S24_OK;
 }
@@ -365,10 +383,9 @@ static s24_end end_of(const growing *text, int32_t id)
 
 static void take_pick(const s24_generator *g, int64_t row)
 {
-    const int64_t b = g->pass.ready[row];
-    const growing *text = &g->texts[b];
+    const growing *text = &g->texts[g->pass.ready[row]];
     const s24i_pick *pick = &g->picks[row];
-    g->pass.next[row] = (s24_new_token){.prompt = b,
+    g->pass.next[row] = (s24_new_token){.prompt = text->told,
                                         .index = text->made,
                                         .id = pick->id,
                                         .log_probability = pick->log_probability,
@@ -379,7 +396,7 @@ static void take_pick(const s24_generator *g, int64_t row)
 static void add_likeliest(const s24_generator *g, s24_new_token *token, int64_t row, float sum,
                           s24i_candidate *candidates)
 {
-    const int64_t asked = g->texts[token->prompt].opts.likeliest;
+    const int64_t asked = g->texts[g->pass.ready[row]].opts.likeliest;
     const int64_t count = s24i_min(asked, g->likely_count);
     s24_likely_token *likely = g->pass.likely + row * g->likely_count;
     if (!count) return;
@@ -392,8 +409,7 @@ static void add_likeliest(const s24_generator *g, s24_new_token *token, int64_t 
 
 static void choose(const s24_generator *g, int64_t row, s24i_candidate *candidates)
 {
-    const int64_t b = g->pass.ready[row];
-    const growing *text = &g->texts[b];
+    const growing *text = &g->texts[g->pass.ready[row]];
     const float *logits = g->logits + row * g->words;
     const s24i_sample sample = {.logits = logits,
                                 .words = g->words,
@@ -405,7 +421,7 @@ static void choose(const s24_generator *g, int64_t row, s24i_candidate *candidat
                                 .candidates = candidates};
     const int32_t id = s24i_sample_next(&sample, &text->opts);
     s24_new_token *token = &g->pass.next[row];
-    *token = (s24_new_token){.prompt = b, .index = text->made, .id = id};
+    *token = (s24_new_token){.prompt = text->told, .index = text->made, .id = id};
     if (id < 0) return;
     const float sum = g->session->vec->log_sum(logits, g->words);
     token->log_probability = logits[id] - sum;
@@ -428,7 +444,7 @@ static s24_status deliver(s24_generator *g, s24_ctx *ctx)
 {
     for (int64_t row = 0; row < g->pass.ready_count; row++) {
         const s24_new_token *token = &g->pass.next[row];
-        growing *text = &g->texts[token->prompt];
+        growing *text = &g->texts[g->pass.ready[row]];
         if (!text->live) continue; /* it left meanwhile */
         REQUIRE(ctx, token->id >= 0, S24_ERROR_NOT_FINITE,
                 "the logits of new token %lld of prompt %lld have a NaN or an infinite largest one",

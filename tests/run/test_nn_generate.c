@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Texts that go on: greedy ones are the largest logits of whole passes, and transformers' own; a
- * prompt goes on alike alone and with others, in passes of any size; what ends a text.
+ * prompt goes on alike alone, with others and where it waits for their ends, in passes of any size;
+ * what ends a text.
  */
 #include "support.h"
 
@@ -156,6 +157,48 @@ static void drawn(void **state)
     tear_down(&f);
 }
 
+/* Of more prompts than the cache has texts each joins where another has ended, and goes on as it
+   does with room for all. */
+static void check_waiting(const fixture *f, int64_t count, s24_generate_opts opts,
+                          const texts *expected)
+{
+    static texts found;
+    const s24_cache_opts as = {.size = sizeof as, .texts = count};
+    s24_cache *cache;
+    OK(f->ctx, s24_cache_create(&cache, f->ctx, f->session, &as));
+    opts.size = sizeof opts;
+    opts.token = take;
+    opts.user = &found;
+    for (int turn = 0; turn < 2; turn++) { /* whatever the first left in the cache */
+        memset(&found, 0, sizeof found);
+        for (int64_t i = 0; i < count; i++)
+            OK(f->ctx, s24_cache_truncate(cache, f->ctx, i, 0));
+        OK(f->ctx, s24_generate(f->session, f->ctx, cache, &f->prompts, &opts));
+        for (int b = 0; b < TEXTS; b++)
+            same_text(&found, b, expected, b);
+    }
+    s24_cache_destroy(cache);
+}
+
+static void prompts_that_wait(void **state)
+{
+    static const s24_generate_opts how[] = {
+        {.max_new = NEW},
+        {.max_new = NEW, .temperature = 3, .top_k = 20, .repeat_penalty = 1.1, .seed = 5}};
+    static texts expected;
+    (void)state;
+    for (int64_t pass = 2; pass < 100; pass += 20) {
+        fixture f;
+        set_up(&f, folder_of(1), pass, 1);
+        for (size_t i = 0; i < sizeof how / sizeof *how; i++) {
+            go_on(&f, &expected, how[i]);
+            for (int64_t count = 1; count < TEXTS; count++)
+                check_waiting(&f, count, how[i], &expected);
+        }
+        tear_down(&f);
+    }
+}
+
 /* ---- ends ------------------------------------------------------------------------------------ */
 
 static void ends(void **state)
@@ -221,8 +264,11 @@ static void two_turns(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(greedy), cmocka_unit_test(golden_texts),
-                                       cmocka_unit_test(drawn), cmocka_unit_test(ends),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(greedy),
+                                       cmocka_unit_test(golden_texts),
+                                       cmocka_unit_test(prompts_that_wait),
+                                       cmocka_unit_test(drawn),
+                                       cmocka_unit_test(ends),
                                        cmocka_unit_test(two_turns)};
     return cmocka_run_group_tests(tests, io_folder_setup, io_folder_teardown);
 }

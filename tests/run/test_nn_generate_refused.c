@@ -53,7 +53,7 @@ static void refused_options(void **state)
 
 static void refused_prompts(void **state)
 {
-    static const int64_t none[2] = {0, 0}, five[6] = {0, 1, 2, 3, 4, 5}, late[2] = {1, 2};
+    static const int64_t none[2] = {0, 0}, five[6] = {0, 1, 2, 3, 4, 25}, late[2] = {1, 2};
     static const uint8_t mask[MOST];
     const s24_generate_opts opts = {0};
     fixture f;
@@ -67,7 +67,8 @@ static void refused_prompts(void **state)
     batch.offsets = late;
     refuse(&f, &batch, opts, "the batch has no prompts, no offsets from 0 on, or no ids");
     batch = (s24_batch){.texts = 5, .offsets = five, .ids = f.ids};
-    refuse(&f, &batch, opts, "there are 5 prompts; the cache has room for 4 texts");
+    refuse(&f, &batch, opts, /* it would wait for a text, which has no room either */
+           "prompt 4 has 21 tokens; its text of the cache has room for 20, and the model for 96");
     batch.texts = 3;
     f.ids[1] = LM_VOCABULARY;
     refuse(&f, &batch, opts, "token 0 of text 1 is 53; the vocabulary has 53");
