@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * sparse24 generate: a language model goes on with prompts. One prompt's text is printed as it
- * comes; several go on some at a time, and each text is printed as a line when it and those before
- * it have ended.
+ * comes; of several some go on at a time, the next joins where one has ended, and each text is
+ * printed as a line when it and those before it have ended.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +15,8 @@
 #include "model_checks.h"
 
 enum {
-    TOGETHER = 16,      /* prompts that go on at once */
+    TOGETHER = 16,      /* prompts that go on at once, by default */
+    MOST_TEXTS = 4096,  /* that may */
     PASS_TOKENS = 2048, /* of a prompt's pass, at most */
     MOST_ENDS = 64      /* ids that end a text */
 };
@@ -58,6 +59,9 @@ static const cli_option options[] = {
            "Divide the logit of every token that is there already by X, or multiply it if it is "
            "negative."),
     OPTION("seed", CLI_COUNT, seed, "N", "1", "Of what is drawn."),
+    OPTION("texts", CLI_COUNT, texts, "N", NULL,
+           "Most prompts that go on at a time; others wait until one has ended. By default 16, and "
+           "fewer where memory has no room for their keys and values."),
     OPTION("logprobs", CLI_COUNT, logprobs, "N", NULL,
            "With --json: every token's log probability, and the N likeliest in its place."),
     OPTION("stop", CLI_TEXT, stop, "TEXT", NULL, "End a text before this one."),
@@ -103,11 +107,11 @@ typedef struct generation {
     s24_session *session;
     s24_cache *cache;
     generate_text *texts;   /* [prompts] */
-    int64_t first, next;    /* prompts: of those at work, and to be printed */
-    double began, filled;   /* seconds: of those at work, and when their prompts were in */
-    double prefill, decode; /* of all */
-    int64_t tokens, later;  /* new ones; those but the first of each text */
-    int code;               /* of what failed while tokens came */
+    int64_t together, next; /* prompts that go on at once, and the one to be printed */
+    double began, filled;   /* seconds: when the first of them were in; 0: not begun */
+    double ended;
+    int64_t tokens, later; /* new ones; those that came after that */
+    int code;              /* of what failed while tokens came */
 } generation;
 
 /* ---- preparing ------------------------------------------------------------------------------- */
@@ -122,6 +126,9 @@ static int check_options(cli_app *cli, const struct generate_options *o)
                         (long long)o->logprobs);
     if (o->logprobs && !cli->json)
         return cli_fail(cli, CLI_USAGE, "option --logprobs is for --json");
+    if (o->texts > MOST_TEXTS)
+        return cli_fail(cli, CLI_USAGE, "option --texts: %lld is more than %d", (long long)o->texts,
+                        MOST_TEXTS);
     if (o->min_p > 1) return cli_fail(cli, CLI_USAGE, "option --min-p: %g is over 1", o->min_p);
     return o->input ? cli_ranks_input(cli, o->input) : CLI_OK;
 }
@@ -148,24 +155,35 @@ static int prepare(generation *g, const s24_checkpoint *checkpoint,
     return code;
 }
 
-static int64_t prompts_together(const generation *g)
+/* Makes the cache for the longest text, and, where nobody said how many, for half as many texts as
+   long as memory has no room. */
+static s24_status make_cache(generation *g, int64_t positions)
 {
-    return g->prompts.batch.texts < TOGETHER ? g->prompts.batch.texts : TOGETHER;
+    const int64_t all = g->prompts.longest + g->o->max_new - 1;
+    s24_cache_opts opts = {.size = sizeof opts,
+                           .texts = g->together,
+                           .tokens = all < positions ? all : positions,
+                           .dtype = cli_cache_dtype(g->cli)};
+    s24_status status = s24_cache_create(&g->cache, g->cli->ctx, g->session, &opts);
+    while (status == S24_ERROR_MEMORY && !g->o->texts && opts.texts > 1) {
+        opts.texts /= 2;
+        status = s24_cache_create(&g->cache, g->cli->ctx, g->session, &opts);
+    }
+    g->together = opts.texts;
+    return status;
 }
 
-/* Makes session and cache for the most prompts that go on at once, and the longest text. */
+/* Makes session and cache for the most prompts that go on at once; next to prompts that join later
+   each of the others has a token in a pass. */
 static s24_status make_session(generation *g, int64_t positions)
 {
-    const int64_t texts = prompts_together(g), all = g->prompts.longest + g->o->max_new - 1;
-    const int64_t pass = texts * g->prompts.longest;
-    const s24_cache_opts opts = {.size = sizeof opts,
-                                 .texts = texts,
-                                 .tokens = all < positions ? all : positions,
-                                 .dtype = cli_cache_dtype(g->cli)};
-    s24_status status = s24_session_create(&g->session, g->cli->ctx, g->model,
-                                           pass < PASS_TOKENS ? pass : PASS_TOKENS);
-    if (status == S24_OK) status = s24_cache_create(&g->cache, g->cli->ctx, g->session, &opts);
-    return status;
+    const int64_t texts = g->prompts.batch.texts, most = g->o->texts ? g->o->texts : TOGETHER;
+    g->together = texts < most ? texts : most;
+    const int64_t pass = g->together * g->prompts.longest;
+    const s24_status status = s24_session_create(&g->session, g->cli->ctx, g->model,
+                                                 (pass < PASS_TOKENS ? pass : PASS_TOKENS) +
+                                                     (g->together < texts ? g->together : 0));
+    return status == S24_OK ? make_cache(g, positions) : status;
 }
 
 static int load(generation *g)
@@ -210,13 +228,16 @@ static void show(generation *g)
 static int take(void *user, const s24_new_token *token)
 {
     generation *g = user;
-    generate_text *text = &g->texts[g->first + token->prompt];
+    generate_text *text = &g->texts[token->prompt];
     const char *const ends[] = {
         [S24_END_NONE] = NULL, [S24_END_STOP] = "eos", [S24_END_LENGTH] = "length"};
     if (g->code != CLI_OK) return 1;
-    if (token->index == 0) g->filled = cli_seconds();
-    g->later += token->index > 0;
     g->tokens++;
+    g->later++;
+    if (token->index == 0 && token->prompt < g->together) {
+        g->filled = cli_seconds();
+        g->later = 0;
+    }
     if (g->o->logprobs) generate_text_rate(text, token);
     /* The token that ends a text has none, whether the tokenizer calls it special or not. */
     const s24_tokenizer *tokenizer = token->end == S24_END_STOP ? NULL : g->prompts.tokenizer;
@@ -227,9 +248,9 @@ static int take(void *user, const s24_new_token *token)
     return g->code != CLI_OK || text->stopped != NULL;
 }
 
-/* ---- a batch of prompts ---------------------------------------------------------------------- */
+/* ---- all prompts ----------------------------------------------------------------------------- */
 
-static s24_generate_opts how(generation *g, const int64_t *numbers)
+static s24_generate_opts how(generation *g)
 {
     const struct generate_options *o = g->o;
     return (s24_generate_opts){.size = sizeof(s24_generate_opts),
@@ -240,35 +261,11 @@ static s24_generate_opts how(generation *g, const int64_t *numbers)
                                .top_p = o->top_p,
                                .min_p = o->min_p,
                                .seed = (uint64_t)o->seed,
-                               .numbers = numbers,
                                .stops = g->ends,
                                .stop_count = g->end_count,
                                .token = take,
                                .user = g,
                                .likeliest = o->logprobs};
-}
-
-/* Goes on with prompts from `first` on; those that an interruption left stay without an end. */
-static int run_some(generation *g, int64_t count)
-{
-    int64_t offsets[TOGETHER + 1], numbers[TOGETHER];
-    const s24_batch *all = &g->prompts.batch;
-    s24_status status = S24_OK;
-    for (int64_t i = 0; i <= count; i++)
-        offsets[i] = all->offsets[g->first + i] - all->offsets[g->first];
-    for (int64_t i = 0; i < count; i++) {
-        numbers[i] = g->first + i;
-        if (status == S24_OK) status = s24_cache_truncate(g->cache, g->cli->ctx, i, 0);
-    }
-    const s24_batch batch = {
-        .texts = count, .offsets = offsets, .ids = all->ids + all->offsets[g->first]};
-    const s24_generate_opts opts = how(g, numbers);
-    g->began = g->filled = cli_seconds();
-    if (status == S24_OK) status = s24_generate(g->session, g->cli->ctx, g->cache, &batch, &opts);
-    g->prefill += g->filled - g->began;
-    g->decode += cli_seconds() - g->filled;
-    if (g->code != CLI_OK) return g->code;
-    return status == S24_ERROR_INTERRUPTED ? CLI_INTERRUPTED : cli_status(g->cli, status);
 }
 
 /* Texts that an interruption left end where they are. */
@@ -282,26 +279,27 @@ static void interrupt(generation *g)
 static int run_all(generation *g)
 {
     cli_app *cli = g->cli;
-    int code = CLI_OK;
     const int quiet = cli->quiet;
+    const s24_generate_opts opts = how(g);
     /* A line of progress would stand in the text that comes on the same terminal. */
     if (!cli->json && isatty(STDOUT_FILENO)) cli->quiet = 1;
-    while (code == CLI_OK && g->first < g->prompts.batch.texts) {
-        const int64_t left = g->prompts.batch.texts - g->first;
-        const int64_t count = left < TOGETHER ? left : TOGETHER;
-        code = run_some(g, count);
-        g->first += count;
-    }
-    if (code == CLI_INTERRUPTED) interrupt(g);
+    g->began = g->filled = cli_seconds();
+    const s24_status status =
+        s24_generate(g->session, cli->ctx, g->cache, &g->prompts.batch, &opts);
+    const int interrupted = g->code == CLI_OK && status == S24_ERROR_INTERRUPTED;
+    g->ended = cli_seconds();
+    if (interrupted) interrupt(g);
     cli->quiet = quiet;
-    return code;
+    if (g->code != CLI_OK) return g->code;
+    return interrupted ? CLI_INTERRUPTED : cli_status(cli, status);
 }
 
 /* ---- the report ------------------------------------------------------------------------------ */
 
 static double tokens_per_second(const generation *g)
 {
-    return g->later && g->decode > 0 ? (double)g->later / g->decode : 0;
+    const double seconds = g->ended - g->filled;
+    return g->later && seconds > 0 ? (double)g->later / seconds : 0;
 }
 
 static json_t *prompt_json(const void *user, int64_t index)
@@ -326,8 +324,8 @@ static int report_json(const generation *g)
     const cli_list list = {g->prompts.batch.texts, prompt_json, g};
     s24_model_describe(&info, g->model);
     getrusage(RUSAGE_SELF, &usage);
-    json_object_set_new(object, "prefill_ms", cli_real(1e3 * g->prefill));
-    json_object_set_new(object, "decode_ms", cli_real(1e3 * g->decode));
+    json_object_set_new(object, "prefill_ms", cli_real(1e3 * (g->filled - g->began)));
+    json_object_set_new(object, "decode_ms", cli_real(1e3 * (g->ended - g->filled)));
     json_object_set_new(object, "tokens_per_second", cli_real(tokens_per_second(g)));
     json_object_set_new(object, "weight_bytes", json_integer(info.weight_bytes));
     json_object_set_new(object, "peak_bytes", json_integer(1024 * (json_int_t)usage.ru_maxrss));
@@ -345,9 +343,9 @@ static int report(const generation *g, int code)
     }
     if (code == CLI_INTERRUPTED) cli_note(cli, "interrupted; what was there is printed");
     cli_note(cli, "%lld prompt %s in %.2f s, %lld new %s, %.1f tokens/s", (long long)given,
-             cli_plural(given, "token", "tokens"), g->prefill, (long long)g->tokens,
+             cli_plural(given, "token", "tokens"), g->filled - g->began, (long long)g->tokens,
              cli_plural(g->tokens, "token", "tokens"), tokens_per_second(g));
-    encode_model_note(cli, g->model, g->session, prompts_together(g));
+    encode_model_note(cli, g->model, g->session, g->together);
     return code;
 }
 
@@ -357,7 +355,7 @@ static int run(cli_app *cli, const void *opaque)
     int code = check_options(cli, g.o);
     if (code == CLI_OK) code = load(&g);
     if (code == CLI_OK) code = run_all(&g);
-    if (g.first && (code == CLI_OK || code == CLI_INTERRUPTED)) code = report(&g, code);
+    if (g.began > 0 && (code == CLI_OK || code == CLI_INTERRUPTED)) code = report(&g, code);
     for (int64_t i = 0; g.texts && i < g.prompts.batch.texts; i++)
         generate_text_free(&g.texts[i]);
     free(g.texts);

@@ -12,7 +12,7 @@
 struct generate_options {
     cli_common common;
     const char *prompt, *input, *stop, *dtype, *system;
-    int64_t max_new, top_k, seed, logprobs;
+    int64_t max_new, top_k, seed, logprobs, texts;
     double temperature, top_p, min_p, repeat_penalty;
     int ids, chat, no_think;
 };

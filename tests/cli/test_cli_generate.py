@@ -133,6 +133,12 @@ class Generate(Scratch):
         for i in (0, 15, 16, 39):
             alone = self.json("generate", "llama", "--prompt", prompts[i], "--max-new", "4")
             self.assertEqual(alone["prompts"][0], found[i])
+        for texts in (1, 3, 4096):
+            few = self.json("generate", "llama", "--input", "many", "--max-new", "4",
+                            "--texts", texts)
+            self.assertEqual(few["prompts"], found)
+        self.refusals([("too many", ["generate", "llama", "--input", "many", "--texts", "4097"], 2,
+                        r"option --texts: 4097 is more than 4096")])
 
     def test_the_model_has_no_more_positions(self):
         found = self.json("generate", "llama", "--prompt", "abcabcabcabc")["prompts"][0]
@@ -291,9 +297,9 @@ class Texts(Scratch):
 
     # ---- interrupted ---------------------------------------------------------------------------
 
-    def interrupted(self, *more):
+    def interrupted(self, *more, prompts=("--prompt", "abca")):
         process = subprocess.Popen(
-            [PROGRAM, "generate", "long", "--prompt", "abca", "--max-new", "100000", *more],
+            [PROGRAM, "generate", "long", *prompts, "--max-new", "100000", *more],
             cwd=self.folder, env=clean_environment(), stdout=subprocess.PIPE,
             stderr=subprocess.PIPE)
         self.addCleanup(process.stdout.close)
@@ -313,9 +319,11 @@ class Texts(Scratch):
 
     def test_an_interruption_ends_with_json(self):
         """Nothing tells from without when the text begins: it is given more and more time."""
+        (self.folder / "three").write_text("abca\nb\nc\n")
         found = {}
         for seconds in (1, 4, 16, 64):
-            process = self.interrupted("--json", "--stop", "never")
+            process = self.interrupted("--json", "--stop", "never", "--texts", "2",
+                                       prompts=("--input", "three"))
             process.stderr.close()
             process.stderr = None
             time.sleep(seconds)
@@ -324,8 +332,11 @@ class Texts(Scratch):
             if said and "prompts" in (found := one_object(said)):
                 break
         self.assertEqual(process.returncode, 130)
-        self.assertEqual(found["prompts"][0]["stop"], "interrupted")
-        self.assertEqual(len(found["prompts"][0]["text"]), found["prompts"][0]["tokens"])
+        self.assertEqual([p["prompt_tokens"] for p in found["prompts"]], [4, 1, 1])
+        for prompt in found["prompts"]:
+            self.assertEqual(prompt["stop"], "interrupted")
+            self.assertEqual(len(prompt["text"]), prompt["tokens"])
+        self.assertEqual(found["prompts"][2]["tokens"], 0)  # it waited
 
     # ---- refused -------------------------------------------------------------------------------
 
