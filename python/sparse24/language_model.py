@@ -104,18 +104,21 @@ def generate(model: Model, prompts: str | typing.Sequence[typing.Any], *, max_ne
              temperature: float = 0.0, top_k: int = 0, top_p: float = 1.0, min_p: float = 0.0,
              repeat_penalty: float = 1.0, seed: int = 0,
              stops: Ids | None = None, likeliest: int = 0,
-             cache_dtype: str | None = None) -> typing.Iterator[Token]:
-    """Goes on with a prompt, or with several at once; an iterator of Token, as they come.
+             cache_dtype: str | None = None, texts: int = 16) -> typing.Iterator[Token]:
+    """Goes on with a prompt, or with several; an iterator of Token, as they come.
 
     prompts: texts, or ids (Chat.encode gives those of a conversation). The next token is the
     likeliest with temperature 0, else drawn by seed, prompt and index. stops: ids that end a text;
     by default the folder's. likeliest: so many of the likeliest tokens are told with each, at most
     1000. cache_dtype: "i8" or "e4m3", on the CPU: keys and values in bytes, with a scale for each
-    head of each token. Leaving the loop ends the work. Raises ValueError (an option out of range, a
-    prompt that is too long), Error.
+    head of each token. texts: the most prompts that go on at once, for which there is memory from
+    the start; the next joins where one has ended. Leaving the loop ends the work. Raises ValueError
+    (an option out of range, a prompt that is too long), Error.
     """
     handle_of(model, "model", Model)
     no_zeros(max_new=max_new, top_p=top_p, repeat_penalty=repeat_penalty)
+    if texts < 1:
+        raise ValueError(f"texts {texts}: expected 1 or more")
     rows = [prompts] if isinstance(prompts, str) else list(prompts)
     words = any(isinstance(row, str) for row in rows)
     ids = [model.tokenizer.encode(row).ids if isinstance(row, str) else row for row in rows]
@@ -125,7 +128,7 @@ def generate(model: Model, prompts: str | typing.Sequence[typing.Any], *, max_ne
     room = int(min(np.diff(offsets).max(initial=1) + max_new, model.info["positions"]))
     decoders = [Decoder(model.tokenizer) if words else None for _ in rows]
     work = (offsets, flat, ends, options)
-    for row in _stream(model, work, (room, cache_dtype)):
+    for row in _stream(model, work, (min(len(rows), texts), room, cache_dtype)):
         prompt, index, token, log_probability, end, others = row
         decoder = decoders[prompt]
         piece = decoder.add(token, bool(end)) if decoder and end != 1 else ""
@@ -144,8 +147,7 @@ def _stream(model: Model, work: tuple, room: tuple) -> typing.Iterator[tuple]:
     def run():
         try:
             with model._lock:
-                offsets = work[0]
-                cache = _core.cache_create(model._session[0], len(offsets) - 1, *room)
+                cache = _core.cache_create(model._session[0], *room)
                 _core.generate(*model._session, cache, *work, report,
                                lambda *_: stopped.is_set())
             came.put(None)

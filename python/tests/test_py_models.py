@@ -318,12 +318,15 @@ class LanguageModels(unittest.TestCase):
     def test_greedy_texts_one_and_all(self):
         prompts = [self.io[f"prompt.{n}"] for n in range(4)]
         expected = [self.io[f"greedy.{n}"].tolist() for n in range(4)]
-        texts = [[] for _ in prompts]
-        for token in sparse24.generate(self.model, prompts, max_new=32):
-            self.assertEqual(token.index, len(texts[token.prompt]))
-            texts[token.prompt].append(token.id)
-        for mine, theirs in zip(texts, expected):
-            self.assertEqual(mine[:len(theirs)], theirs)
+        for most in (16, 1, 3):  # at once: the others wait
+            texts = [[] for _ in prompts]
+            for token in sparse24.generate(self.model, prompts, max_new=32, texts=most):
+                self.assertEqual(token.index, len(texts[token.prompt]))
+                texts[token.prompt].append(token.id)
+            for mine, theirs in zip(texts, expected):
+                self.assertEqual(mine[:len(theirs)], theirs)
+        with self.assertRaisesRegex(ValueError, "texts 0: expected 1 or more"):
+            next(sparse24.generate(self.model, prompts, texts=0))
 
     def test_leaving_the_loop_ends_the_work(self):
         for token in sparse24.generate(self.model, [self.io["prompt.0"]], max_new=200, stops=[]):
