@@ -45,7 +45,7 @@ ROOMS = {
 CORE = {"base", "format", "kernel", "op", "device", "quant", "prune", "cuda"}
 # Headers of a room that all see.
 HASH = pathlib.PurePosixPath("src/base/hash.h")
-EVERYWHERE = {"src/base/try.h", "src/base/tiles.h", str(HASH)}
+EVERYWHERE = {"src/base/try.h", "src/base/tiles.h", "src/base/token_scale.h", str(HASH)}
 # What libsparse24 runs for a libsparse24-nn of the same version, and who may include it.
 SAME_VERSION = {"src/device/device_layers.h", "src/device/device_train.h"}
 SAME_VERSION_ROOMS = {"src/comm", "src/model", "src/run", "src/train", "cli/bench"}

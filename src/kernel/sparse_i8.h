@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Weights of 8-bit integers in blocks of 4x1 (four outputs, one column), for the rows of
- * sparse_kernels.def that multiply them by tokens quantised as they come (kernel/linear_i8.h).
+ * sparse_kernels.def that multiply them by tokens quantised as they come (base/token_scale.h).
  *
  *   y = activation(alpha·(float(Σ)·w_scale[n])·x_scale[m] + bias)·gate + beta·residual
  */

@@ -7,7 +7,7 @@
  */
 #include "support.h"
 
-#include "kernel/linear_i8.h"
+#include "base/token_scale.h"
 #include "kernel/sparse_i8.h"
 #include "kernel_sample.h"
 
@@ -89,7 +89,7 @@ static void quantise_tokens(exact *e, const sample *s, const s24i_linear_job *jo
             bits &= 0x7fffffffu;
             largest = bits > largest ? bits : largest;
         }
-        const float scale = i8_token_scale(largest, &inverse);
+        const float scale = s24i_token_scale(largest, &inverse);
         for (int64_t k = 0; k < s->k; k++) {
             const float x =
                 s24i_load_f32(job->x, job->x_dtype, m * job->x_stride_m + k * job->x_stride_k);

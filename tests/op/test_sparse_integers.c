@@ -8,9 +8,9 @@
 
 #include <math.h>
 
+#include "base/token_scale.h"
 #include "core_support.h"
 #include "guarded.h"
-#include "kernel/linear_i8.h"
 
 typedef struct sides {
     int64_t m, n, k;
@@ -82,7 +82,7 @@ static float expected(const problem *p, int64_t m, int64_t n)
         bits &= 0x7fffffffu;
         if (bits > largest) largest = bits;
     }
-    const float scale = i8_token_scale(largest, &inverse);
+    const float scale = s24i_token_scale(largest, &inverse);
     if (scale > 0)
         for (int64_t k = 0; k < s->k; k++)
             sum += p->w[n * s->k + k] * (int64_t)rintf(x[m * s->k + k] * inverse);

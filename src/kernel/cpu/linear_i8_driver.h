@@ -29,9 +29,9 @@
 #ifndef S24_KERNEL_CPU_LINEAR_I8_DRIVER_H
 #define S24_KERNEL_CPU_LINEAR_I8_DRIVER_H
 
+#include "base/token_scale.h"
 #include "kernel/cpu/cpu.h"
 #include "kernel/cpu/rows16.h"
-#include "kernel/linear_i8.h"
 
 enum {
     ROW_HEAD = 128,                   /* bytes of a row block before its k blocks */

@@ -13,9 +13,9 @@
 #include <string.h>
 
 #include "base/base.h"
+#include "base/token_scale.h"
 #include "kernel/cpu/cpu.h"
 #include "kernel/cpu/sparse_i8_tile.h"
-#include "kernel/linear_i8.h"
 
 enum { COLUMNS = 64, SQUARE = 16, ROWS = 16 };
 
@@ -86,7 +86,7 @@ TARGET static void scale_tokens(void *arg, int64_t begin, int64_t end, int threa
             const int64_t count = job->k - k < COLUMNS ? job->k - k : COLUMNS;
             largest = largest_of(columns_of(room, job, m, k, count), count, largest);
         }
-        scales[m].scale = i8_token_scale(largest, &scales[m].inverse);
+        scales[m].scale = s24i_token_scale(largest, &scales[m].inverse);
     }
 }
 

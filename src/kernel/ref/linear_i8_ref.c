@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * The 2:4 linear on int8 weights and activations quantised as they come, in scalar C: the
- * specification. A token's scale is its largest magnitude / 127 (kernel/linear_i8.h), its values
+ * specification. A token's scale is its largest magnitude / 127 (base/token_scale.h), its values
  * round(x·127/largest) to even, sums are exact integers, and
  *
  *   y = activation(alpha·(float(Σ)·w_scale[n])·x_scale[m] + bias)·gate + beta·residual
@@ -11,9 +11,9 @@
 #include <string.h>
 
 #include "base/base.h"
+#include "base/token_scale.h"
 #include "format/format.h"
 #include "kernel/kernel.h"
-#include "kernel/linear_i8.h"
 #include "kernel/ref/linear_finish.h"
 
 static size_t value_bytes(int64_t n, int64_t k)
@@ -67,7 +67,7 @@ static void quantise_tokens(void *arg, int64_t begin, int64_t end, int thread)
             bits &= 0x7fffffffu;
             if (bits > largest) largest = bits;
         }
-        scales[m] = i8_token_scale(largest, &inverse);
+        scales[m] = s24i_token_scale(largest, &inverse);
         for (int64_t k = 0; k < job->k; k++)
             values[m * job->k + k] =
                 scales[m] > 0 ? (int8_t)rintf(inverse * s24i_load_f32(job->x, job->x_dtype,

@@ -54,7 +54,7 @@ static void quantise_token(const s24i_linear_job *job, int64_t m, uint8_t *to, i
 {
     const int64_t columns = rows16_k_blocks(job->k) * COLUMNS;
     float inverse;
-    *scale = i8_token_scale(largest_magnitude(job, m), &inverse);
+    *scale = s24i_token_scale(largest_magnitude(job, m), &inverse);
     for (int64_t k = 0; k < columns; k += 8, to += step)
         vst1_s8((int8_t *)to, vmovn_s16(vcombine_s16(quantise_four(job, m, k, inverse),
                                                      quantise_four(job, m, k + 4, inverse))));

@@ -127,7 +127,7 @@ TARGET_INLINE uint32_t pack_token_as(s24_dtype dtype, const s24i_linear_job *job
 {
     const int64_t whole = job->x_stride_k == 1 ? job->k / TILE_COLUMNS * TILE_COLUMNS : 0;
     float inverse;
-    *scale = i8_token_scale(magnitude, &inverse);
+    *scale = s24i_token_scale(magnitude, &inverse);
     const __m512 inverses = _mm512_set1_ps(inverse);
     __m512i largest[4];
     UNROLL for (int i = 0; i < 4; i++)

@@ -95,7 +95,7 @@ AVX2 static void quantise_token(const s24i_linear_job *job, int64_t m, uint8_t *
     const int64_t whole =
         job->x_stride_k == 1 && job->x_dtype == S24_F32 ? job->k / COLUMNS * COLUMNS : 0;
     float inverse;
-    *scale = i8_token_scale(largest_magnitude(job, whole, m), &inverse);
+    *scale = s24i_token_scale(largest_magnitude(job, whole, m), &inverse);
     for (int64_t k = 0; k < job->k; k += COLUMNS) {
         uint64_t eights[COLUMNS / 8];
         const __m256 by = _mm256_set1_ps(inverse);

@@ -45,7 +45,7 @@ TARGET_INLINE void quantise_as(s24_dtype dtype, const s24i_linear_job *job, int6
     const int64_t whole = job->x_stride_k == 1 ? job->k / 64 * 64 : 0;
     _Alignas(64) uint64_t eights[8];
     float inverse;
-    *scale = i8_token_scale(largest_magnitude(job, dtype, whole, m), &inverse);
+    *scale = s24i_token_scale(largest_magnitude(job, dtype, whole, m), &inverse);
     for (int64_t k = 0; k < whole; k += 64) {
         const char *next = element_of(job->x, dtype, (m + 1) * job->x_stride_m + k);
         for (int i = 0; i < (dtype == S24_F32 ? 4 : 2); i++)
@@ -72,7 +72,7 @@ TARGET_INLINE void quantise_eight_as(s24_dtype dtype, const s24i_linear_job *job
 {
     float inverse[8];
     for (int t = 0; t < 8; t++)
-        scales[t] = i8_token_scale(largest_magnitude(job, dtype, job->k, m + t), inverse + t);
+        scales[t] = s24i_token_scale(largest_magnitude(job, dtype, job->k, m + t), inverse + t);
     for (int64_t k = 0; k < job->k; k += 64) {
         __m512i r[8];
         __m512 turned[8];

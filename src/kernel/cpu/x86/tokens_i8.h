@@ -4,7 +4,7 @@
 #ifndef S24_KERNEL_CPU_X86_TOKENS_I8_H
 #define S24_KERNEL_CPU_X86_TOKENS_I8_H
 
-#include "kernel/linear_i8.h"
+#include "base/token_scale.h"
 
 /* 16 columns of a token from k on; `whole`: all are there, and together. */
 TARGET_INLINE __m512 token_columns(const s24i_linear_job *job, s24_dtype dtype, int whole,
