@@ -12,6 +12,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "base/token_scale.h"
 #include "base/try.h"
 
 /* Columns of a packed right operand are padded to this many floats: the widest vector. */
@@ -48,6 +49,14 @@ typedef struct s24i_integer_product {
     const s24_quantized *w;
     int64_t first, rows, m;
 } s24i_integer_product;
+
+/* Sums of a row of tokens in bytes and of integers, [n]: what the 128 of every byte adds, and the
+   scales, are the integers' rows'. */
+typedef struct s24i_byte_sums {
+    const int32_t *sums, *offsets;
+    const float *scales;
+    float scale; /* the token's */
+} s24i_byte_sums;
 
 /* scale is over 0: exp(s·scale + mask − its row's maximum) in place for s[rows, n], and one over
    each row's sum. ld is a multiple of S24I_VEC_PAD and what stands in a row after n may be

@@ -42,6 +42,12 @@ typedef __m256 vec;
 /* Integers of WIDTH bytes. */
 #define V_LOAD_I8(p)                                                                               \
     _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)(p))))
+/* The nearest integers, −128 to 127, and 128 more. */
+#define V_STORE_BYTES(p, v) store_bytes8(p, v)
+/* Differences of WIDTH integers. */
+#define V_LESS(p, q)                                                                               \
+    _mm256_cvtepi32_ps(_mm256_sub_epi32(_mm256_loadu_si256((const __m256i *)(const void *)(p)),    \
+                                        _mm256_loadu_si256((const __m256i *)(const void *)(q))))
 /* e4m3, of WIDTH bytes: its bits at f16's place mean 2^8 less. */
 #define V_LOAD_E4M3(p) wide8(_mm_loadl_epi64((const __m128i *)(const void *)(p)))
 /* Words, and the n-th 4 bits of each as an integer. */
@@ -74,6 +80,13 @@ TARGET static inline vec wide8(__m128i bytes)
     const __m128i half = _mm_slli_epi16(_mm_cvtepi8_epi16(bytes), 7);
     return _mm256_mul_ps(_mm256_cvtph_ps(_mm_and_si128(half, _mm_set1_epi16((short)0xbf80))),
                          _mm256_set1_ps(256.0f));
+}
+TARGET static inline void store_bytes8(uint8_t *p, vec a)
+{
+    const __m256i words = _mm256_add_epi32(_mm256_cvtps_epi32(a), _mm256_set1_epi32(128));
+    const __m128i halves =
+        _mm_packs_epi32(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
+    _mm_storel_epi64((__m128i *)(void *)p, _mm_packus_epi16(halves, halves));
 }
 TARGET static inline vec bits8(uint32_t bits)
 {

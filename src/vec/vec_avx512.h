@@ -37,6 +37,15 @@ typedef __m512 vec;
 /* Integers of WIDTH bytes; of 4 bits the low ones and the high ones, by a table. */
 #define V_LOAD_I8(p)                                                                               \
     _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)(const void *)(p))))
+/* The nearest integers and 128 more, of which the lowest bytes are kept. */
+#define V_STORE_BYTES(p, v)                                                                        \
+    _mm_storeu_si128(                                                                              \
+        (__m128i *)(void *)(p),                                                                    \
+        _mm_xor_si128(_mm512_cvtepi32_epi8(_mm512_cvtps_epi32(v)), _mm_set1_epi8(-128)))
+/* Differences of WIDTH integers. */
+#define V_LESS(p, q)                                                                               \
+    _mm512_cvtepi32_ps(_mm512_sub_epi32(_mm512_loadu_si512((const void *)(p)),                     \
+                                        _mm512_loadu_si512((const void *)(q))))
 /* e4m3, of WIDTH bytes: its bits at f16's place mean 2^8 less. */
 #define V_LOAD_E4M3(p) wide16(_mm_loadu_si128((const __m128i *)(const void *)(p)))
 /* Words, and the n-th 4 bits of each as an integer. */

@@ -40,6 +40,10 @@ typedef uint32_t uvec __attribute__((vector_size(16)));
 #define V_WIDEN_HALF(p) halves4(p)
 /* Integers of WIDTH bytes. */
 #define V_LOAD_I8(p) bytes4(p)
+/* The nearest integers of |a| < 2^22 and 128 more, of which the lowest bytes are kept. */
+#define V_STORE_BYTES(p, v) store_bytes4(p, v)
+/* Differences of WIDTH integers. */
+#define V_LESS(p, q) less4(p, q)
 /* e4m3, of WIDTH bytes. */
 #define V_LOAD_E4M3(p) small4(p)
 /* Words, and the n-th 4 bits of each as an integer. */
@@ -125,6 +129,16 @@ static inline float top4(vec a)
 static inline vec round4(vec a)
 {
     return (a + SHIFT) - SHIFT;
+}
+static inline void store_bytes4(uint8_t *p, vec a)
+{
+    const uvec bits = (uvec)(a + SHIFT) + 128;
+    for (int i = 0; i < WIDTH; i++)
+        p[i] = (uint8_t)bits[i];
+}
+static inline vec less4(const int32_t *p, const int32_t *q)
+{
+    return __builtin_convertvector((ivec)(words4(p) - words4(q)), vec);
 }
 /* m·2^n for whole n up to 127; 0 below −126. */
 static inline vec scale2(vec m, vec n)

@@ -9,6 +9,7 @@
 /* By job. */
 #include "vec/vec_activation.h"
 #include "vec/vec_dropout.h"
+#include "vec/vec_eight.h"
 #include "vec/vec_integers.h"
 #include "vec/vec_keep.h"
 #include "vec/vec_look_up.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Products with dense weights of integers, and their rows as floats: every row that this CPU runs
-   against sums in double. */
+   against sums in double; tokens as bytes for products of integers, and what these sum up. */
 #include "support.h"
 
 #include <math.h>
@@ -112,8 +112,81 @@ static void integers(void **state)
     free(s);
 }
 
+/* What makes a token special: nothing, zeros, too small a number, one that is none. */
+static void spoil(float *x, int64_t n, int how)
+{
+    for (int64_t i = 0; i < n && (how == 1 || how == 2); i++)
+        x[i] *= how == 1 ? 0 : 0x1p-122f;
+    if (how == 3) x[n / 2] = NAN;
+    if (how == 4) x[n - 1] = -INFINITY;
+}
+
+static void check_bytes(const s24i_vec *vec, const float *x, s24_dtype dtype, int64_t n)
+{
+    uint8_t q[MOST_K + 1];
+    float given[MOST_K], read[MOST_K], inverse, largest = 0;
+    int finite = 1;
+    q[n] = 77;
+    assert_int_equal(s24_convert(given, dtype, x, S24_F32, n), S24_OK);
+    assert_int_equal(s24_convert(read, S24_F32, given, dtype, n), S24_OK);
+    for (int64_t i = 0; i < n; i++) {
+        finite &= isfinite(read[i]) != 0;
+        largest = fabsf(read[i]) > largest ? fabsf(read[i]) : largest;
+    }
+    uint32_t bits;
+    memcpy(&bits, &largest, sizeof bits);
+    const float scale = s24i_token_scale(bits, &inverse);
+    const float got = vec->to_bytes(q, given, dtype, n);
+    assert_int_equal(q[n], 77);
+    assert_true(finite ? got == scale : isnan(got));
+    for (int64_t i = 0; i < n && finite; i++)
+        assert_int_equal(q[i], 128 + (int)nearbyintf(read[i] * inverse));
+}
+
+static void check_sums(const s24i_vec *vec, uint64_t *seed, int64_t n)
+{
+    int32_t sums[MOST_K], offsets[MOST_K];
+    float scales[MOST_K], y[MOST_K + 1];
+    y[n] = 77;
+    for (int64_t i = 0; i < n; i++) {
+        sums[i] = (int32_t)(test_random(seed) % 4000000);
+        offsets[i] = (int32_t)(test_random(seed) % 4000000) - 2000000;
+        scales[i] = test_uniform(seed);
+    }
+    const s24i_byte_sums job = {sums, offsets, scales, 0.37f};
+    vec->from_sums(y, &job, n);
+    assert_true(y[n] == 77);
+    for (int64_t i = 0; i < n; i++) {
+        const float scaled = (float)(sums[i] - offsets[i]) * scales[i];
+        assert_true(y[i] == scaled * 0.37f);
+    }
+}
+
+/* Tokens as bytes and sums as numbers: every row has the same bits. */
+static void bytes(void **state)
+{
+    (void)state;
+    static const int64_t widths[] = {1, 3, 4, 15, 16, 17, 31, 32, 33, 70, 300};
+    uint64_t seed = 5;
+    float x[300];
+    for (int row = 0; s24i_vec_row(row); row++) {
+        const s24i_vec *vec = s24i_vec_row(row);
+        if (vec->cpu & ~s24_cpu_detect()) continue;
+        for (size_t i = 0; i < sizeof widths / sizeof *widths; i++) {
+            for (int how = 0; how < 5; how++) {
+                for (int64_t c = 0; c < widths[i]; c++)
+                    x[c] = test_uniform(&seed);
+                spoil(x, widths[i], how);
+                check_bytes(vec, x, S24_F32, widths[i]);
+                check_bytes(vec, x, S24_BF16, widths[i]);
+            }
+            check_sums(vec, &seed, widths[i]);
+        }
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(integers)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(integers), cmocka_unit_test(bytes)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
