@@ -90,11 +90,12 @@ typedef struct s24_model s24_model;
 typedef struct s24_model_opts {
     size_t size; /* sizeof(s24_model_opts) */
     /* The linear layers' weights are used as f32, bf16 or i8; default: f32, or bf16 for a bf16
-       checkpoint. i8: 2:4 weights are quantised here with a scale a row unless they are stored
-       so, and each token when it is multiplied. The sums that a block adds to are always f32;
-       with bf16 and i8, what else stands between layers is bf16 where the CPU multiplies it and
-       every layer takes it. A dense layer runs as bf16 instead of i8, and as f32 where the dense
-       engine has no bf16. */
+       checkpoint. i8: 2:4 and dense weights are quantised here with a scale a row unless they are
+       stored so, and each token when it is multiplied. The sums that a block adds to are always
+       f32; with bf16 and i8, what else stands between layers is bf16 where the CPU multiplies it
+       and every layer takes it. Where the dense engine has no product of i8
+       (s24_dense_linear_create_as) a dense layer runs as bf16, and as f32 where it has none of
+       these either; so do a language model's head, and experts that lie in the file. */
     s24_dtype dtype;
     int dense;  /* 1: multiply packed 2:4 weights as dense ones, and pack none (to compare) */
     int sparse; /* 1: pack dense weights that are 2:4 already; 0: only packed ones run sparse */
@@ -254,8 +255,8 @@ S24_API int64_t s24_session_sparse_layers(const s24_session *session, int64_t to
 S24_API int64_t s24_session_format_layers(const s24_session *session, int64_t tokens,
                                           s24_format format);
 S24_API int64_t s24_model_format_layers(const s24_model *model, s24_format format);
-/* And how many of s24_session_sparse_layers in 8 bits, tokens too, of a model that was made with i8
-   or e4m3; rows and blocks whose weights are no integers are not. */
+/* And how many in 8 bits, tokens too, of a model that was made with i8 or e4m3, sparse and dense
+   ones; rows and blocks whose weights are no integers are not. */
 S24_API int64_t s24_session_narrow_layers(const s24_session *session, int64_t tokens);
 
 /* What s24_session_forward may give; NULL fields are not computed. All f32, row-major. */
@@ -724,6 +725,15 @@ S24_API const char *s24_dense_engine(void); /* "oneDNN 2.6.3", "OpenBLAS …" or
 S24_API uint32_t s24_dense_engine_cpu(s24_ctx *ctx);
 S24_API s24_status s24_dense_linear_create(s24_dense_linear **out, s24_ctx *ctx, const s24_dense *w,
                                            const float *bias, s24_activation activation);
+/* The same as the dense layers of a model in `dtype` run, f32, bf16 or i8, whatever w is: in i8 w
+   is rounded to 8 bits with a scale for each row, and each row of x as it comes, where the engine
+   multiplies so (oneDNN from AVX-512 VNNI on, K a multiple of 4 and at most 65536), else as in
+   bf16. Errors: as above, NOT_FINITE. */
+S24_API s24_status s24_dense_linear_create_as(s24_dense_linear **out, s24_ctx *ctx,
+                                              const s24_dense *w, s24_dtype dtype,
+                                              const float *bias, s24_activation activation);
+/* i8 of one that multiplies so, else the dtype that it was asked for: f32 or bf16. */
+S24_API s24_dtype s24_dense_linear_dtype(const s24_dense_linear *linear);
 S24_API void s24_dense_linear_destroy(s24_dense_linear *linear);
 /* residual may be NULL or y itself. A dense product is used by one thread at a time. */
 S24_API s24_status s24_dense_linear_run(s24_dense_linear *linear, s24_ctx *ctx, const s24_dense *y,

@@ -49,6 +49,11 @@ typedef struct s24i_dense_engine_table {
                                 s24_dtype dtype);
     void (*weight_destroy)(s24i_dense_weight *weight);
     size_t (*weight_bytes)(const s24i_dense_weight *weight);
+    /* Does the engine multiply rows of integers, so many columns, by tokens in bytes here? NULL:
+       never. And w [n, k] of 8 bits with a scale per row, copied: each token of x is quantised as
+       it comes (base/token_scale.h). Errors: MEMORY. */
+    int (*takes_eight)(s24_ctx *ctx, int64_t cols);
+    s24_status (*eight_create)(s24i_dense_weight **out, s24_ctx *ctx, const s24_quantized *w);
     /* 1 if x and y may be bf16. NULL: never. */
     int (*takes_bf16)(const s24i_dense_weight *weight);
     /* most_x: the most elements m·k of an x. ctx must outlive the runner. */
@@ -63,6 +68,11 @@ typedef struct s24i_dense_engine_table {
 } s24i_dense_engine_table;
 
 extern const s24i_dense_engine_table s24i_dense_engine;
+
+/* Is w [n, k], finite, multiplied in 8 bits here, once it is rounded? */
+int s24i_dense_takes_eight(s24_ctx *ctx, int64_t cols);
+/* So, from floats. */
+s24_status s24i_dense_eight_create(s24i_dense_weight **out, s24_ctx *ctx, const s24_dense *w);
 
 /* Has the log say so where the engine uses more of the CPU than the context may. */
 void s24i_dense_warn(s24_ctx *ctx);

@@ -11,6 +11,7 @@ struct s24_dense_linear {
     s24i_dense_runner *runner;
     float *bias;
     int64_t n, k;
+    s24_dtype dtype; /* in which it multiplies, where the engine has that */
     s24_activation activation;
 };
 
@@ -55,7 +56,15 @@ static s24_status check_matrix(s24_ctx *ctx, const s24_dense *x, const char *nam
     return S24_OK;
 }
 
-/* A weight that is not f32, for the engine, which reads f32 and lays out what it is told to. */
+/* The engine reads f32 and lays out what it is told to. */
+static s24_status fill_wide(s24_dense_linear *linear, s24_ctx *ctx, const s24_dense *w)
+{
+    return linear->dtype == S24_I8
+               ? s24i_dense_eight_create(&linear->weight, ctx, w)
+               : s24i_dense_engine.weight_create(&linear->weight, ctx, w, linear->dtype);
+}
+
+/* A weight that is not f32. */
 static s24_status fill_narrow(s24_dense_linear *linear, s24_ctx *ctx, const s24_dense *w)
 {
     s24_dense wide = {NULL, S24_F32, w->rows, w->cols, w->cols};
@@ -66,8 +75,7 @@ static s24_status fill_narrow(s24_dense_linear *linear, s24_ctx *ctx, const s24_
     for (int64_t r = 0; r < w->rows && status == S24_OK; r++)
         status = s24_convert((float *)wide.data + r * w->cols, S24_F32,
                              from + (size_t)r * row_bytes, w->dtype, w->cols);
-    if (status == S24_OK)
-        status = s24i_dense_engine.weight_create(&linear->weight, ctx, &wide, w->dtype);
+    if (status == S24_OK) status = fill_wide(linear, ctx, &wide);
     s24_ctx_free(ctx, wide.data);
     return status;
 }
@@ -79,25 +87,40 @@ static s24_status fill(s24_dense_linear *linear, s24_ctx *ctx, const s24_dense *
         TRY(s24i_alloc_elems(&linear->bias, ctx, w->rows, sizeof(float), "a bias"));
         memcpy(linear->bias, bias, (size_t)w->rows * sizeof(float));
     }
-    TRY(w->dtype == S24_F32 ? s24i_dense_engine.weight_create(&linear->weight, ctx, w, S24_F32)
-                            : fill_narrow(linear, ctx, w));
+    TRY((w->dtype == S24_F32 ? fill_wide : fill_narrow)(linear, ctx, w));
     s24i_dense_warn(ctx);
     return s24i_dense_engine.runner_create(&linear->runner, ctx, 0);
 }
 
-s24_status s24_dense_linear_create(s24_dense_linear **out, s24_ctx *ctx, const s24_dense *w,
-                                   const float *bias, s24_activation activation)
+s24_status s24_dense_linear_create_as(s24_dense_linear **out, s24_ctx *ctx, const s24_dense *w,
+                                      s24_dtype dtype, const float *bias, s24_activation activation)
 {
     if (!out || !ctx) return S24_ERROR_ARGUMENT;
     *out = NULL;
     TRY(check_matrix(ctx, w, "w", 1));
+    REQUIRE(ctx, dtype == S24_F32 || dtype == S24_BF16 || dtype == S24_I8, S24_ERROR_DTYPE,
+            "a dense product is asked for in %s; f32, bf16 or i8 was expected",
+            s24_dtype_name(dtype));
     if (activation < S24_ACTIVATION_NONE || activation > S24_ACTIVATION_GELU_QUICK)
         return s24_ctx_fail(ctx, S24_ERROR_ARGUMENT, "activation %d is not one of s24_activation",
                             (int)activation);
     s24_dense_linear *linear;
     TRY(s24i_alloc_elems(&linear, ctx, 1, sizeof *linear, "a dense product"));
-    *linear = (s24_dense_linear){.ctx = ctx, .n = w->rows, .k = w->cols, .activation = activation};
+    if (dtype == S24_I8 && !s24i_dense_takes_eight(ctx, w->cols)) dtype = S24_BF16;
+    *linear = (s24_dense_linear){
+        .ctx = ctx, .n = w->rows, .k = w->cols, .dtype = dtype, .activation = activation};
     GIVE(out, linear, s24_dense_linear_destroy, fill(linear, ctx, w, bias));
+}
+
+s24_status s24_dense_linear_create(s24_dense_linear **out, s24_ctx *ctx, const s24_dense *w,
+                                   const float *bias, s24_activation activation)
+{
+    return s24_dense_linear_create_as(out, ctx, w, w ? w->dtype : S24_F32, bias, activation);
+}
+
+s24_dtype s24_dense_linear_dtype(const s24_dense_linear *linear)
+{
+    return linear ? linear->dtype : S24_DTYPE_NONE;
 }
 
 static s24_status check_shape(s24_ctx *ctx, const s24_dense *x, const char *name, int64_t rows,

@@ -103,7 +103,7 @@ dnnl_status_t s24i_onednn_describe(dnnl_primitive_desc_t *out, const onednn *dnn
     dnnl_memory_desc_t x, w, bias, y;
     dnnl_matmul_desc_t desc;
     dnnl_primitive_attr_t attr = NULL;
-    dnnl_status_t status = plain_md(dnnl, &x, k->m, k->k, type);
+    dnnl_status_t status = plain_md(dnnl, &x, k->m, k->k, type == dnnl_s8 ? dnnl_u8 : type);
     if (status == dnnl_success)
         status = plain_md(dnnl, &y, k->m, k->n, (dnnl_data_type_t)k->y_type);
     if (status == dnnl_success) status = plain_md(dnnl, &bias, 1, k->n, dnnl_f32);
@@ -126,20 +126,24 @@ void s24i_onednn_weight_destroy(s24i_dense_weight *weight)
     if (!weight) return;
     if (weight->engine) weight->dnnl.engine_destroy(weight->engine);
     s24_ctx_free(weight->ctx, weight->data);
+    s24_ctx_free(weight->ctx, weight->offsets);
+    s24_ctx_free(weight->ctx, weight->scales);
     s24_ctx_free(weight->ctx, weight);
 }
 
 size_t s24i_onednn_weight_bytes(const s24i_dense_weight *weight)
 {
-    return weight->dnnl.memory_desc_get_size(&weight->md);
+    const size_t row = weight->scales ? sizeof *weight->scales + sizeof *weight->offsets : 0;
+    return weight->dnnl.memory_desc_get_size(&weight->md) + (size_t)weight->n * row;
 }
 
 int s24i_onednn_takes_bf16(const s24i_dense_weight *weight)
 {
+    if (weight->type == dnnl_s8) return s24i_vec_find(s24_ctx_cpu(weight->ctx))->narrow != NULL;
     return weight->type == dnnl_bf16;
 }
 
-/* Does oneDNN multiply bf16 here? Then *md is the layout it wants. */
+/* Does oneDNN multiply the type here? Then md is the layout it wants. */
 static dnnl_status_t choose_layout(s24i_dense_weight *weight)
 {
     s24i_onednn_key k;
@@ -148,8 +152,8 @@ static dnnl_status_t choose_layout(s24i_dense_weight *weight)
     k.n = weight->n;
     k.k = weight->k;
     k.type = (int32_t)weight->type;
-    k.y_type = dnnl_f32;
-    k.bias = 1;
+    k.y_type = weight->type == dnnl_s8 ? dnnl_s32 : dnnl_f32;
+    k.bias = weight->type != dnnl_s8;
     dnnl_primitive_desc_t pd = NULL;
     const dnnl_status_t status = s24i_onednn_describe(&pd, &weight->dnnl, weight->engine, &k, NULL);
     if (status != dnnl_success) return status;
@@ -170,7 +174,9 @@ void *s24i_onednn_columns(dnnl_memory_desc_t *md, const s24i_dense_weight *weigh
                           int64_t count)
 {
     const int64_t step = s24i_onednn_column_step(weight);
-    const size_t elem = weight->type == dnnl_bf16 ? sizeof(uint16_t) : sizeof(float);
+    const size_t elem = weight->type == dnnl_s8     ? sizeof(int8_t)
+                        : weight->type == dnnl_bf16 ? sizeof(uint16_t)
+                                                    : sizeof(float);
     *md = weight->md;
     md->dims[1] = count;
     md->padded_dims[1] = s24i_round_up(count, step);
@@ -178,7 +184,7 @@ void *s24i_onednn_columns(dnnl_memory_desc_t *md, const s24i_dense_weight *weigh
            (size_t)(first / step * weight->md.format_desc.blocking.strides[1]) * elem;
 }
 
-/* From rows of w [n, k] f32 to the same columns of the weight's layout, which holds wᵀ. */
+/* From rows of w [n, k] to the same columns of the weight's layout, which holds wᵀ. */
 typedef struct reorder_job {
     const s24i_dense_weight *weight;
     const s24_dense *w;
@@ -191,6 +197,8 @@ static dnnl_status_t reorder(const reorder_job *job, int64_t first, int64_t coun
     const s24i_dense_weight *weight = job->weight;
     const onednn *dnnl = &weight->dnnl;
     const int64_t ld = s24i_ld(job->w);
+    const int bytes = job->w->dtype == S24_I8;
+    char *rows = (char *)job->w->data + (size_t)(first * ld) * s24_dtype_bytes(job->w->dtype);
     const dnnl_dims_t dims = {weight->k, count}, strides = {1, ld};
     dnnl_memory_desc_t from_md, to_md;
     void *data = s24i_onednn_columns(&to_md, weight, first, count);
@@ -199,9 +207,9 @@ static dnnl_status_t reorder(const reorder_job *job, int64_t first, int64_t coun
     dnnl_primitive_t primitive = NULL;
     dnnl_stream_t stream = NULL;
     const dnnl_engine_t engine = weight->engine;
-    dnnl_status_t status = dnnl->memory_desc_init_by_strides(&from_md, 2, dims, dnnl_f32, strides);
-    if (status == dnnl_success)
-        status = dnnl->memory_create(&from, &from_md, engine, (float *)job->w->data + first * ld);
+    dnnl_status_t status =
+        dnnl->memory_desc_init_by_strides(&from_md, 2, dims, bytes ? dnnl_s8 : dnnl_f32, strides);
+    if (status == dnnl_success) status = dnnl->memory_create(&from, &from_md, engine, rows);
     if (status == dnnl_success) status = dnnl->memory_create(&to, &to_md, engine, data);
     if (status == dnnl_success)
         status = dnnl->reorder_primitive_desc_create(&pd, &from_md, engine, &to_md, engine, NULL);
@@ -240,7 +248,7 @@ static s24_status reorder_all(s24i_dense_weight *weight, s24_ctx *ctx, const s24
     return S24_OK;
 }
 
-static s24_status weight_fill(s24i_dense_weight *weight, s24_ctx *ctx, const s24_dense *w)
+s24_status s24i_onednn_lay_out(s24i_dense_weight *weight, s24_ctx *ctx, const s24_dense *w)
 {
     const onednn *dnnl = &weight->dnnl;
     TRY(s24i_onednn_open(&weight->dnnl, ctx));
@@ -270,6 +278,6 @@ s24_status s24i_onednn_weight_create(s24i_dense_weight **out, s24_ctx *ctx, cons
     weight->n = w->rows;
     weight->k = w->cols;
     weight->type = dtype == S24_BF16 ? dnnl_bf16 : dnnl_f32;
-    GIVE(out, weight, s24i_onednn_weight_destroy, weight_fill(weight, ctx, w));
+    GIVE(out, weight, s24i_onednn_weight_destroy, s24i_onednn_lay_out(weight, ctx, w));
 }
 #endif

@@ -46,6 +46,8 @@ static uint32_t cpu_of(s24_ctx *ctx)
 const s24i_dense_engine_table s24i_dense_engine = {
     .name = "oneDNN " DOT(DNNL_VERSION_MAJOR, DNNL_VERSION_MINOR, DNNL_VERSION_PATCH),
     .weight_create = s24i_onednn_weight_create,
+    .takes_eight = s24i_onednn_takes_eight,
+    .eight_create = s24i_onednn_eight_create,
     .weight_destroy = s24i_onednn_weight_destroy,
     .weight_bytes = s24i_onednn_weight_bytes,
     .takes_bf16 = s24i_onednn_takes_bf16,

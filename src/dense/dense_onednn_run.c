@@ -3,7 +3,8 @@
  * Products of the oneDNN engine. A primitive is specific to its number of rows; a runner keeps the
  * last CACHE of them for each thread, and oneDNN's own cache makes a new one cheap when layers of
  * the same shape share it. Its fast products want x and y without stride, so operands with one are
- * copied.
+ * copied. In 8 bits a share runs columns by pieces whose sums stay in cache until they are scaled
+ * into y, wherever that lies.
  *
  * Threads share a product by rows where these are many, else by blocks of columns, so that
  * each reads its own part of the weight. Everything is prepared before they begin: a context is one
@@ -20,7 +21,8 @@
 
 enum {
     CACHE = 32,
-    MANY_ROWS = 32 /* of a thread: then a share of the rows is faster than one of the columns */
+    MANY_ROWS = 32, /* of a thread: then a share of the rows is faster than one of the columns */
+    MOST_SUMS = 1 << 16 /* of a piece: 256 kB, which a core's own cache holds with its x */
 };
 
 typedef struct entry {
@@ -46,9 +48,9 @@ typedef struct share {
     room y; /* columns of it side by side */
     room work;
     /* Of the present product. */
-    entry *entry;
     int64_t row, rows, col, cols;
-    void *columns; /* of the weight, from col on */
+    int64_t piece;       /* columns of a run, a divisor of cols or not, and then: */
+    entry *entry, *last; /* of a piece, of what is left */
     dnnl_status_t status;
 } share;
 
@@ -56,7 +58,8 @@ struct s24i_dense_runner {
     s24_ctx *ctx;
     onednn dnnl;
     dnnl_engine_t engine;
-    room narrow; /* x as bf16 */
+    room narrow; /* x as bf16 or bytes */
+    room scales; /* of x in bytes */
     room x, y;   /* copies without stride */
     share *shares;
     int share_count;
@@ -92,6 +95,7 @@ void s24i_onednn_runner_destroy(s24i_dense_runner *runner)
     if (runner->engine) runner->dnnl.engine_destroy(runner->engine);
     s24_ctx_free(runner->ctx, runner->shares);
     s24_ctx_free(runner->ctx, runner->narrow.data);
+    s24_ctx_free(runner->ctx, runner->scales.data);
     s24_ctx_free(runner->ctx, runner->x.data);
     s24_ctx_free(runner->ctx, runner->y.data);
     s24_ctx_free(runner->ctx, runner);
@@ -178,7 +182,7 @@ static dnnl_status_t entry_fill(entry *e, const onednn *dnnl, dnnl_engine_t engi
 
 /* The share's primitive for a key: a kept one, or a new one in the place of the least recently
    used. */
-static s24_status find(share *s, const s24i_dense_runner *runner, s24_ctx *ctx,
+static s24_status find(entry **out, share *s, const s24i_dense_runner *runner, s24_ctx *ctx,
                        const s24i_onednn_key *k, const dnnl_memory_desc_t *layout)
 {
     const onednn *dnnl = &runner->dnnl;
@@ -188,7 +192,7 @@ static s24_status find(share *s, const s24i_dense_runner *runner, s24_ctx *ctx,
         if (other->primitive && memcmp(&other->key, k, sizeof *k) == 0 &&
             dnnl->memory_desc_equal(&other->layout, layout)) {
             other->used = ++s->clock;
-            s->entry = other;
+            *out = other;
             return S24_OK;
         }
         if (other->used < e->used) e = other;
@@ -203,7 +207,7 @@ static s24_status find(share *s, const s24i_dense_runner *runner, s24_ctx *ctx,
         return status;
     }
     e->used = ++s->clock;
-    s->entry = e;
+    *out = e;
     return S24_OK;
 }
 
@@ -239,6 +243,22 @@ static void copy(s24_ctx *ctx, const s24_dense *to, const s24_dense *from)
     s24_ctx_parallel_for(ctx, to->rows, copy_rows, &job);
 }
 
+static int is_eight(const s24i_dense_job *job)
+{
+    return job->weight->type == dnnl_s8;
+}
+
+/* x in bytes. */
+static s24_status prepare_bytes(s24_dense *out, s24i_dense_runner *runner, s24_ctx *ctx,
+                                const s24_dense *x)
+{
+    TRY(grow(runner, &runner->narrow, x->rows * x->cols, 1));
+    TRY(grow(runner, &runner->scales, x->rows, sizeof(float)));
+    *out = (s24_dense){runner->narrow.data, S24_U8, x->rows, x->cols, x->cols};
+    s24i_onednn_quantise(ctx, out->data, runner->scales.data, x);
+    return S24_OK;
+}
+
 static int is_strided(const s24_dense *x)
 {
     return s24i_ld(x) != x->cols && x->rows > 1;
@@ -249,6 +269,7 @@ static s24_status prepare_x(s24_dense *out, s24i_dense_runner *runner, s24_ctx *
                             const s24i_dense_job *job)
 {
     const s24_dense *x = job->x;
+    if (is_eight(job)) return prepare_bytes(out, runner, ctx, x);
     const int narrow = job->weight->type == dnnl_bf16 && x->dtype != S24_BF16;
     *out = *x;
     out->ld = x->cols; /* of one row too, whatever its own is */
@@ -263,7 +284,7 @@ static s24_status prepare_x(s24_dense *out, s24i_dense_runner *runner, s24_ctx *
 
 /* ---- a product, shared ----------------------------------------------------------------------- */
 
-/* A product on its way: operands without stride. */
+/* A product on its way: operands without stride. In 8 bits y is where sums end. */
 typedef struct shared {
     s24i_dense_runner *runner;
     const s24i_dense_job *job;
@@ -298,28 +319,57 @@ static int stands_aside(const shared *p, const share *s)
     return s->cols < p->y.cols && s->rows > 1;
 }
 
-static s24_status prepare_share(const shared *p, s24_ctx *ctx, int t)
+/* The primitive of some of the share's columns. */
+static s24_status prepare_columns(const shared *p, s24_ctx *ctx, share *s, entry **out,
+                                  int64_t cols)
 {
     const s24i_dense_job *job = p->job;
-    share *s = &p->runner->shares[t];
+    const int eight = is_eight(job);
     dnnl_memory_desc_t layout;
     s24i_onednn_key k;
-    assign(p, t);
-    s->columns = s24i_onednn_columns(&layout, job->weight, s->col, s->cols);
+    (void)s24i_onednn_columns(&layout, job->weight, s->col, cols);
     memset(&k, 0, sizeof k);
     k.m = s->rows;
-    k.n = s->cols;
+    k.n = cols;
     k.k = job->weight->k;
     k.type = (int32_t)job->weight->type;
-    k.y_type = p->y.dtype == S24_BF16 ? dnnl_bf16 : dnnl_f32;
-    k.activation = (int32_t)job->activation;
-    k.accumulate = job->accumulate != 0;
-    k.bias = job->bias != NULL;
-    TRY(find(s, p->runner, ctx, &k, &layout));
-    if (stands_aside(p, s))
-        TRY(grow(p->runner, &s->y, s->rows * s->cols, s24_dtype_bytes(p->y.dtype)));
+    k.y_type = eight ? dnnl_s32 : p->y.dtype == S24_BF16 ? dnnl_bf16 : dnnl_f32;
+    k.activation = eight ? S24_ACTIVATION_NONE : (int32_t)job->activation;
+    k.accumulate = !eight && job->accumulate;
+    k.bias = !eight && job->bias;
+    TRY(find(out, s, p->runner, ctx, &k, &layout));
     /* Also for a kept primitive: memory may have been given up where a larger one failed. */
-    return grow(p->runner, &s->work, (int64_t)s->entry->work_bytes, 1);
+    return grow(p->runner, &s->work, (int64_t)(*out)->work_bytes, 1);
+}
+
+static s24_status prepare_pieces(const shared *p, s24_ctx *ctx, share *s, int64_t piece)
+{
+    const int64_t rest = s->cols % piece;
+    s->piece = piece;
+    TRY(prepare_columns(p, ctx, s, &s->entry, piece));
+    return rest ? prepare_columns(p, ctx, s, &s->last, rest) : S24_OK;
+}
+
+/* Columns of a piece in 8 bits, as even as blocks of the weight let them be. */
+static int64_t piece_of(const shared *p, const share *s)
+{
+    const int64_t step = s24i_onednn_column_step(p->job->weight);
+    const int64_t pieces = (s->rows * s->cols + MOST_SUMS - 1) / MOST_SUMS;
+    return s24i_min(s24i_round_up((s->cols + pieces - 1) / pieces, step), s->cols);
+}
+
+static s24_status prepare_share(const shared *p, s24_ctx *ctx, int t)
+{
+    share *s = &p->runner->shares[t];
+    assign(p, t);
+    const int64_t piece = is_eight(p->job) ? piece_of(p, s) : s->cols;
+    s24_status status = prepare_pieces(p, ctx, s, piece);
+    if (status == S24_ERROR_UNSUPPORTED && piece < s->cols) /* not every layout can be cut */
+        status = prepare_pieces(p, ctx, s, s->cols);
+    TRY(status);
+    if (is_eight(p->job)) return grow(p->runner, &s->y, s->rows * s->piece, sizeof(int32_t));
+    if (!stands_aside(p, s)) return S24_OK;
+    return grow(p->runner, &s->y, s->rows * s->cols, s24_dtype_bytes(p->y.dtype));
 }
 
 static s24_status prepare_shares(const shared *p, s24_ctx *ctx)
@@ -349,14 +399,17 @@ static s24_status divide(shared *p, s24_ctx *ctx)
     return prepare_shares(p, ctx);
 }
 
-static dnnl_status_t execute(const shared *p, const share *s, void *y)
+/* Columns of the share from its `first` on. */
+static dnnl_status_t execute(const shared *p, const share *s, const entry *e, int64_t first,
+                             void *y)
 {
     const onednn *dnnl = &p->runner->dnnl;
-    const entry *e = s->entry;
     const float *bias = p->job->bias;
+    dnnl_memory_desc_t layout;
+    void *columns = s24i_onednn_columns(&layout, p->job->weight, s->col + first, e->key.n);
     dnnl_status_t status = dnnl->memory_set_data_handle(e->x, elem(&p->x, s->row, 0));
     if (status == dnnl_success) status = dnnl->memory_set_data_handle(e->y, y);
-    if (status == dnnl_success) status = dnnl->memory_set_data_handle(e->w, s->columns);
+    if (status == dnnl_success) status = dnnl->memory_set_data_handle(e->w, columns);
     if (status == dnnl_success && e->bias)
         status = dnnl->memory_set_data_handle(e->bias, (void *)(uintptr_t)(bias + s->col));
     if (status == dnnl_success) status = dnnl->memory_set_data_handle(e->work, s->work.data);
@@ -370,7 +423,19 @@ static dnnl_status_t execute(const shared *p, const share *s, void *y)
     return status == dnnl_success ? dnnl->stream_wait(s->stream) : status;
 }
 
-static void run_share(const shared *p, share *s)
+static void run_pieces(const shared *p, share *s)
+{
+    s->status = dnnl_success;
+    for (int64_t first = 0; first < s->cols && s->status == dnnl_success; first += s->piece) {
+        const int64_t cols = s24i_min(s->piece, s->cols - first);
+        const s24i_onednn_sums part = {s->y.data, p->runner->scales.data, s->row,
+                                       s->rows,   s->col + first,         cols};
+        s->status = execute(p, s, cols == s->piece ? s->entry : s->last, first, s->y.data);
+        if (s->status == dnnl_success) s24i_onednn_end(p->job, &part, p->vec);
+    }
+}
+
+static void run_whole(const shared *p, share *s)
 {
     const s24_dense columns = {elem(&p->y, s->row, s->col), p->y.dtype, s->rows, s->cols,
                                p->y.cols};
@@ -378,7 +443,7 @@ static void run_share(const shared *p, share *s)
     copy_job in = {aside, columns, p->vec}, out = {columns, aside, p->vec};
     const int is_aside = stands_aside(p, s);
     if (is_aside && p->job->accumulate) copy_rows(&in, 0, s->rows, 0);
-    s->status = execute(p, s, is_aside ? aside.data : columns.data);
+    s->status = execute(p, s, s->entry, 0, is_aside ? aside.data : columns.data);
     if (is_aside) copy_rows(&out, 0, s->rows, 0);
 }
 
@@ -388,14 +453,14 @@ static void run_shares(void *arg, int64_t begin, int64_t end, int thread)
     (void)thread;
     const int before = s24i_onednn_enter(&p->runner->dnnl);
     for (int64_t t = begin; t < end; t++)
-        run_share(p, &p->runner->shares[t]);
+        (is_eight(p->job) ? run_pieces : run_whole)(p, &p->runner->shares[t]);
     s24i_onednn_leave(&p->runner->dnnl, before);
 }
 
 s24_status s24i_onednn_run(s24i_dense_runner *runner, s24_ctx *ctx, const s24i_dense_job *job)
 {
     const s24_dense *y = job->y;
-    const int strided = is_strided(y);
+    const int strided = !is_eight(job) && is_strided(y);
     shared p = {.runner = runner, .job = job, .y = *y, .vec = s24i_vec_find(s24_ctx_cpu(ctx))};
     p.y.ld = y->cols;
     TRY(open_engine(runner, ctx));
