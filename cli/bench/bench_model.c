@@ -121,6 +121,7 @@ static int measure(cli_app *cli, const bench_pair *m, const s24_batch *batch, mo
     if (code == CLI_OK) {
         row->sparse_layers = s24_session_sparse_layers(passes[1].session, tokens);
         row->narrow_layers = s24_session_narrow_layers(passes[1].session, tokens);
+        row->dense_narrow_layers = s24_session_narrow_layers(passes[0].session, tokens);
         keep_times(row, turns, peers);
     }
     for (int i = 0; i < OURS; i++) {

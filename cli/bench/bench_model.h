@@ -15,7 +15,8 @@ typedef struct model_row {
     bench_latency latency;
     model_residence dense_residence, sparse_residence;
     int64_t sparse_layers, narrow_layers, layers, bytes;
-    int64_t dense_bytes; /* of dense weights of 2:4 layers */
+    int64_t dense_narrow_layers; /* in 8 bits, of the dense pass */
+    int64_t dense_bytes;         /* of dense weights of 2:4 layers */
     struct {
         const char *name;
         bench_times times;

@@ -40,6 +40,7 @@ static json_t *row_json(const model_row *row, const bench_torch *torch)
     bench_json_energy(object, "sparse_mj", row->sparse_joules);
     json_object_set_new(object, "sparse_layers", json_integer(row->sparse_layers));
     json_object_set_new(object, "narrow_layers", json_integer(row->narrow_layers));
+    json_object_set_new(object, "dense_narrow_layers", json_integer(row->dense_narrow_layers));
     json_object_set_new(object, "layers", json_integer(row->layers));
     json_object_set_new(object, "bytes", json_integer(row->bytes));
     json_object_set_new(object, "dense_bytes", json_integer(row->dense_bytes));
@@ -118,6 +119,7 @@ void model_print_row(const model_row *row, const bench_torch *torch)
     if (torch) print_peers(row, torch);
     printf("  %lld of %lld", (long long)row->sparse_layers, (long long)row->layers);
     if (row->narrow_layers) printf(", %lld in 8 bits", (long long)row->narrow_layers);
+    if (row->dense_narrow_layers) printf(", dense %lld", (long long)row->dense_narrow_layers);
     printf("\n");
     fflush(stdout);
 }

@@ -111,7 +111,7 @@ static const cli_option options[] = {
      "Drop this share of attention's weights.", NULL},
     {"dtype", 0, CLI_LIST, offsetof(struct bench_options, dtype), "LIST|GLOB=NAME,...", NULL,
      "Dtypes of the weights, by default f32, on a GPU f16; i8 quantises X as it comes, int8 and "
-     "the others take it as f32. With --model dense layers run in bf16 then. f16 is for --prune "
+     "the others take it as f32. f16 is for --prune "
      "and for a GPU, as are e4m3 and e5m2; a GPU has no f32 and takes X in the weights' dtype. "
      "With --model GLOB=i8 or e4m3 names the layers that run so, next to all in bf16 and dense.",
      bench_dtype},

@@ -24,7 +24,7 @@ static const char *plan_dtype(int index)
 
 static const cli_option options[] = {
     {"dtype", 0, CLI_CHOICE, offsetof(struct plan_options, dtype), NULL, "f32",
-     "Dtype of the weights; X and Y are f32. i8 quantises X too, and dense is bf16.", plan_dtype},
+     "Dtype of the weights; X and Y are f32. i8 quantises X too.", plan_dtype},
     {"threads", 0, CLI_COUNT, offsetof(cli_common, threads), "N", NULL,
      "Threads to use. By default one and every core are compared.", NULL},
     {"predict", 0, CLI_FLAG, offsetof(struct plan_options, predict), NULL, NULL,

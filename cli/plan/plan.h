@@ -39,6 +39,7 @@ typedef struct plan_model {
     double uneven;     /* what dense takes where K or N fill no whole blocks, by the checks */
     int timed;         /* 1: it is of one layer, whose numbers of tokens were timed: */
     plan_column layer; /* with no grid and no checks */
+    s24_dtype dense;   /* what its dense product was of, i8 or, next to integers too, bf16 */
     double error_median, error_worst; /* of the checks' times, or of turns' times, relative */
     const char *flaw; /* why its times are none of a machine without other work; NULL: they are */
 } plan_model;

@@ -38,7 +38,7 @@ typedef struct measuring {
     bench_shape shape;
     s24_dtype dtype;
     float *numbers; /* as many as the largest operand has, all 1 */
-    void *narrow;   /* [n, k] of them in the weights' dtype; room for bf16 at least */
+    void *narrow;   /* [n, k] of them in the weights' dtype */
     s24_dense x, y;
     runner dense, two_four;
 } measuring;
@@ -84,7 +84,7 @@ static s24_status make_operands(measuring *m)
     const bench_shape s = m->shape;
     const int64_t count = most(most(s.n * s.k, s.m * s.k), s.m * s.n);
     m->numbers = s24_ctx_alloc(m->ctx, (size_t)count * sizeof *m->numbers);
-    m->narrow = s24_ctx_alloc(m->ctx, (size_t)(s.n * s.k) * (m->dtype == S24_F32 ? 4 : 2));
+    m->narrow = s24_ctx_alloc(m->ctx, (size_t)(s.n * s.k) * s24_dtype_bytes(m->dtype));
     float *y = s24_ctx_alloc(m->ctx, (size_t)(s.m * s.n) * sizeof *y);
     m->y = (s24_dense){y, S24_F32, s.m, s.n, 0};
     if (!m->numbers || !m->narrow || !y)
@@ -117,19 +117,13 @@ static s24_status plan_two_four(measuring *m, const s24_dense *w)
     return status;
 }
 
-/* Dense is bf16 next to i8. */
 static s24_status make_rivals(measuring *m)
 {
     const s24_dense w = {m->numbers, S24_F32, m->shape.n, m->shape.k, 0};
-    const s24_dtype dtype = m->dtype == S24_I8 ? S24_BF16 : m->dtype;
-    const s24_dense narrow = {m->narrow, dtype, w.rows, w.cols, 0};
-    const int64_t count = w.rows * w.cols;
-    s24_status status = s24_convert(m->narrow, dtype, w.data, S24_F32, count);
+    s24_status status = s24_convert(m->narrow, m->dtype, w.data, S24_F32, w.rows * w.cols);
     if (status == S24_OK)
-        status = s24_dense_linear_create(&m->dense.dense, m->ctx, &narrow, NULL, 0);
+        status = s24_dense_linear_create_as(&m->dense.dense, m->ctx, &w, m->dtype, NULL, 0);
     if (status == S24_OK) status = plan_two_four(m, &w);
-    if (status == S24_OK && dtype != m->dtype)
-        status = s24_convert(m->narrow, m->dtype, w.data, S24_F32, count);
     if (status == S24_OK) status = make_room(&m->dense, m);
     return status == S24_OK ? make_room(&m->two_four, m) : status;
 }

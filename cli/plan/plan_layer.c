@@ -3,7 +3,7 @@
  * Times one layer, 2:4 by the row that is taken and the dense engine in turns, at the number of
  * tokens that is asked for and at others around it: what the advisor says of it then is as right as
  * the turns are, for every K and N. 2:4 integers meet the dense product that a model has in their
- * place, whose weights are bf16.
+ * place, of integers where the engine has one, else of bf16.
  */
 #include <math.h>
 #include <time.h>
@@ -38,27 +38,15 @@ static s24_status no_memory(layer *l, bench_shape s)
                         (long long)s.m, (long long)s.k, (long long)s.n);
 }
 
-/* Makes the dense engine's weight, in the dtype that it is multiplied in. */
-static s24_status make_dense(layer *l, bench_shape s, s24_dtype dtype)
-{
-    s24_dense w = {l->weight.dense, S24_F32, s.n, s.k, 0};
-    if (dtype == S24_F32) return s24_dense_linear_create(&l->linear, l->ctx, &w, NULL, 0);
-    w.data = s24_ctx_alloc(l->ctx, (size_t)(s.n * s.k) * s24_dtype_bytes(S24_BF16));
-    w.dtype = S24_BF16;
-    if (!w.data) return no_memory(l, s);
-    s24_status status = s24_convert(w.data, S24_BF16, l->weight.dense, S24_F32, s.n * s.k);
-    if (status == S24_OK) status = s24_dense_linear_create(&l->linear, l->ctx, &w, NULL, 0);
-    s24_ctx_free(l->ctx, w.data);
-    return status;
-}
-
 /* Makes the operands of s.m tokens, the most. */
 static s24_status make(layer *l, bench_shape s, s24_dtype dtype)
 {
     const bench_weight_kind kind = {.n = s.n, .k = s.k, .dtype = dtype};
     s24_status status = bench_weight_make(&l->weight, l->ctx, &kind);
+    const s24_dense w = {l->weight.dense, S24_F32, s.n, s.k, 0};
     if (status == S24_OK) status = bench_weight_plan(&l->plan, l->ctx, &l->weight);
-    if (status == S24_OK) status = make_dense(l, s, dtype);
+    if (status == S24_OK)
+        status = s24_dense_linear_create_as(&l->linear, l->ctx, &w, dtype, NULL, 0);
     if (status != S24_OK) return status;
     l->work_bytes = s24_plan_work_bytes(l->plan, l->ctx, s.m);
     l->work = s24_ctx_alloc(l->ctx, l->work_bytes ? l->work_bytes : 1);
@@ -156,6 +144,7 @@ int plan_layer(cli_app *cli, plan_model *model, bench_shape shape, s24_dtype dty
     if (gmtime_r(&now, &utc)) strftime(model->date, sizeof model->date, "%Y-%m-%dT%H:%M:%SZ", &utc);
     const s24_status status = make(&l, (bench_shape){most, shape.k, shape.n}, dtype);
     const int code = status == S24_OK ? fill(cli, &l, model, asked) : cli_status(cli, status);
+    model->dense = s24_dense_linear_dtype(l.linear);
     release(&l);
     return code;
 }

@@ -66,6 +66,12 @@ static json_t *row_json(const plan_advice *a, int i)
     return row;
 }
 
+/* Says what the dense product was of: next to integers bf16 where the engine has none of 8 bits. */
+static s24_dtype dense_dtype(const plan_advice *a)
+{
+    return a->models[a->best].timed ? a->models[a->best].dense : a->dtype;
+}
+
 /* Says what whole models chose for such a layer when one was loaded here; NULL: not known. */
 static const char *chosen(cli_app *cli, const plan_advice *a)
 {
@@ -125,6 +131,7 @@ int plan_print_json(cli_app *cli, const plan_advice *a)
     json_object_set_new(object, "k", json_integer(a->shape.k));
     json_object_set_new(object, "n", json_integer(a->shape.n));
     json_object_set_new(object, "dtype", json_string(s24_dtype_name(a->dtype)));
+    json_object_set_new(object, "dense_dtype", json_string(s24_dtype_name(dense_dtype(a))));
     json_object_set_new(object, "threads", json_integer(a->threads[a->best]));
     json_object_set_new(object, "faster", json_string(faster(a->times[a->best])));
     json_object_set_new(object, "ratio", cli_real(ratio(a->times[a->best])));
@@ -208,8 +215,11 @@ static void print_source(const plan_advice *a)
     if (model->timed)
         printf("Timed %s, dense%s by %s; seven turns of one number of tokens differ by %.0f %% "
                "(median), %.0f %% (worst).\n",
-               model->date, a->dtype == S24_I8 ? " in bf16" : "", engine, 100 * model->error_median,
-               100 * model->error_worst);
+               model->date,
+               a->dtype != S24_I8         ? ""
+               : dense_dtype(a) == S24_I8 ? " in int8"
+                                          : " in bf16",
+               engine, 100 * model->error_median, 100 * model->error_worst);
     else
         printf("Measured %s, dense by %s; %d shapes off the grid were predicted within %.0f %% "
                "(median), %.0f %% (worst).\n",

@@ -218,8 +218,7 @@ static int runs_eight(const s24i_linear *linear, const void *arg)
 {
     const of_pass *p = arg;
     const s24i_weight *weight = linear->weight[s24i_pass_way(linear, p->session, p->tokens)];
-    return runs_sparse(linear, arg) && weight && weight->kind->is_eight &&
-           weight->kind->is_eight(weight);
+    return weight && weight->kind->is_eight && weight->kind->is_eight(weight);
 }
 
 int64_t s24_session_sparse_layers(const s24_session *session, int64_t tokens)

@@ -19,7 +19,8 @@ ROW = {"m", "k", "n", "dtype", "activations", "threads", "kernel", "ms", "ms_min
        "gflops", "gbps", "limit_share", "read_gbps", "peers"}
 MODEL_ROW = {"batch", "seq", "dtype", "threads", "dense_ms", "sparse_ms", "ratio", "sparse_layers",
              "layers", "bytes", "p50_ms", "p95_ms", "load_ms", "dense_load_ms", "resident_bytes",
-             "dense_resident_bytes", "narrow_layers", "peers", "dense_bytes", "tokens"}
+             "dense_resident_bytes", "narrow_layers", "dense_narrow_layers", "peers",
+             "dense_bytes", "tokens"}
 
 
 def is_positive(value):

@@ -14,7 +14,7 @@ from cli_case import (PATIENCE, PROGRAM, Scratch, clean_environment, listing, on
 SMALL = ["--threads", "1", "--largest", "128", "--predict"]
 TIMED = ["--threads", "1"]
 KEYS = {"version", "date", "machine", "cpu", "versions", "m", "k", "n", "dtype", "threads",
-        "faster",
+        "dense_dtype", "faster",
         "ratio", "rows", "dense_faster", "chosen"}
 ROW = {"threads", "sparse_ms", "dense_ms", "ratio", "timed", "measured", "error_median",
        "error_worst", "cache"}
@@ -138,7 +138,9 @@ class Plan(Scratch):
                 self.assertLessEqual(row[faster], min(row["sparse_ms"], row["dense_ms"]) * 1.000001)
             words = self.good("plan", 5, 128, 96, *TIMED, "--dtype", dtype,
                               environment=self.here).stdout
-            dense = "dense in bf16" if dtype == "i8" else "dense"
+            made = found["dense_dtype"]
+            self.assertIn(made, ("i8", "bf16") if dtype == "i8" else (dtype,))
+            dense = f"dense in {'int8' if made == 'i8' else 'bf16'}" if dtype == "i8" else "dense"
             self.assertRegex(words, rf"Timed 2\S+, {dense} by .+; seven turns of one number of "
                                     r"tokens differ by \d+ % \(median\), \d+ % \(worst\)\.\n")
         self.assertEqual(listing(self.folder), before)

@@ -98,7 +98,7 @@ static void golden_models(void **state)
         if (!open_texts(&t, names[i])) SKIP_WITHOUT(t.folder);
         check_golden(&t, S24_F32, 1e-4);
         check_golden(&t, S24_BF16, 3e-2);
-        check_golden(&t, S24_I8, 3e-2); /* dense layers run in bf16 */
+        check_golden(&t, S24_I8, 3e-2);
         mini_close(&t.io);
     }
 }

@@ -86,7 +86,7 @@ static void golden_models(void **state)
         if (!open_text(&g, names[i])) SKIP_WITHOUT(g.folder);
         check_golden(&g, S24_F32, 1e-4);
         check_golden(&g, S24_BF16, 3e-2);
-        check_golden(&g, S24_I8, 3e-2); /* dense layers run in bf16 */
+        check_golden(&g, S24_I8, 3e-2);
         mini_close(&g.io);
     }
 }

@@ -107,6 +107,9 @@ static inline int64_t s24i_weight_bytes(const s24i_weight *weight)
     return weight ? weight->kind->bytes(weight) : 0;
 }
 
+/* Is a dense weight of that source, with a scale for each row, multiplied in 8 bits on the CPU? */
+int s24i_source_is_eight(const s24_model *model, const s24i_source *source);
+
 /* Is the layer of a source 2:4, in a sparse format, or of factors? */
 static inline int s24i_source_is_sparse(const s24i_source *source)
 {

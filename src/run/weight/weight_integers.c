@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * A dense weight of integers with scales, in the order of files, so that it may lie in their pages.
+ * A dense weight of integers with scales, in the order of files, so that it may lie in their pages,
+ * for tokens in floats.
  * Few tokens multiply with it as it lies; for many, panels of its rows are widened to floats once
  * for all of them.
  */
@@ -27,7 +28,8 @@ static const s24_quantized *matrix_of(const s24i_weight *weight)
 static int takes(const s24_model *model, const s24i_source *source)
 {
     const int is_made = source->scheme && !s24i_source_is_sparse(source);
-    return !model->device && (is_made || source->integers.values);
+    return !model->device && (is_made || source->integers.values) &&
+           !s24i_source_is_eight(model, source);
 }
 
 static s24_status make(s24i_weight *weight, const s24_model *model, s24_ctx *ctx,
