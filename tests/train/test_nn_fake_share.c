@@ -90,7 +90,6 @@ static void a_step_has_few_sums(void **state)
     const rank_work common = {.kind = "nccl",
                               .library = S24_FAKE_NCCL_LIBRARY,
                               .plugin = S24_FAKE_PLUGIN,
-                              .port = PORT,
                               .work = train_rank};
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
