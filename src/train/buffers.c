@@ -150,7 +150,7 @@ static void plan_forward(plan *p, s24_transformer *t)
     at->h = stacked(p, blocks, tokens * s->intermediate, p->element);
     at->lse = stacked(p, blocks, t->machine.gpu ? tokens * s->heads : 0, sizeof(float));
     at->z = activations(p, tokens * s->width);
-    if (t->arch->after_attention_norm) {
+    if (t->arch->after_attention_norm || t->arch->attention_scale) {
         at->added = stacked(p, 2 * blocks, tokens * s->width, p->element);
         at->added_stats = stacked(p, 2 * blocks, 2 * tokens, sizeof(float));
     }

@@ -280,6 +280,49 @@ static void add(s24i_machine *m, float *to, const float *from, int64_t count)
     s24i_cpu_run(m, count, add_range, &job);
 }
 
+typedef struct columns_job {
+    s24i_machine *m;
+    const s24i_columns *c;
+} columns_job;
+
+static void scale_columns_range(void *arg, int64_t begin, int64_t end, int thread)
+{
+    const columns_job *j = arg;
+    const s24i_columns *c = j->c;
+    (void)thread;
+    for (int64_t r = begin; r < end; r++)
+        j->m->vec->multiply((float *)c->y + r * c->width, (const float *)c->x + r * c->width,
+                            c->scale, c->width);
+}
+
+static void scale_columns(s24i_machine *m, const s24i_columns *c)
+{
+    const columns_job job = {m, c};
+    s24i_cpu_run(m, c->rows, scale_columns_range, &job);
+}
+
+/* Every thread has columns of its own. */
+static void scale_columns_back_range(void *arg, int64_t begin, int64_t end, int thread)
+{
+    const columns_job *j = arg;
+    const s24i_columns *c = j->c;
+    (void)thread;
+    for (int64_t r = 0; r < c->rows; r++) {
+        float *dy = (float *)c->y + r * c->width;
+        const float *x = (const float *)c->x + r * c->width;
+        for (int64_t i = begin; i < end; i++) {
+            c->dscale[i] += dy[i] * x[i];
+            dy[i] *= c->scale[i];
+        }
+    }
+}
+
+static void scale_columns_back(s24i_machine *m, const s24i_columns *c)
+{
+    const columns_job job = {m, c};
+    s24i_cpu_run(m, c->width, scale_columns_back_range, &job);
+}
+
 static void norm_back_range(void *arg, int64_t begin, int64_t end, int thread)
 {
     const norm_job *j = arg;
@@ -444,6 +487,8 @@ const s24i_ops s24i_ops_cpu = {
     .dropout = dropout,
     .scale = scale,
     .add = add,
+    .scale_columns = scale_columns,
+    .scale_columns_back = scale_columns_back,
     .distances = s24i_cpu_distances,
     .rotate = s24i_cpu_rotate,
     .attention_bytes = s24i_cpu_attention_bytes,

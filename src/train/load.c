@@ -268,6 +268,14 @@ static void give_table(const maker *k, const s24i_wanted *w, float *weights, flo
     }
 }
 
+static void give_scale(s24i_train_block *block, const s24i_wanted *w, float *weights,
+                       float *gradients)
+{
+    const int half = w->role == S24I_ROLE_OUTPUT_SCALE;
+    block->scale[half] = weights;
+    block->dscale[half] = gradients;
+}
+
 /* The row of the first position. */
 static float *after_skipped(const maker *k, float *rows)
 {
@@ -305,6 +313,10 @@ static void give(const maker *k, const s24i_wanted *w, float *weights, float *gr
         break;
     case S24I_ROLE_RELATIVE:
         give_table(k, w, weights, gradients);
+        break;
+    case S24I_ROLE_ATTENTION_SCALE:
+    case S24I_ROLE_OUTPUT_SCALE:
+        give_scale(&k->t->blocks[w->block], w, weights, gradients);
         break;
     case S24I_ROLE_PATCHES:
     case S24I_ROLE_PROJECT:

@@ -180,6 +180,15 @@ typedef struct s24i_heads {
     size_t work_bytes;
 } s24i_heads;
 
+/* What multiplies columns. */
+typedef struct s24i_columns {
+    void *y;
+    const void *x;
+    const float *scale; /* [width] */
+    float *dscale;
+    int64_t rows, width;
+} s24i_columns;
+
 /* h = activation(u + bias), of gated layers activation(g)·u with g and u, or on the CPU u and g,
    beside each other in a row of 2·width. u keeps u + bias; bias NULL: u has it already, as always
    where ops->biased. `up` is the layer that gives u, `down` the one that takes h. */
@@ -376,6 +385,10 @@ typedef struct s24i_ops {
                     int64_t width);
     /* y[count] = factor·x; y may be x. NULL where a device has none of it. */
     void (*scale)(s24i_machine *m, void *y, const void *x, float factor, int64_t count);
+    /* y[rows, width] = x·scale, a number for each column; back: y is its gradient and becomes that
+       of x, and dscale is added to. NULL where a device has none of it. */
+    void (*scale_columns)(s24i_machine *m, const s24i_columns *job);
+    void (*scale_columns_back)(s24i_machine *m, const s24i_columns *job);
 
     /* to += from. NULL where a device has none of it. */
     void (*add)(s24i_machine *m, float *to, const float *from, int64_t count);

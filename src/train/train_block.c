@@ -410,8 +410,7 @@ void s24i_block_forward(s24i_block_walk *w, int64_t b)
 void s24i_block_again(s24i_block_walk *w, int64_t b)
 {
     const s24i_steps *steps = &w->t->steps;
-    const s24i_step_kind last =
-        w->t->arch->after_attention_norm ? S24I_STEP_ADD : S24I_STEP_PRODUCT;
+    const s24i_step_kind last = w->t->at.added.at ? S24I_STEP_ADD : S24I_STEP_PRODUCT;
     int end = steps->count - 1;
     while (steps->step[end].kind != last)
         end--;

@@ -112,17 +112,37 @@ static void scale_added(const s24i_block_walk *w, const void *from)
                               t->step.tokens * t->shape.width);
 }
 
+/* What a half gives, and what multiplies its columns. */
+static s24i_columns columns_of(const s24i_block_walk *w, const s24i_block_step *step)
+{
+    s24_transformer *t = w->t;
+    const int half = step->slot == S24I_OUTPUT;
+    const s24i_train_block *block = &t->blocks[w->block];
+    return (s24i_columns){.y = t->at.z,
+                          .x = s24i_added_at(t, w->block, half),
+                          .scale = block->scale[half],
+                          .dscale = block->dscale[half],
+                          .rows = t->step.tokens,
+                          .width = t->shape.width};
+}
+
 void s24i_add_forward(s24i_block_walk *w, const s24i_block_step *step)
 {
-    (void)step;
-    scale_added(w, w->t->at.z);
+    s24i_machine *m = &w->t->machine;
+    const s24i_columns columns = columns_of(w, step);
+    if (columns.scale)
+        m->ops->scale_columns(m, &columns);
+    else
+        scale_added(w, w->t->at.z);
     w->sum++;
     s24i_sum_up(w, NULL);
 }
 
 void s24i_add_backward(s24i_block_walk *w, const s24i_block_step *step)
 {
-    (void)step;
+    s24i_machine *m = &w->t->machine;
+    const s24i_columns columns = columns_of(w, step);
     scale_added(w, s24i_through_norm(w, NULL));
+    if (columns.scale) m->ops->scale_columns_back(m, &columns);
     w->sum--;
 }

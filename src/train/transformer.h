@@ -40,6 +40,7 @@ typedef struct s24i_train_block {
     s24i_layer qkv, attention, up, down; /* up: [gate;] intermediate */
     s24i_norm query_norm, key_norm;      /* of a head, where the model type has them */
     s24i_norm after[2];                  /* of what each half adds, likewise */
+    float *scale[2], *dscale[2];         /* [width] that multiplies it, likewise */
     float *relative, *drelative;         /* what scores grow by, [buckets, heads]; NULL: nothing */
 } s24i_train_block;
 
@@ -61,7 +62,7 @@ typedef struct s24i_buffers {
     s24i_stacked s, n, stats;             /* of norms */
     s24i_stacked qkv, context, u, h, lse; /* of blocks */
     s24i_stacked raw, head_stats;         /* qkv before its heads' norms, where there are any */
-    s24i_stacked added, added_stats; /* of halves: what is normed before it is added, likewise */
+    s24i_stacked added, added_stats; /* of halves: what is changed before it is added, likewise */
     void *z;                         /* [T, width]: a half's output before its sum */
     void *rows;                      /* [T, channels·patch²] of images */
     void *dn, *ds, *dqkv, *dcontext, *dh, *du;
@@ -173,7 +174,7 @@ typedef struct s24i_block_walk {
 } s24i_block_walk;
 void s24i_block_forward(s24i_block_walk *walk, int64_t b);
 /* The same up to the block's last product, whose sum and norm were kept, or up to that sum where
-   what it takes is normed. */
+   what it takes is changed before. */
 void s24i_block_again(s24i_block_walk *walk, int64_t b);
 void s24i_block_back(s24i_block_walk *walk, int64_t b);
 /* The same of one half, attention (0) or the feed-forward layers (1): from the norm of sum
@@ -257,7 +258,8 @@ static inline int s24i_is_normed_twice(const s24_transformer *t)
 {
     return t->arch->pre_norm && t->arch->embedding_norm && !t->arch->first_bare;
 }
-/* What a half of block b gives the residual; what is normed before that is kept as it came. */
+/* What a half of block b gives the residual; what is normed before that, or multiplied by columns,
+   is kept as it came. */
 static inline void *s24i_added_at(const s24_transformer *t, int64_t b, int half)
 {
     void *kept = s24i_in_stack(&t->at.added, 2 * s24i_block_slot(t, b) + half);
