@@ -22,8 +22,8 @@ static void run_child(int out, stage_words *words)
     _exit(CLI_IO);
 }
 
-/* Until something comes through the pipe. A signal that came just before the wait is handed on, too:
-   the flag is looked at once a second. */
+/* Until something comes through the pipe. A signal that came just before the wait is handed on,
+   too: the flag is looked at once a second. */
 static void wait_for_words(int in, pid_t child)
 {
     struct pollfd one = {.fd = in, .events = POLLIN};
