@@ -68,7 +68,7 @@ S24_API s24_status s24_comm_sum_begin(s24_ctx *ctx, s24_comm *comm, void *data, 
                                       s24_dtype dtype);
 /* Waits for all that was begun. Errors: as above; IO after `patience` seconds. */
 S24_API s24_status s24_comm_wait(s24_ctx *ctx, s24_comm *comm);
-/* Both, of numbers in host memory whatever the kind. */
+/* Both, of numbers in host memory whatever the kind; they wait for nothing that a device does. */
 S24_API s24_status s24_comm_sum(s24_ctx *ctx, s24_comm *comm, void *data, int64_t count,
                                 s24_dtype dtype);
 /* The bytes of rank `root`, in host memory, to all. */

@@ -53,11 +53,12 @@ static s24_status open_rank(rank *r)
 static s24_status talk(rank *r)
 {
     double one[NUMBERS], sent = r->rank;
-    float *there;
+    float *there, few[2] = {1, (float)r->rank};
     void *memory;
     for (int i = 0; i < NUMBERS; i++)
         one[i] = r->rank + i;
     TRY(s24_comm_sum(r->ctx, r->comm, one, NUMBERS, S24_F64));
+    TRY(s24_comm_sum(r->ctx, r->comm, few, 2, S24_F32));
     if (r->fault == LEAVES) {
         r->status = s24_ctx_fail(r->ctx, S24_ERROR_FORMAT, "a torn file");
         s24_comm_abort(r->comm, 1);
@@ -73,7 +74,8 @@ static s24_status talk(rank *r)
     if (status == S24_OK) status = s24_comm_wait(r->ctx, r->comm);
     if (status == S24_OK) status = s24_comm_broadcast(r->ctx, r->comm, &sent, sizeof sent, 1);
     if (status == S24_OK) status = s24_comm_barrier(r->ctx, r->comm);
-    r->right = sent == 1;
+    r->right =
+        sent == 1 && few[0] == (float)r->world && few[1] == (float)(r->world * (r->world - 1) / 2);
     for (int i = 0; i < NUMBERS; i++)
         r->right &= there[i] == (float)(i * r->world) &&
                     one[i] == i * r->world + r->world * (r->world - 1) / 2;
