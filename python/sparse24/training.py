@@ -194,7 +194,8 @@ def _source(model: Path, info: dict, given: dict[str, typing.Any],
         asked = Questions(what, Tokenizer(model), max_tokens or min(384, info["positions"]))
         return info, asked.examples()
     if name == "images":
-        return info, _images(what, info)
+        labelled = what[1] is not None
+        return ({**info, "head": HEADS.index("classes")} if labelled else info), _images(what, info)
     if name == "stream":
         return info, _stream(model, what, info, max_tokens)
     return info, _texts(model, what, info, max_tokens) if name == "texts" else _examples(what, info)

@@ -106,6 +106,9 @@ class Training(unittest.TestCase):
         self.assertTrue(0 < last.overhead < 1)
         out = sparse24.Model(vit).forward_images(pixels.astype(np.float32))["logits"]
         self.assertGreater((out.argmax(axis=1) == classes).mean(), 0.9)
+        same = sparse24.train(vit, self.root / "taught", images=(pixels, None), teacher=vit,
+                              loss={"hidden": 1, "cosine": 1}, steps=1)
+        self.assertLess(same.loss, 1e-4)
         told = sparse24.gradients(vit, images=(pixels, classes), examples=4)
         sparse24.prune_model(vit, self.root / "vit-taylor", criterion="taylor-first",
                              gradients=told)
