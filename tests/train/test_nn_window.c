@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* A transformer with a window has the weights of the block that was opened, of every row that
-   trains, in an arena that is smaller by all other blocks; what is in no block stays. */
+   trains, in an arena that is smaller by all other blocks; what is in no block stays. Blocks that
+   share their tensors have none. */
 #include "support.h"
 
 #include "nn_row_folder.h"
@@ -69,7 +70,8 @@ static int check_row(const s24i_architecture *a, const size *n)
     OK(ctx, s24_checkpoint_open(&checkpoint, ctx, row_folder(a, n)));
     s24_transformer *whole = load_by(s24_transformer_load, ctx, checkpoint);
     s24_transformer *window = whole ? load_by(s24i_transformer_load_window, ctx, checkpoint) : NULL;
-    if (whole) {
+    assert_int_equal(window != NULL, whole && !a->shared);
+    if (window) {
         const int64_t layers = whole->shape.layers;
         check_room(whole, window);
         for (int64_t i = 0; i <= 2 * layers; i++) {
