@@ -278,11 +278,31 @@ static void work_never_shrinks(void **state)
     }
 }
 
+/* Of rows that need the same instructions the core decides. */
+static void choice_follows_the_core(void **state)
+{
+    (void)state;
+#ifdef __x86_64__
+    const uint32_t cpu = S24_CPU_BASELINE | S24_CPU_AVX2 | S24_CPU_AVX512;
+    const s24i_sparse_shape entries = S24I_SPARSE_ENTRIES;
+    assert_string_equal(s24i_sparse_kernel_find(entries, S24_F32, cpu)->linear.name,
+                        "sparse_csr_f32_avx512");
+    assert_string_equal(s24i_sparse_kernel_find(entries, S24_F32, cpu | S24_CPU_PORT5)->linear.name,
+                        "sparse_csr_f32_avx512_gather");
+    assert_string_equal(
+        s24i_sparse_kernel_find(entries, S24_F32, S24_CPU_AVX2 | S24_CPU_PORT5)->linear.name,
+        "sparse_csr_f32_avx2");
+#endif
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sparse_random),      cmocka_unit_test(sparse_edges),
-        cmocka_unit_test(sparse_wide),        cmocka_unit_test(sparse_magnitudes),
+        cmocka_unit_test(choice_follows_the_core),
+        cmocka_unit_test(sparse_random),
+        cmocka_unit_test(sparse_edges),
+        cmocka_unit_test(sparse_wide),
+        cmocka_unit_test(sparse_magnitudes),
         cmocka_unit_test(work_never_shrinks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

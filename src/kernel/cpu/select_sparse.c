@@ -34,7 +34,7 @@ const s24i_sparse_kernel *s24i_sparse_kernel_at(int index)
 static const s24i_sparse_kernel *better(const s24i_sparse_kernel *a, const s24i_sparse_kernel *b,
                                         uint32_t cpu)
 {
-    if (b->linear.cpu & ~cpu) return a;
+    if ((b->linear.cpu | b->linear.core) & ~cpu) return a;
     return !a || b->linear.rank > a->linear.rank ? b : a;
 }
 
@@ -181,6 +181,9 @@ void s24i_sparse_weight_pack(void *w, const s24_sparse_parts *p, const s24i_spar
     to.weight.index = at.is_near ? NULL : to.index;
     to.weight.values = to.is_paired ? NULL : to.values;
     to.weight.pairs = to.is_paired ? to.values : NULL;
+    /* What fills up the last lines of columns and of values, which rows may read. */
+    memset((char *)w + at.values - LINE, 0, LINE);
+    memset((char *)w + at.bytes - LINE, 0, LINE);
     memcpy(w, &to.weight, sizeof to.weight);
     memset(to.values, 0, to.is_filled ? at.bytes - at.values : 0);
     for (int64_t line = 0; line < to.weight.lines; line++) {

@@ -349,11 +349,16 @@ static void run(const s24i_linear_job *job)
     p->run(p->pool, w->lines, run_lines, &copy);
 }
 
+/* A kind of core that a row is for, before those for all. */
+#ifndef CORE
+#define CORE 0
+#endif
 #define ROW(symbol, label, of)                                                                     \
     const s24i_sparse_kernel symbol = {{.name = label,                                             \
                                         .dtype = S24_F32,                                          \
                                         .cpu = CPU,                                                \
-                                        .rank = LANES,                                             \
+                                        .core = CORE,                                              \
+                                        .rank = LANES + (CORE != 0),                               \
                                         .x_dtypes = 1u << S24_F32,                                 \
                                         .work_bytes = work_bytes,                                  \
                                         .run = run},                                               \
