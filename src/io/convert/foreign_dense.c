@@ -28,6 +28,11 @@ const uint8_t *s24i_numbers_row(const s24i_numbers *x, int64_t row)
     return (const uint8_t *)x->values + row * stride;
 }
 
+int64_t s24i_numbers_units(const s24i_numbers *x, int64_t rows)
+{
+    return (rows + x->unit - 1) / x->unit;
+}
+
 /* Bits from which on a number of 16 bits is none, but for its sign. */
 enum { BF16_INFINITY = 0x7f80, F16_INFINITY = 0x7c00 };
 

@@ -127,11 +127,6 @@ void s24i_square_put(uint8_t *to, int64_t stride, const s24i_square *square, int
         memcpy(to + r * stride, square->row[r], (size_t)bytes);
 }
 
-int64_t s24i_numbers_units(const s24i_numbers *x, int64_t rows)
-{
-    return (rows + x->unit - 1) / x->unit;
-}
-
 /* A weight's values and indices on their way to where they all are. */
 typedef struct turning {
     const s24i_numbers *numbers;
