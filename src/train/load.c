@@ -529,7 +529,8 @@ static s24_status check_device_shape(const s24i_shape *s, s24_ctx *ctx)
     return S24_OK;
 }
 
-static s24_status make_machine(s24_transformer *t, s24_ctx *ctx)
+/* The CPU's, whose scratch holds the longest row of any kind that a thread makes. */
+static s24_status make_cpu(s24_transformer *t, s24_ctx *ctx)
 {
     const s24i_shape *s = &t->shape;
     const int64_t longest = s24i_min(s->positions, t->opts.max_tokens);
@@ -545,11 +546,14 @@ static s24_status make_machine(s24_transformer *t, s24_ctx *ctx)
     int64_t scratch = 0;
     for (size_t i = 0; i < sizeof widest / sizeof *widest; i++)
         scratch = s24i_max(scratch, widest[i]);
-    if (t->opts.device) {
-        TRY(check_device_shape(s, ctx));
-        return s24i_machine_gpu(&t->machine, ctx, t->opts.device, t->opts.dtype);
-    }
     return s24i_machine_cpu(&t->machine, ctx, longest, s->head_width, scratch);
+}
+
+static s24_status make_machine(s24_transformer *t, s24_ctx *ctx)
+{
+    if (!t->opts.device) return make_cpu(t, ctx);
+    TRY(check_device_shape(&t->shape, ctx));
+    return s24i_machine_gpu(&t->machine, ctx, t->opts.device, t->opts.dtype);
 }
 
 /* All but those whose attention is over a grid. */
