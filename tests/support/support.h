@@ -47,11 +47,12 @@ enum { WATCHED = 1 };
 enum { WATCHED = 0 };
 #define UNWATCHED
 #endif
-#if defined(S24_EMULATED) || defined(__SANITIZE_THREAD__)
-#define ROUNDS(count) ((count) / 20)
+#ifdef S24_EMULATED
+enum { SLOWED = 1 }; /* by one of the two */
 #else
-#define ROUNDS(count) (count)
+enum { SLOWED = WATCHED };
 #endif
+#define ROUNDS(count) (SLOWED ? (count) / 20 : (count))
 
 /* SplitMix64: small, seeded, the same everywhere. */
 static inline uint64_t test_random(uint64_t *state)
