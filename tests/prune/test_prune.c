@@ -10,7 +10,7 @@
 /* ---- the reference --------------------------------------------------------------------------- */
 
 /* Keeps the two that sort first by score, then by higher index. */
-static void reference_keep(int keep[4], const double score[4])
+UNWATCHED static void reference_keep(int keep[4], const double score[4])
 {
     int order[4] = {3, 2, 1, 0};
     for (int i = 1; i < 4; i++)
@@ -23,7 +23,7 @@ static void reference_keep(int keep[4], const double score[4])
         keep[order[i]] = i < 2;
 }
 
-static void reference_by_score(float *w, int64_t n, int64_t k, const double *h)
+UNWATCHED static void reference_by_score(float *w, int64_t n, int64_t k, const double *h)
 {
     for (int64_t r = 0; r < n; r++)
         for (int64_t g = 0; g < k; g += 4) {
@@ -38,7 +38,7 @@ static void reference_by_score(float *w, int64_t n, int64_t k, const double *h)
         }
 }
 
-static void gauss_jordan(double *out, double *a, int64_t k)
+UNWATCHED static void gauss_jordan(double *out, double *a, int64_t k)
 {
     for (int64_t i = 0; i < k; i++)
         for (int64_t j = 0; j < k; j++)
@@ -61,7 +61,7 @@ static void gauss_jordan(double *out, double *a, int64_t k)
 }
 
 /* u upper triangular with uᵀu = a. */
-static void upper_cholesky(double *u, const double *a, int64_t k)
+UNWATCHED static void upper_cholesky(double *u, const double *a, int64_t k)
 {
     memset(u, 0, (size_t)(k * k) * sizeof *u);
     for (int64_t i = 0; i < k; i++)
@@ -74,7 +74,7 @@ static void upper_cholesky(double *u, const double *a, int64_t k)
 }
 
 /* Eight rounds of every weight that stays to its optimum for the others, from the definition. */
-static void reference_refit(double *w, const float *before, const double *h, int64_t k)
+UNWATCHED static void reference_refit(double *w, const float *before, const double *h, int64_t k)
 {
     for (int sweep = 0; sweep < 8; sweep++)
         for (int64_t j = 0; j < k; j++) {
@@ -85,8 +85,8 @@ static void reference_refit(double *w, const float *before, const double *h, int
         }
 }
 
-static void reference_sparsegpt(float *w32, int64_t n, int64_t k, const double *gram,
-                                double dampening)
+UNWATCHED static void reference_sparsegpt(float *w32, int64_t n, int64_t k, const double *gram,
+                                          double dampening)
 {
     size_t square = (size_t)(k * k) * sizeof(double);
     double *h = malloc(square), *inverse = malloc(square), *u = malloc(square);
@@ -133,7 +133,7 @@ static void reference_sparsegpt(float *w32, int64_t n, int64_t k, const double *
     free(h);
 }
 
-static double reference_energy(const float *d, int64_t n, int64_t k, const double *h)
+UNWATCHED static double reference_energy(const float *d, int64_t n, int64_t k, const double *h)
 {
     double sum = 0.0;
     for (int64_t r = 0; r < n; r++)

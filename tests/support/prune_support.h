@@ -98,7 +98,7 @@ static inline s24_stats *stats_of(s24_ctx *ctx, float *x, int64_t tokens, int64_
     return stats;
 }
 
-static inline double *reference_gram(const float *x, int64_t tokens, int64_t k)
+UNWATCHED static inline double *reference_gram(const float *x, int64_t tokens, int64_t k)
 {
     double *h = calloc((size_t)(k * k), sizeof *h);
     for (int64_t t = 0; t < tokens; t++)
