@@ -170,14 +170,14 @@ static void shapes(void **state)
     (void)state;
     static const int64_t sizes[][2] = {{1, 4},     {2, 64},   {7, 12},    {64, 16},
                                        {193, 100}, {96, 384}, {2000, 36}, {272, 1028}};
-    static const int64_t ms[] = {1, 2, 16, MOST_M};
+    static const int64_t ms[] = {1, 16, MOST_M};
     if (!is_here()) skip();
     for (int threads = 1; threads <= 3; threads += 2) {
         s24_ctx *ctx = context(threads, 0);
         const int narrow = s24i_vec_find(s24_ctx_cpu(ctx))->narrow != NULL;
-        for (size_t i = 0; i < 8 * sizeof sizes / sizeof *sizes; i++) {
-            const int64_t *size = sizes[i / 8];
-            const int way = (int)i % 8;
+        for (size_t i = 0; i < 4 * sizeof sizes / sizeof *sizes; i++) {
+            const int64_t *size = sizes[i / 4];
+            const int way = (int)i % 4 * 3 % 8; /* 0, 3, 6, 1 */
             weight w;
             open_weight(&w, ctx,
                         (product){.n = size[0],
@@ -190,10 +190,9 @@ static void shapes(void **state)
                                   .bias = way % 3 != 0,
                                   .residual = way % 4 == 1});
             assert_int_equal(s24i_dense_engine.takes_bf16(w.dense), narrow);
-            for (size_t j = 0; j < sizeof ms / sizeof *ms; j++) {
+            for (size_t j = 0; j < sizeof ms / sizeof *ms; j++)
                 check_run(ctx, &w, ms[j]);
-                check_run(ctx, &w, ms[j]);
-            }
+            check_run(ctx, &w, ms[0]); /* by what is prepared */
             close_weight(&w);
         }
         s24_ctx_destroy(ctx);

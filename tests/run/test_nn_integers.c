@@ -6,6 +6,7 @@
  */
 #include "support.h"
 
+#include "dense/dense.h"
 #include "nn_failing.h"
 #include "nn_language_pass.h"
 #include "nn_train_golden.h"
@@ -149,8 +150,9 @@ static void write_integers(s24_ctx *ctx, s24_writer *writer, const s24_tensor *t
     free(scales);
 }
 
-/* A folder of a Llama in which layers are int8-g64, and the head, or the words that it is, int8. */
-static const char *stored(s24_ctx *ctx, const char *folder)
+/* A folder of a Llama in which layers are int8-g64, and the head, or the words that it is, int8; or
+   layers alone, int8. */
+static const char *stored(s24_ctx *ctx, const char *folder, int layers_alone)
 {
     const char *out = io_path("stored");
     s24_checkpoint *checkpoint;
@@ -165,11 +167,11 @@ static const char *stored(s24_ctx *ctx, const char *folder)
         s24_tensor *t = &tensors[i];
         *t = *s24_checkpoint_tensor(checkpoint, i);
         const int layer = s24_tensor_is_selected(t, NULL, NULL);
-        if (layer || !strcmp(t->name, head->name)) {
+        if (layer || (!layers_alone && !strcmp(t->name, head->name))) {
             t->packed = S24_PACKED_DENSE;
             t->dtype = S24_I8;
             t->bits = 8;
-            t->group = layer ? 64 : t->shape[1];
+            t->group = layer && !layers_alone ? 64 : t->shape[1];
         }
         OK(ctx, s24_writer_declare(writer, t));
     }
@@ -196,7 +198,7 @@ static void runs_as_stored(void **state)
         fill_ids(ids);
         const s24_batch batch = {.texts = TEXTS, .offsets = offsets, .ids = ids};
         const s24_model_opts opts = {.size = sizeof opts, .dtype = S24_F32};
-        const char *folder = stored(ctx, folder_of(&specs[spec]));
+        const char *folder = stored(ctx, folder_of(&specs[spec]), 0);
         float *want = logits_of(ctx, folder_of(&specs[spec]), &opts, &batch);
         float *got = malloc(sizeof *got * TOKENS * LM_VOCABULARY);
         s24_model *model;
@@ -208,6 +210,28 @@ static void runs_as_stored(void **state)
         near(want, got, (int64_t)TOKENS * LM_VOCABULARY, 0.03, "logits of stored integers");
         s24_session_destroy(session);
         s24_model_destroy(model);
+        free(want);
+        free(got);
+        s24_ctx_destroy(ctx);
+    }
+}
+
+/* In a model in i8 stored integers with a scale for each row are what floats become there, where
+   dense layers run in 8 bits; elsewhere they meet tokens in floats. */
+static void runs_in_eight(void **state)
+{
+    (void)state;
+    const s24_model_opts opts = {.size = sizeof opts, .dtype = S24_I8};
+    int32_t ids[TOKENS];
+    fill_ids(ids);
+    const s24_batch batch = {.texts = TEXTS, .offsets = offsets, .ids = ids};
+    for (int level = 0; level < 2; level++) {
+        s24_ctx *ctx = new_ctx(level ? "avx2" : NULL, 2);
+        const char *folder = folder_of(&specs[1]);
+        float *want = logits_of(ctx, folder, &opts, &batch);
+        float *got = logits_of(ctx, stored(ctx, folder, 1), &opts, &batch);
+        near(want, got, (int64_t)TOKENS * LM_VOCABULARY, s24i_dense_takes_eight(ctx, 64) ? 0 : 0.05,
+             "logits of integers in i8");
         free(want);
         free(got);
         s24_ctx_destroy(ctx);
@@ -318,10 +342,13 @@ static s24_status load_it(s24_ctx *ctx)
     return status;
 }
 
+static s24_dtype failing_dtype;
+
 static s24_status load_stored(s24_ctx *ctx)
 {
+    const s24_model_opts opts = {.size = sizeof opts, .dtype = failing_dtype};
     s24_model *model;
-    const s24_status status = load(&model, ctx, failing_folder, NULL);
+    const s24_status status = load(&model, ctx, failing_folder, &opts);
     s24_model_destroy(model);
     return status;
 }
@@ -332,16 +359,21 @@ static void failing_allocations(void **state)
     failing_folder = folder_of(&specs[1]);
     assert_true(count_failures(load_it) > 20);
     s24_ctx *ctx = new_ctx(NULL, 1);
-    failing_folder = stored(ctx, folder_of(&specs[2]));
-    s24_ctx_destroy(ctx);
+    failing_folder = stored(ctx, folder_of(&specs[2]), 0);
     assert_true(count_failures(load_stored) > 20);
+    failing_dtype = S24_I8;
+    for (int floats = 0; floats < 2; floats++) {
+        failing_folder = floats ? folder_of(&specs[1]) : stored(ctx, folder_of(&specs[1]), 1);
+        assert_true(count_failures(load_stored) > 20);
+    }
+    s24_ctx_destroy(ctx);
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(exactly_rounded),
-                                       cmocka_unit_test(near_the_floats),
-                                       cmocka_unit_test(runs_as_stored), cmocka_unit_test(refusals),
-                                       cmocka_unit_test(failing_allocations)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(exactly_rounded), cmocka_unit_test(near_the_floats),
+        cmocka_unit_test(runs_as_stored),  cmocka_unit_test(runs_in_eight),
+        cmocka_unit_test(refusals),        cmocka_unit_test(failing_allocations)};
     return cmocka_run_group_tests(tests, io_folder_setup, io_folder_teardown);
 }
