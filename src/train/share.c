@@ -179,12 +179,6 @@ void s24i_share_ready(void *user, s24_ctx *ctx, s24_transformer *t, int64_t bloc
     if (s->comm && !s->stage) begin_pieces(s, ctx, t->gradients, s->blocks[block + 1]);
 }
 
-s24_status s24i_share_carried(s24i_share *s, s24_status status)
-{
-    s->cut |= status != S24_OK;
-    return status;
-}
-
 /* Begins what is left of the sums. */
 static s24_status begin_sums(s24i_share *s, s24_ctx *ctx, float *gradients, double *loss)
 {

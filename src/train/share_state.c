@@ -88,6 +88,12 @@ static void stage(const s24i_share *s, s24i_machine *m, float *arena, int back)
     }
 }
 
+s24_status s24i_share_carried(s24i_share *s, s24_status status)
+{
+    s->cut |= status != S24_OK;
+    return status;
+}
+
 static s24_status hand_round(s24i_share *s, s24i_machine *m, s24_ctx *ctx, float *arena)
 {
     float *from = s->stage ? s->stage : arena;

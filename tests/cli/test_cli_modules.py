@@ -158,6 +158,9 @@ class Modules(Scratch):
         weight = [((i * 37) % 101 - 50) / 500 for i in range(16 * WIDTH)]
         write_tensors(self.folder / "model/2_Dense/model.safetensors",
                       {"linear.weight": ([8, 2 * WIDTH], weight)})
+        words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *" ".join(TEXTS).split()]
+        (self.folder / "model/vocab.txt").write_text("\n".join(dict.fromkeys(words)) + "\n")
+        self.addCleanup((self.folder / "model/vocab.txt").unlink)
         self.good("prune", "model", "pruned")
         self.good("train", "pruned", "out", "--text", "texts.txt", "--teacher", "model", "--steps",
                   "20", "--rate", "0.001", "--loss", "cosine=20", "--metrics", "steps")

@@ -367,7 +367,7 @@ static void expect_refusal(s24_ctx *ctx, const s24_model_prune_opts *opts, s24_s
 static void what_cannot_aim_is_refused(void **state)
 {
     static const lm_spec spec = {.llama = 1};
-    static const lm_spec untrained = {.llama = 1, .model_type = "granite"};
+    static const lm_spec untrained = {.llama = 1, .model_type = "cohere"};
     s24_ctx *ctx;
     (void)state;
     assert_int_equal(s24_ctx_create(&ctx, NULL), S24_OK);
@@ -389,7 +389,7 @@ static void what_cannot_aim_is_refused(void **state)
     expect_refusal(ctx, &opts, S24_ERROR_ARGUMENT, "dampening is -1");
     opts = options("outputs");
     folder_of(&untrained);
-    expect_refusal(ctx, &opts, S24_ERROR_UNSUPPORTED, "granite");
+    expect_refusal(ctx, &opts, S24_ERROR_UNSUPPORTED, "cohere");
     s24_ctx_destroy(ctx);
 }
 
