@@ -80,21 +80,21 @@ typedef struct job {
 
 /* Where a text's head stands in a row of qkv. */
 typedef struct place {
-    int64_t first, tokens; /* of the text */
-    int64_t ld, wide;      /* rows of qkv, of the context */
+    int64_t text, first, tokens;
+    int64_t ld, wide; /* rows of qkv, of the context */
 } place;
 
 /* A tile of a head's queries, and the keys from `from` on that some of them see. */
 typedef struct tile {
-    int64_t head, row, rows, from, seen;
+    int64_t text, head, row, rows, from, seen;
 } tile;
 
-static tile tile_of(const job *j, int64_t tokens, int64_t head, int64_t row)
+static tile tile_of(const job *j, const place *at, int64_t head, int64_t row)
 {
-    const int64_t rows = s24i_min(TILE, tokens - row);
+    const int64_t rows = s24i_min(TILE, at->tokens - row);
     const int64_t from = s24i_attention_first_key(&j->forward, row + 1);
-    const int64_t end = s24i_attention_keys_seen(&j->forward, tokens, row + rows - 1);
-    return (tile){head, row, rows, from, end - from};
+    const int64_t end = s24i_attention_keys_seen(&j->forward, at->tokens, row + rows - 1);
+    return (tile){at->text, head, row, rows, from, end - from};
 }
 
 /* What the tile's scores grow by, or what hides keys from them all; of distances, which go with
@@ -147,7 +147,10 @@ static void weights(const scratch *s, const job *j, const tile *t)
     vec->product(&scores);
     cap_scores(s, j, &soft);
     give_mask(&soft, s, &j->forward, t);
-    if (!h->causal) vec->softmax(&soft);
+    if (!h->causal) {
+        vec->softmax(&soft);
+        s24i_attention_drop_blind(&j->forward, t->text, &soft, s->mask + t->from);
+    }
     for (int64_t r = 0; r < t->rows; r++) {
         float *p = s->p + r * s->tokens_ld;
         int64_t n = t->seen;
@@ -216,7 +219,7 @@ static void scores_back(const scratch *s, const job *j, int64_t token, const til
 static void tile_back(const scratch *s, const job *j, const place *at, int64_t head, int64_t row)
 {
     const s24i_vec *vec = j->m->vec;
-    const tile t = tile_of(j, at->tokens, head, row);
+    const tile t = tile_of(j, at, head, row);
     const int64_t d = j->h->d, token = at->first + row, q = head_at(j->h, 0, head);
     const s24i_product dp = {.c = s->dp,
                              .ldc = s->tokens_ld,
@@ -254,7 +257,7 @@ static void head_back(float *memory, const job *j, int64_t text, int64_t kv_head
     const s24i_heads *h = j->h;
     const s24i_train_batch *step = h->step;
     const int64_t d = h->d, group = h->heads / h->kv_heads;
-    const place at = {step->offsets[text], step->offsets[text + 1] - step->offsets[text],
+    const place at = {text, step->offsets[text], step->offsets[text + 1] - step->offsets[text],
                       (h->heads + 2 * h->kv_heads) * d, h->heads * d};
     const int64_t k = head_at(h, 1, kv_head), v = head_at(h, 2, kv_head);
     const float *rows = j->qkv + at.first * at.ld;

@@ -183,16 +183,15 @@ static int any_seen(const s24i_attention *job, int64_t text)
     return t < end;
 }
 
-/* A token with none in its window that no mask hides takes up nothing, as in PyTorch, unless the
-   whole text is hidden. */
-static void drop_blind(const scratch *s, const s24i_attention *job, const steps *t, int64_t key)
+void s24i_attention_drop_blind(const s24i_attention *job, int64_t text, const s24i_softmax *softmax,
+                               const float *mask)
 {
-    for (int64_t r = 0; r < t->softmax.rows; r++) {
-        const float *distance = t->softmax.mask - r * t->softmax.mask_back;
+    for (int64_t r = 0; job->near && job->batch->mask && r < softmax->rows; r++) {
+        const float *distance = softmax->mask - r * softmax->mask_back;
         int seen = 0;
-        for (int64_t i = 0; i < t->softmax.n && !seen; i++)
-            seen = s->mask[key + i] == 0.0f && distance[i] > -FLT_MAX / 2;
-        if (!seen && any_seen(job, t->text)) t->softmax.inverse[r] = 0.0f;
+        for (int64_t i = 0; i < softmax->n && !seen; i++)
+            seen = mask[i] == 0.0f && distance[i] > -FLT_MAX / 2;
+        if (!seen && any_seen(job, text)) softmax->inverse[r] = 0.0f;
     }
 }
 
@@ -218,7 +217,7 @@ static void run_f32(const scratch *s, const s24i_attention *job, steps *t, int64
     if (job->cap > 0.0f) s24i_attention_cap(job, &t->softmax);
     if (job->distances) mask_rows(s, job, t, from);
     softmax(job, t);
-    if (job->near && job->batch->mask) drop_blind(s, job, t, from);
+    s24i_attention_drop_blind(job, t->text, &t->softmax, s->mask + from);
     for (int64_t r = 0; job->drop && r < t->mix.m; r++)
         job->vec->dropout(t->softmax.s + r * t->softmax.ld, t->softmax.n, job->drop,
                           offset / job->d + r * job->heads);
@@ -238,7 +237,7 @@ static void run_bf16(const scratch *s, const s24i_attention *job, steps *t, int6
     if (job->cap > 0.0f) s24i_attention_cap(job, &t->softmax);
     if (job->distances) mask_rows(s, job, t, from);
     softmax(job, t);
-    if (job->near && job->batch->mask) drop_blind(s, job, t, from);
+    s24i_attention_drop_blind(job, t->text, &t->softmax, s->mask + from);
     job->vec->pair_product(&t->mix);
     for (int64_t r = 0; r < t->mix.m; r++)
         job->vec->narrow(context + r * job->heads * job->d, s->out + r * s->d_ld, job->d);

@@ -167,6 +167,11 @@ void s24i_attention_few(const s24i_attention *job, int64_t text, int64_t head, i
    counts from the text's first to its last. */
 int64_t s24i_attention_first_key(const s24i_attention *job, int64_t seen);
 int64_t s24i_attention_keys_seen(const s24i_attention *job, int64_t tokens, int64_t last);
+/* After a softmax whose mask is distances: a row with none in its window that the batch's mask lets
+   be takes up nothing, as in PyTorch, unless the whole text is hidden; mask: 0 or −FLT_MAX of the
+   softmax's columns. */
+void s24i_attention_drop_blind(const s24i_attention *job, int64_t text, const s24i_softmax *softmax,
+                               const float *mask);
 
 /* Tiles of queries that a text of `tokens` is cut into. */
 int64_t s24i_attention_tiles(int64_t tokens);
