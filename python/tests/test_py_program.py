@@ -51,11 +51,11 @@ class Commands(Place):
     def test_ctrl_c(self):
         before = signal.signal(signal.SIGINT, signal.default_int_handler)
         self.addCleanup(signal.signal, signal.SIGINT, before)
-        begun, hour = time.monotonic(), 3600
+        begun, whole = time.monotonic(), 400  # seconds of 1000 turns of 400 ms
         with self.assertRaises(KeyboardInterrupt):
             threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
-            sparse24.bench(shapes="64,512,512", rounds=10 * hour, min_ms=100, threads=1)
-        self.assertLess(time.monotonic() - begun, hour)
+            sparse24.bench(shapes="64,512,512", rounds=1000, min_ms=whole, threads=1)
+        self.assertLess(time.monotonic() - begun, whole)
 
     def test_a_recipe(self):
         recipe, out = self.root / "recipe.yaml", self.root / "out"
