@@ -203,12 +203,13 @@ static void shapes(void **state)
 static void as_two_four(void **state)
 {
     enum { M = 21, N = 80, K = 128 };
-    float *w = floats(N * K, 1), *x = floats(M * K, 2), y[2][M * N];
+    float y[2][M * N];
     s24_matrix *matrix, *integers;
     s24_plan *plan;
     s24_dense_linear *linear;
     (void)state;
     if (!is_here()) skip();
+    float *w = floats(N * K, 1), *x = floats(M * K, 2);
     s24_ctx *ctx = context(2, 0);
     const s24_dense dw = {w, S24_F32, N, K, 0}, dx = {x, S24_F32, M, K, 0};
     const s24_dense dy[2] = {{y[0], S24_F32, M, N, 0}, {y[1], S24_F32, M, N, 0}};
