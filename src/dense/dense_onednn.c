@@ -267,17 +267,25 @@ s24_status s24i_onednn_lay_out(s24i_dense_weight *weight, s24_ctx *ctx, const s2
     return reorder_all(weight, ctx, w);
 }
 
+s24_status s24i_onednn_weight_begin(s24i_dense_weight **out, s24_ctx *ctx, int64_t n, int64_t k,
+                                    dnnl_data_type_t type)
+{
+    TRY(s24i_alloc_elems(out, ctx, 1, sizeof **out, "a dense weight"));
+    memset(*out, 0, sizeof **out);
+    (*out)->ctx = ctx;
+    (*out)->n = n;
+    (*out)->k = k;
+    (*out)->type = type;
+    return S24_OK;
+}
+
 s24_status s24i_onednn_weight_create(s24i_dense_weight **out, s24_ctx *ctx, const s24_dense *w,
                                      s24_dtype dtype)
 {
     *out = NULL;
     s24i_dense_weight *weight;
-    TRY(s24i_alloc_elems(&weight, ctx, 1, sizeof *weight, "a dense weight"));
-    memset(weight, 0, sizeof *weight);
-    weight->ctx = ctx;
-    weight->n = w->rows;
-    weight->k = w->cols;
-    weight->type = dtype == S24_BF16 ? dnnl_bf16 : dnnl_f32;
+    TRY(s24i_onednn_weight_begin(&weight, ctx, w->rows, w->cols,
+                                 dtype == S24_BF16 ? dnnl_bf16 : dnnl_f32));
     GIVE(out, weight, s24i_onednn_weight_destroy, s24i_onednn_lay_out(weight, ctx, w));
 }
 #endif

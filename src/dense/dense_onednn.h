@@ -49,6 +49,9 @@ int64_t s24i_onednn_column_step(const s24i_dense_weight *weight);
 void *s24i_onednn_columns(dnnl_memory_desc_t *md, const s24i_dense_weight *weight, int64_t first,
                           int64_t count);
 
+/* A weight with nothing in it yet. */
+s24_status s24i_onednn_weight_begin(s24i_dense_weight **out, s24_ctx *ctx, int64_t n, int64_t k,
+                                    dnnl_data_type_t type);
 /* Rows of w [n, k], f32 or i8, in the weight's layout, which is chosen here. */
 s24_status s24i_onednn_lay_out(s24i_dense_weight *weight, s24_ctx *ctx, const s24_dense *w);
 

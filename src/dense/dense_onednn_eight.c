@@ -60,12 +60,7 @@ s24_status s24i_onednn_eight_create(s24i_dense_weight **out, s24_ctx *ctx, const
 {
     *out = NULL;
     s24i_dense_weight *weight;
-    TRY(s24i_alloc_elems(&weight, ctx, 1, sizeof *weight, "a dense weight"));
-    memset(weight, 0, sizeof *weight);
-    weight->ctx = ctx;
-    weight->n = w->rows;
-    weight->k = w->cols;
-    weight->type = dnnl_s8;
+    TRY(s24i_onednn_weight_begin(&weight, ctx, w->rows, w->cols, dnnl_s8));
     GIVE(out, weight, s24i_onednn_weight_destroy, fill(weight, ctx, w));
 }
 
