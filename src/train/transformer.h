@@ -137,6 +137,9 @@ typedef struct s24i_mode {
 s24_status s24i_transformer_load_window(s24_transformer **out, s24_ctx *ctx,
                                         const s24_checkpoint *checkpoint,
                                         const s24_transformer_opts *opts);
+/* The machine of a transformer whose tensors have been counted (load_machine.c). UNSUPPORTED: a
+   shape that a device does not take. */
+s24_status s24i_make_machine(s24_transformer *t, s24_ctx *ctx);
 s24_status s24i_transformer_open(s24_transformer *t, s24_ctx *ctx, const s24_checkpoint *checkpoint,
                                  int64_t block);
 
