@@ -241,10 +241,10 @@ S24_API s24_status s24_device_train_unfold(s24_ctx *ctx, s24_device *device,
  * context = dropout(softmax(q·kᵀ/√d + mask))·v within each text, for tokens·heads queries, after
  * FlashAttention-2 (Dao, 2023). Rows of qkv: heads·d of queries, kv_heads·d of keys, as many of
  * values; head h reads keys and values of head h / (heads / kv_heads). A token whose mask is 0 is
- * attended by none, but a token that sees only such ones attends to them all alike. causal: no
- * token sees a later one, and with a window only so many, itself the last; where later ones are
- * seen, the window is as wide on either side (forward alone). Weights are rounded to
- * the dtype before they multiply, sums are f32. Where `distances` or `apart_rows` is there q·kᵀ
+ * attended by none, but a token that sees only such ones attends to them all alike, or, in a window
+ * of two sides in a text that has others, to none. causal: no token sees a later one, and with a
+ * window only so many, itself the last; where later ones are seen, the window is as wide on either
+ * side (forward alone). Weights are rounded to the dtype before they multiply, sums are f32. Where `distances` or `apart_rows` is there q·kᵀ
  * grows by what they say of the two tokens' places before the scale multiplies it, forward and
  * without dropout alone. On compute capability 9.0 alone: UNSUPPORTED elsewhere.
  */

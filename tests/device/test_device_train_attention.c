@@ -52,6 +52,19 @@ static int is_past(const room *r, int64_t t)
     return window && (apart >= window || (!r->s->causal && -apart >= window));
 }
 
+/* Does the query see masked tokens alone in a window of two sides, and its text has others? Then it
+   takes up nothing. */
+static int is_blind(const room *r, int64_t first, int64_t seen)
+{
+    int visible = 0, others = 0;
+    if (!r->mask || !r->s->window || r->s->causal) return 0;
+    for (int64_t t = 0; t < seen; t++) {
+        visible |= r->mask[first + t] && !is_past(r, t);
+        others |= r->mask[first + t];
+    }
+    return others && !visible;
+}
+
 /* Weights of a query over those of the first `seen` tokens of its text that the window shows, in
    r->p. */
 static double weights_of(room *r, int64_t first, int64_t seen, const float *q, const float *k,
@@ -70,8 +83,9 @@ static double weights_of(room *r, int64_t first, int64_t seen, const float *q, c
     for (int64_t t = 0; t < seen; t++)
         sum += exp(r->p[t] - most);
     sum += exp(sink - most);
+    const int blind = is_blind(r, first, seen);
     for (int64_t t = 0; t < seen; t++)
-        r->p[t] = exp(r->p[t] - most) / sum;
+        r->p[t] = blind ? 0 : exp(r->p[t] - most) / sum;
     return most + log(sum);
 }
 
@@ -122,7 +136,8 @@ static room room_make(gpu *g, const shape *s)
     if (s->masked) {
         r.mask = malloc((size_t)r.tokens);
         for (int64_t t = 0; t < r.tokens; t++) /* the second text has nothing, the first no first */
-            r.mask[t] = t % 5 != 3 && t > 1 && (t < r.at[1] || t >= r.at[2]);
+            r.mask[t] = t % 5 != 3 && t > 1 && (t < r.at[1] || t >= r.at[2]) &&
+                        (t < r.at[3] || t > r.at[3] + 80); /* a window sees nothing there */
         r.mask_there = upload(g, r.mask, (size_t)r.tokens);
     }
     for (int h = 0; h < 8; h++)

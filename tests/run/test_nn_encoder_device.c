@@ -22,7 +22,6 @@ typedef struct texts {
     int32_t ids[ROOM];
     uint8_t mask[ROOM];
     s24_batch batch;
-    int64_t near; /* tokens a window has to either side, 0: no windows */
 } texts;
 
 static int open_texts(texts *t, const char *name)
@@ -71,17 +70,6 @@ static void check_golden(const texts *t, s24_ctx *ctx, const s24_model_opts *opt
     }
 }
 
-/* Does a mask hide all of the token's window? Devices then take the mean of it, the CPU nothing
-   (docs/numerics.md), which no other token's state shows. */
-static int is_blind(const texts *t, int text, int64_t token)
-{
-    const int64_t first = token - t->near, last = token + t->near;
-    for (int64_t i = first < t->offsets[text] ? t->offsets[text] : first;
-         i <= last && i < t->offsets[text + 1]; i++)
-        if (t->mask[i]) return 0;
-    return 1;
-}
-
 /* Integers on the device are those of the CPU, whose tokens are f32. */
 static void check_here(const texts *t, s24_ctx *ctx, const s24_model_opts *opts, double bound)
 {
@@ -91,10 +79,6 @@ static void check_here(const texts *t, s24_ctx *ctx, const s24_model_opts *opts,
     cpu.dtype = S24_DTYPE_NONE;
     states_of(there, ctx, t->folder, opts, &t->batch);
     states_of(here, ctx, t->folder, &cpu, &t->batch);
-    for (int b = 0; t->batch.mask && t->near && b < TEXTS; b++)
-        for (int64_t i = t->offsets[b]; i < t->offsets[b + 1]; i++)
-            if (is_blind(t, b, i))
-                memcpy(there + i * WIDTH, here + i * WIDTH, WIDTH * sizeof *here);
     near(here, there, t->offsets[TEXTS] * WIDTH, bound, opts->quantize ? opts->quantize : "mask");
 }
 
@@ -173,7 +157,6 @@ static void golden_models(void **state)
         for (int64_t k = t.offsets[3] + 70; k < t.offsets[4]; k++)
             t.mask[k] = 0;
         t.batch.mask = t.mask;
-        t.near = strcmp(names[i], "modernbert") ? 0 : 8;
         check_here(&t, ctx, &opts, 8e-3);
         t.batch.mask = NULL;
         for (int64_t k = 2; k < t.offsets[4]; k += 5)

@@ -59,6 +59,18 @@ static __device__ void train_scores_grow(float (&s)[SUMS], const train_heads &h,
     }
 }
 
+/* Does a row whose largest score is `most` see masked keys alone in a window of two sides, in a
+   text that has others? Then it takes up nothing. */
+static __device__ inline bool train_is_blind(const train_heads &h, const train_place &at,
+                                             float most)
+{
+    int t = 0;
+    if (!h.window || h.causal || !h.mask || !(most < MASKED / 2)) return false;
+    while (t < at.length && !h.mask[at.first + t])
+        t++;
+    return t < at.length;
+}
+
 /* Scores to weights, in place; what was summed with the earlier ones is multiplied down. */
 template <int SUMS, int SLABS, int OUT>
 static __device__ inline void train_softmax(float (&s)[SUMS], float (&o)[SLABS][OUT],
@@ -169,7 +181,8 @@ __global__ void __launch_bounds__(TILE::threads, KIND == TRAIN_GROWS ? 1 : TILE:
 #pragma unroll
     for (int r = 0; r < 2; r++) {
         const float all = with_sink(sum_of_four(sum[r]), most[r] * h.log2_scale, h.sinks, at.head);
-        factor[r] = (DROP ? h.drop.keep : 1.0f) / all;
+        const bool blind = train_is_blind(h, at, most[r]);
+        factor[r] = blind ? 0.0f : (DROP ? h.drop.keep : 1.0f) / all;
         if (h.lse && lane % 4 == 0 && row + 8 * r < at.length)
             h.lse[(int64_t)at.head * h.tokens + at.first + row + 8 * r] =
                 fmaf(most[r], h.scale, logf(all));
