@@ -17,7 +17,7 @@
 
 #include "device/device_layers.h"
 
-#define S24I_DEVICE_ABI    22
+#define S24I_DEVICE_ABI    23
 #define S24I_DEVICE_SYMBOL "s24_device_table_cuda"
 
 typedef struct s24i_device s24i_device;

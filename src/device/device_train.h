@@ -97,9 +97,9 @@ S24_API s24_status s24_device_train_sums(s24_ctx *ctx, s24_device *device,
                                          const s24_device_train_sums_args *args);
 
 /* s = dropout(z + bias) + residual, y = norm(s), stats[r] = mean and 1/√(var + eps). z NULL: s is
-   there already. residual may be s. rms: mean 0, beta NULL. Parameters are the f32 ones. Rows stand
-   end to end; heads not 0: y's and s's are so many side by side in each row of a matrix, whose rows
-   are ld elements apart, y may be s, and z is NULL. */
+   there already. residual may be s. rms: mean 0; beta NULL: there is none. Parameters are the f32
+   ones. Rows stand end to end; heads not 0: y's and s's are so many side by side in each row of a
+   matrix, whose rows are ld elements apart, y may be s, and z is NULL. */
 typedef struct s24_device_train_add_norm_args {
     size_t size; /* sizeof(s24_device_train_add_norm_args) */
     s24_dtype dtype;
@@ -120,9 +120,9 @@ S24_API s24_status s24_device_train_add_norm(s24_ctx *ctx, s24_device *device,
                                              const s24_device_train_add_norm_args *args);
 
 /* g = dropout(dy (+ dy2)); ds = (add ? ds : 0) + the gradient of s that g is of y; dgamma += Σ
-   g·h, dbeta += Σ g (NULL: rms). dy2 may be ds where add is 0. What the layer before needs comes
-   along where it is asked for: dz = dropout(ds), dbias += Σ of that. heads and ld as above, of ds,
-   which may be dy, of dy and s; dz and dbias are NULL then. */
+   g·h, dbeta += Σ g (NULL: there is no beta). dy2 may be ds where add is 0. What the layer before
+   needs comes along where it is asked for: dz = dropout(ds), dbias += Σ of that. heads and ld as
+   above, of ds, which may be dy, of dy and s; dz and dbias are NULL then. */
 typedef struct s24_device_train_norm_back_args {
     size_t size; /* sizeof(s24_device_train_norm_back_args) */
     s24_dtype dtype;
@@ -242,11 +242,12 @@ S24_API s24_status s24_device_train_unfold(s24_ctx *ctx, s24_device *device,
  * FlashAttention-2 (Dao, 2023). Rows of qkv: heads·d of queries, kv_heads·d of keys, as many of
  * values; head h reads keys and values of head h / (heads / kv_heads). A token whose mask is 0 is
  * attended by none, but a token that sees only such ones attends to them all alike, or, in a window
- * of two sides in a text that has others, to none. causal: no token sees a later one, and with a
- * window only so many, itself the last; where later ones are seen, the window is as wide on either
- * side (forward alone). Weights are rounded to the dtype before they multiply, sums are f32. Where `distances` or `apart_rows` is there q·kᵀ
- * grows by what they say of the two tokens' places before the scale multiplies it, forward and
- * without dropout alone. On compute capability 9.0 alone: UNSUPPORTED elsewhere.
+ * of a text that has others, to none. causal: no token sees a later one, and with a window only so
+ * many, itself the last; where later ones are seen, the window is as wide on either side. Weights
+ * are rounded to the dtype before they multiply, sums are f32. Where `distances` or `apart_rows` is
+ * there q·kᵀ grows by what they say of the two tokens' places before the scale multiplies it.
+ * Backward the numbers of distances may be those of a table, whose gradients are summed up by
+ * bucket. On compute capability 9.0 alone: UNSUPPORTED elsewhere.
  */
 typedef struct s24_device_train_attention_args {
     size_t size; /* sizeof(s24_device_train_attention_args) */
@@ -269,14 +270,15 @@ typedef struct s24_device_train_attention_args {
     void *work;
     size_t work_bytes; /* at least s24_device_train_attention_work_bytes */
     void *stream;
-    float scale;  /* in place of 1/√d, forward alone; 0: that */
+    float scale;  /* in place of 1/√d; 0: that */
     float cap;    /* scores become cap·tanh(score / cap), forward and where lse is NULL; 0: none */
     int64_t zero; /* where distance 0 stands in the two tables, at least longest − 1 */
     /* [heads], distance_head apart: for key − query the number zero + key − query; or NULL. */
     const float *distances;
     int64_t distance_head;
     /* [2·zero + 1]: for query − key the column of the two products, [heads, tokens, apart_ld], that
-       counts, of queries with distances' keys and of keys with distances' queries; or NULL. */
+       counts, of queries with distances' keys and of keys with distances' queries, forward alone;
+       or NULL. */
     const int32_t *apart_rows;
     const float *of_queries, *of_keys; /* NULL: that one does not count */
     int64_t apart_ld;
@@ -286,9 +288,18 @@ typedef struct s24_device_train_attention_args {
     /* Elements of a head's values, of which context has as many, [tokens, heads·value_d]; the
        others are zeros. Forward alone; 0: d. 8 divides it. */
     int64_t value_d;
+    /* Backward: the row of a table [bucket_count, heads] that each distance grows by, as
+       `distances` has them, up to S24_DEVICE_BUCKETS of them, and its gradients, which are added
+       to; or NULL. */
+    const int32_t *buckets;
+    float *dtable;
+    int64_t bucket_count;
 } s24_device_train_attention_args;
+enum { S24_DEVICE_BUCKETS = 128 };
+/* buckets: 0 without a table. */
 S24_API size_t s24_device_train_attention_work_bytes(const s24_device *device, int64_t tokens,
-                                                     int64_t longest, int64_t heads);
+                                                     int64_t texts, int64_t longest, int64_t heads,
+                                                     int64_t buckets);
 /* lse may be NULL where no backward pass follows. */
 S24_API s24_status s24_device_train_attention(s24_ctx *ctx, s24_device *device,
                                               const s24_device_train_attention_args *args);
@@ -296,6 +307,20 @@ S24_API s24_status s24_device_train_attention(s24_ctx *ctx, s24_device *device,
    left. */
 S24_API s24_status s24_device_train_attention_back(s24_ctx *ctx, s24_device *device,
                                                    const s24_device_train_attention_args *args);
+
+/* What scores grow by as attention reads it: to[head·ld + i] = factor · table[buckets[i]·heads +
+   head], i < count. */
+typedef struct s24_device_train_distances_args {
+    size_t size; /* sizeof(s24_device_train_distances_args) */
+    int64_t count, heads, ld;
+    float *to;
+    const float *table;     /* [a row for each bucket, heads] */
+    const int32_t *buckets; /* [count] */
+    float factor;
+    void *stream;
+} s24_device_train_distances_args;
+S24_API s24_status s24_device_train_distances(s24_ctx *ctx, s24_device *device,
+                                              const s24_device_train_distances_args *args);
 
 /* Turns queries and keys in place by their positions; back: the other way. Element i of a head
    turns with element i + turned/2, or, adjacent, 2·i with 2·i + 1; what follows the first `turned`

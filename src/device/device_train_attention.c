@@ -26,10 +26,11 @@ static s24_status heads_check(s24_ctx *ctx, int64_t tokens, int64_t heads, int64
 }
 
 size_t s24_device_train_attention_work_bytes(const s24_device *device, int64_t tokens,
-                                             int64_t longest, int64_t heads)
+                                             int64_t texts, int64_t longest, int64_t heads,
+                                             int64_t buckets)
 {
     if (!device || !device->table->train->attention_work_bytes) return 0;
-    return device->table->train->attention_work_bytes(tokens, longest, heads);
+    return device->table->train->attention_work_bytes(tokens, texts, longest, heads, buckets);
 }
 
 static s24_status attention_check(s24_ctx *ctx, const s24_device_train_attention_args *a)
@@ -83,8 +84,20 @@ static s24_status growth_check(s24_ctx *ctx, const s24_device_train_attention_ar
             "distance 0 stands at %" PRId64 "; expected at least %" PRId64 ", for texts of %" PRId64
             " tokens",
             a->zero, a->longest - 1, a->longest);
-    REQUIRE(ctx, !(a->drop.rate > 0), S24_ERROR_ARGUMENT,
-            "drop.rate is %g; expected 0 where scores grow by distances", (double)a->drop.rate);
+    return S24_OK;
+}
+
+/* A table whose gradients are asked for. */
+static s24_status table_check(s24_ctx *ctx, const s24_device_train_attention_args *a)
+{
+    const s24i_train_pointer pointers[] = {
+        {"distances", a->distances, 0}, {"buckets", a->buckets, 0}, {"dtable", a->dtable, 0}};
+    if (!a->buckets) return S24_OK;
+    TRY(s24i_train_pointers(ctx, pointers, COUNT(pointers)));
+    REQUIRE(ctx, a->bucket_count >= 1 && a->bucket_count <= S24_DEVICE_BUCKETS,
+            S24_ERROR_UNSUPPORTED,
+            "a table of distances has %" PRId64 " buckets; a device sums gradients of 1 to %d",
+            a->bucket_count, S24_DEVICE_BUCKETS);
     return S24_OK;
 }
 
@@ -106,21 +119,40 @@ s24_status s24_device_train_attention_back(s24_ctx *ctx, s24_device *device,
     s24_device_train_attention_args a;
     READ_ARGS(a, args, "s24_device_train_attention_args");
     TRY(attention_check(ctx, &a));
-    REQUIRE(ctx, !grows(&a) && !(a.scale > 0) && !a.value_d, S24_ERROR_ARGUMENT,
-            "attention by distances, with a scale or a width of values of its own runs forward "
-            "alone");
+    TRY(growth_check(ctx, &a));
+    TRY(table_check(ctx, &a));
+    REQUIRE(ctx, !a.apart_rows && !a.value_d, S24_ERROR_ARGUMENT,
+            "attention by products with distances, or with a width of values of its own, runs "
+            "forward alone");
     REQUIRE(ctx, a.d <= MOST_D_BACK, S24_ERROR_UNSUPPORTED,
             "heads have %" PRId64 " elements; expected up to %d backward", a.d, MOST_D_BACK);
-    REQUIRE(ctx, a.causal || !a.window, S24_ERROR_ARGUMENT,
-            "window is %" PRId64 "; expected 0 where later tokens are seen, backward", a.window);
     const s24i_train_pointer pointers[] = {
         {"lse", a.lse, 0}, {"dcontext", a.dcontext, 0}, {"dqkv", a.dqkv, 0}, {"work", a.work, 0}};
     TRY(s24i_train_pointers(ctx, pointers, sizeof pointers / sizeof *pointers));
-    const size_t bytes =
-        s24_device_train_attention_work_bytes(device, a.tokens, a.longest, a.heads);
+    const size_t bytes = s24_device_train_attention_work_bytes(
+        device, a.tokens, a.texts, a.longest, a.heads, a.buckets ? a.bucket_count : 0);
     REQUIRE(ctx, a.work_bytes >= bytes, S24_ERROR_ARGUMENT,
             "work_bytes is %zu; expected at least %zu", a.work_bytes, bytes);
     return TRAIN_RUN(attention_back, &a);
+}
+
+s24_status s24_device_train_distances(s24_ctx *ctx, s24_device *device,
+                                      const s24_device_train_distances_args *args)
+{
+    s24i_device_error error = {""};
+    s24_device_train_distances_args a;
+    READ_ARGS(a, args, "s24_device_train_distances_args");
+    const s24i_train_pointer pointers[] = {
+        {"to", a.to, 0}, {"table", a.table, 0}, {"buckets", a.buckets, 0}};
+    TRY(s24i_train_pointers(ctx, pointers, COUNT(pointers)));
+    REQUIRE(ctx, a.count >= 1 && a.ld >= a.count && a.heads >= 1 && a.heads <= MOST_BLOCKS,
+            S24_ERROR_SHAPE,
+            "%" PRId64 " distances of %" PRId64 " heads, %" PRId64
+            " apart; expected one and more, 1 to %d, and at least as many as distances",
+            a.count, a.heads, a.ld, MOST_BLOCKS);
+    REQUIRE(ctx, isfinite(a.factor), S24_ERROR_ARGUMENT, "factor is %g; expected a number",
+            (double)a.factor);
+    return TRAIN_RUN(distances, &a);
 }
 
 s24_status s24_device_train_rotate(s24_ctx *ctx, s24_device *device,

@@ -80,8 +80,8 @@ s24_status s24_device_train_add_norm(s24_ctx *ctx, s24_device *device,
     TRY(check_norm_width(ctx, a.width));
     TRY(check_rate(ctx, &a.drop));
     const s24i_train_pointer pointers[] = {
-        {"y", a.y, 0},           {"s", a.s, 0}, {"stats", a.stats, 0},       {"gamma", a.gamma, 0},
-        {"beta", a.beta, a.rms}, {"z", a.z, 1}, {"residual", a.residual, 1}, {"bias", a.bias, 1},
+        {"y", a.y, 0},        {"s", a.s, 0}, {"stats", a.stats, 0},       {"gamma", a.gamma, 0},
+        {"beta", a.beta, 1},  {"z", a.z, 1}, {"residual", a.residual, 1}, {"bias", a.bias, 1},
         {"scale", a.scale, 1}};
     TRY(s24i_train_pointers(ctx, pointers, COUNT(pointers)));
     REQUIRE(ctx, a.z || (!a.residual && !a.bias && !(a.drop.rate > 0.0f)), S24_ERROR_ARGUMENT,
@@ -103,10 +103,10 @@ s24_status s24_device_train_norm_back(s24_ctx *ctx, s24_device *device,
     TRY(check_rate(ctx, &a.drop));
     TRY(check_rate(ctx, &a.drop_z));
     const s24i_train_pointer pointers[] = {
-        {"ds", a.ds, 0},           {"dy", a.dy, 0},       {"s", a.s, 0},
-        {"stats", a.stats, 0},     {"gamma", a.gamma, 0}, {"dgamma", a.dgamma, 0},
-        {"dbeta", a.dbeta, a.rms}, {"work", a.work, 0},   {"dy2", a.dy2, 1},
-        {"dz", a.dz, 1},           {"dbias", a.dbias, 1}, {"scale", a.scale, 1}};
+        {"ds", a.ds, 0},       {"dy", a.dy, 0},       {"s", a.s, 0},
+        {"stats", a.stats, 0}, {"gamma", a.gamma, 0}, {"dgamma", a.dgamma, 0},
+        {"dbeta", a.dbeta, 1}, {"work", a.work, 0},   {"dy2", a.dy2, 1},
+        {"dz", a.dz, 1},       {"dbias", a.dbias, 1}, {"scale", a.scale, 1}};
     TRY(s24i_train_pointers(ctx, pointers, COUNT(pointers)));
     REQUIRE(ctx, !(a.drop_z.rate > 0.0f) || a.dz, S24_ERROR_ARGUMENT,
             "drop_z has a rate of %g and dz is NULL", (double)a.drop_z.rate);

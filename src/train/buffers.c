@@ -88,8 +88,9 @@ static void plan_positions(plan *p, s24_transformer *t)
     at->distances_block = s->tables ? s->heads * count : 0;
     if (t->arch->rotary) at->angles = floats(p, angles);
     if (s->near_rope.theta != 0.0f) at->near_angles = floats(p, angles);
-    if (by_head || s->near)
+    if (by_head || (s->near && !t->machine.gpu))
         at->distances = floats(p, by_head ? s24i_max(s->tables, 1) * s->heads * count : count);
+    if (t->arch->relative && t->machine.gpu) at->buckets = part(p, count, sizeof *at->buckets);
 }
 
 /* Rows of distances, and, of a pass backward, their gradients. */
@@ -191,9 +192,11 @@ static void plan_backward(plan *p, s24_transformer *t)
     at->dlogits =
         is_in_place(t) ? at->logits : activations(p, at->chunks * at->chunk * t->head.ldy);
     at->states = activations(p, (s->layers + 1) * tokens * s->width);
-    const s24i_heads heads = s24i_heads_of(t, 0);
-    at->attention_bytes = t->machine.ops->attention_bytes(&t->machine, &heads, tokens,
-                                                          s24i_min(tokens, s->positions));
+    const s24i_train_batch most = {
+        .tokens = tokens, .texts = t->opts.max_texts, .longest = s24i_min(tokens, s->positions)};
+    s24i_heads heads = s24i_heads_of(t, 0);
+    heads.step = &most;
+    at->attention_bytes = t->machine.ops->attention_bytes(&t->machine, &heads);
     at->attention = part(p, (int64_t)at->attention_bytes, 1);
     at->teacher_vectors = floats(p, t->opts.max_texts * s24i_vector_width(t));
     at->teacher_logits = floats(p, at->chunk * t->head.ldy);
@@ -228,6 +231,19 @@ static s24_status fill_apart(s24_transformer *t, s24_ctx *ctx)
     return S24_OK;
 }
 
+/* Of each distance, as attention's tables have it. */
+static s24_status fill_buckets(s24_transformer *t, s24_ctx *ctx)
+{
+    const int64_t count = t->at.distances_head;
+    int32_t *buckets;
+    TRY(s24i_alloc_elems(&buckets, ctx, count, sizeof *buckets, "distances"));
+    for (int64_t i = 0; i < count; i++)
+        buckets[i] = (int32_t)s24i_bucket(&t->shape, i - t->at.distance_zero);
+    t->machine.ops->upload(&t->machine, t->at.buckets, buckets, (size_t)count * sizeof *buckets);
+    s24_ctx_free(ctx, buckets);
+    return S24_OK;
+}
+
 s24_status s24i_plan_buffers(s24_transformer *t, s24_ctx *ctx)
 {
     const s24i_machine *m = &t->machine;
@@ -247,5 +263,6 @@ s24_status s24i_plan_buffers(s24_transformer *t, s24_ctx *ctx)
     plan_all(&p, t);
     TRY(fill_apart(t, ctx));
     if (t->at.angles) TRY(fill_angles(t, ctx, t->at.angles, &t->shape.rope));
+    if (t->at.buckets) TRY(fill_buckets(t, ctx));
     return t->at.near_angles ? fill_angles(t, ctx, t->at.near_angles, &t->shape.near_rope) : S24_OK;
 }

@@ -311,17 +311,16 @@ static void table_back(const s24i_heads *h, int64_t turns)
         }
 }
 
-size_t s24i_cpu_attention_bytes(s24i_machine *m, const s24i_heads *h, int64_t tokens,
-                                int64_t longest)
+size_t s24i_cpu_attention_bytes(s24i_machine *m, const s24i_heads *h)
 {
-    (void)tokens, (void)longest;
     if (h->apart) return s24i_cpu_apart_bytes(m, h);
     return h->drelative ? (size_t)(m->threads * h->heads * h->distances_head) * sizeof(float) : 0;
 }
 
-void s24i_cpu_distances(s24i_machine *m, float *to, const s24i_distance_rule *rule, int64_t longest)
+void s24i_cpu_distances(s24i_machine *m, float *to, const s24i_heads *h,
+                        const s24i_distance_rule *rule)
 {
-    if (m->status == S24_OK) s24i_distances_fill(to, rule, longest);
+    if (m->status == S24_OK) s24i_distances_fill(to, rule, h->distance_zero + 1);
 }
 
 static s24_batch batch_of(const s24i_heads *h)

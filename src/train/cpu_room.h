@@ -16,10 +16,9 @@ void s24i_cpu_linear_dw(s24i_machine *m, const void *dy, const void *x, const s2
 void s24i_cpu_add_columns(s24i_machine *m, float *sums, const float *rows, int64_t count,
                           int64_t n);
 
-void s24i_cpu_distances(s24i_machine *m, float *to, const struct s24i_distance_rule *rule,
-                        int64_t longest);
-size_t s24i_cpu_attention_bytes(s24i_machine *m, const s24i_heads *heads, int64_t tokens,
-                                int64_t longest);
+void s24i_cpu_distances(s24i_machine *m, float *to, const s24i_heads *heads,
+                        const struct s24i_distance_rule *rule);
+size_t s24i_cpu_attention_bytes(s24i_machine *m, const s24i_heads *heads);
 void s24i_cpu_rotate(s24i_machine *m, void *qkv, const s24i_heads *heads, int back);
 void s24i_cpu_attention(s24i_machine *m, void *context, const void *qkv, const s24i_heads *heads);
 void s24i_cpu_attention_back(s24i_machine *m, void *dqkv, const void *dcontext, const void *qkv,

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "io/file/io.h"
+#include "model/model.h"
 
 void s24i_gpu_did(s24i_machine *m, s24_status status)
 {
@@ -162,10 +163,12 @@ static s24_status gpu_prepare(s24i_machine *m, const s24i_arena *arena)
     return arena->train ? upload_matrices(m) : S24_OK;
 }
 
-static size_t gpu_attention_bytes(s24i_machine *m, const s24i_heads *h, int64_t tokens,
-                                  int64_t longest)
+static size_t gpu_attention_bytes(s24i_machine *m, const s24i_heads *h)
 {
-    return s24_device_train_attention_work_bytes(m->gpu->device, tokens, longest, h->heads);
+    const s24i_train_batch *most = h->step;
+    return s24_device_train_attention_work_bytes(m->gpu->device, most->tokens, most->texts,
+                                                 most->longest, h->heads,
+                                                 h->drelative ? h->shape->buckets : 0);
 }
 
 /* ---- the machine ----------------------------------------------------------------------------- */
@@ -215,6 +218,7 @@ static const s24i_ops gpu_ops = {
     .add_norm = s24i_gpu_add_norm,
     .norm_back = s24i_gpu_norm_back,
     .dropout = s24i_gpu_dropout,
+    .distances = s24i_gpu_distances,
     .rotate = s24i_gpu_rotate,
     .attention_bytes = gpu_attention_bytes,
     .attention = s24i_gpu_attention,

@@ -104,6 +104,8 @@ void s24i_gpu_add_norm(s24i_machine *m, const s24i_add_norm *job);
 void s24i_gpu_norm_back(s24i_machine *m, const s24i_norm_back *job);
 void s24i_gpu_dropout(s24i_machine *m, void *y, const void *x, const s24i_dropout *drop,
                       int64_t rows, int64_t width);
+void s24i_gpu_distances(s24i_machine *m, float *to, const s24i_heads *heads,
+                        const struct s24i_distance_rule *rule);
 void s24i_gpu_rotate(s24i_machine *m, void *qkv, const s24i_heads *heads, int back);
 void s24i_gpu_attention(s24i_machine *m, void *context, const void *qkv, const s24i_heads *heads);
 void s24i_gpu_attention_back(s24i_machine *m, void *dqkv, const void *dcontext, const void *qkv,

@@ -2,6 +2,7 @@
 /* A device's operations: what passes say, in the words of device/device_train.h. */
 #include <math.h>
 
+#include "model/distances.h"
 #include "model/model.h"
 #include "train/gpu.h"
 
@@ -152,11 +153,20 @@ void s24i_gpu_activate_back(s24i_machine *m, void *du, const void *dh, const s24
 
 /* ---- attention ------------------------------------------------------------------------------- */
 
+/* By a table; slopes are refused. The kernel multiplies scores after they have grown. */
+void s24i_gpu_distances(s24i_machine *m, float *to, const s24i_heads *h,
+                        const s24i_distance_rule *rule)
+{
+    GPU_RUN(m, distances, .count = h->distances_head, .heads = h->heads, .ld = h->distances_head,
+            .to = to, .table = rule->table, .buckets = h->buckets, .factor = 1.0f / h->scale);
+}
+
 void s24i_gpu_rotate(s24i_machine *m, void *qkv, const s24i_heads *h, int back)
 {
     GPU_RUN(m, rotate, .dtype = m->gpu->dtype, .tokens = h->step->tokens, .heads = h->heads,
             .kv_heads = h->kv_heads, .d = h->d, .qkv = qkv, .angles = h->angles,
-            .position = h->step->positions, .back = back);
+            .position = h->step->positions, .back = back, .turned = h->turned,
+            .adjacent = h->adjacent);
 }
 
 static s24_device_train_attention_args attention_args(const s24i_machine *m, const s24i_heads *h)
@@ -171,13 +181,17 @@ static s24_device_train_attention_args attention_args(const s24i_machine *m, con
                                              .kv_heads = h->kv_heads,
                                              .d = h->d,
                                              .causal = h->causal,
-                                             .window = h->window,
+                                             .window = h->near ? h->near : h->window,
                                              .offsets = step->bounds,
                                              .mask = step->mask,
                                              .drop = dropped(h->drop),
                                              .lse = h->lse,
                                              .work = h->work,
-                                             .work_bytes = h->work_bytes};
+                                             .work_bytes = h->work_bytes,
+                                             .scale = h->scale,
+                                             .zero = h->distance_zero,
+                                             .distances = h->distances,
+                                             .distance_head = h->distances_head};
 }
 
 void s24i_gpu_attention(s24i_machine *m, void *context, const void *qkv, const s24i_heads *h)
@@ -197,6 +211,11 @@ void s24i_gpu_attention_back(s24i_machine *m, void *dqkv, const void *dcontext, 
     args.context = (void *)(uintptr_t)h->context;
     args.dcontext = dcontext;
     args.dqkv = dqkv;
+    if (h->drelative) {
+        args.buckets = h->buckets;
+        args.dtable = h->drelative;
+        args.bucket_count = h->shape->buckets;
+    }
     if (m->status == S24_OK)
         s24i_gpu_did(m, s24_device_train_attention_back(m->ctx, m->gpu->device, &args));
 }

@@ -533,32 +533,33 @@ static s24_status find_architecture(s24_transformer *t, s24_ctx *ctx,
     return s24i_pooling_read(&t->pooled, ctx, s24i_pooling_usual(t->arch, &t->shape), folder);
 }
 
+/* What training has of all parts, a bit (1 << part) each. */
+static unsigned trained_parts(const s24_transformer *t)
+{
+    const unsigned there = 1u << S24I_PART_SCALE | 1u << S24I_PART_TURNED |
+                           1u << S24I_PART_ADJACENT | 1u << S24I_PART_QUICK;
+    /* Work on one block after another would do what all of them share again and again. */
+    const unsigned shared = t->window ? 0 : 1u << S24I_PART_SHARED;
+    if (t->opts.device) return there;
+    return there | shared | 1u << S24I_PART_FACTORS | 1u << S24I_PART_CAPS |
+           1u << S24I_PART_GROWN_NORMS | 1u << S24I_PART_SIDE_BY_SIDE | 1u << S24I_PART_WIDE_NORMS |
+           1u << S24I_PART_HEAD_BY_HEAD | 1u << S24I_PART_TWO_TURNS | 1u << S24I_PART_NORMS_TURNED |
+           1u << S24I_PART_AFTER_NORMS | 1u << S24I_PART_GATE_LAST | 1u << S24I_PART_SLOPES |
+           1u << S24I_PART_TABLES | 1u << S24I_PART_MASKED | 1u << S24I_PART_IMAGES;
+}
+
 /* What a description needs not, but a pass does. */
 static s24_status check_parts(const s24_transformer *t, s24_ctx *ctx,
                               const s24_checkpoint *checkpoint)
 {
     const char *folder = s24_checkpoint_folder(checkpoint);
     const int on_device = t->opts.device != NULL;
+    const char *who = on_device ? "training on a device" : "training";
     REQUIRE(ctx, trains(t->arch), S24_ERROR_UNSUPPORTED,
             "%s/config.json: a model of type '%s' is not trained; %s are", folder,
             t->arch->model_type, s24i_architecture_names(trains).text);
-    TRY(s24i_steps_require(ctx, t->arch, s24i_train_steps(on_device),
-                           on_device ? "training on a device" : "training"));
-    /* Work on one block after another would do what all of them share again and again. */
-    const unsigned shared = t->window ? 0 : 1u << S24I_PART_SHARED;
-    const unsigned parts =
-        shared | 1u << S24I_PART_SCALE | 1u << S24I_PART_TURNED | 1u << S24I_PART_ADJACENT |
-        1u << S24I_PART_QUICK | 1u << S24I_PART_FACTORS | 1u << S24I_PART_CAPS |
-        1u << S24I_PART_GROWN_NORMS | 1u << S24I_PART_SIDE_BY_SIDE | 1u << S24I_PART_WIDE_NORMS |
-        1u << S24I_PART_HEAD_BY_HEAD | 1u << S24I_PART_TWO_TURNS | 1u << S24I_PART_NORMS_TURNED |
-        1u << S24I_PART_AFTER_NORMS | 1u << S24I_PART_GATE_LAST | 1u << S24I_PART_SLOPES |
-        1u << S24I_PART_TABLES | 1u << S24I_PART_MASKED | 1u << S24I_PART_IMAGES;
-    TRY(s24i_parts_require(ctx, t->arch, &t->shape, on_device ? 0 : parts,
-                           on_device ? "training on a device" : "training"));
-    REQUIRE(ctx, !on_device || !s24i_projects(&t->shape), S24_ERROR_UNSUPPORTED,
-            "%s: embeddings of %lld elements that a layer widens to %lld are not trained on a "
-            "device",
-            folder, (long long)t->shape.embedding, (long long)t->shape.width);
+    TRY(s24i_steps_require(ctx, t->arch, s24i_train_steps(on_device), who));
+    TRY(s24i_parts_require(ctx, t->arch, &t->shape, trained_parts(t), who));
     REQUIRE(ctx, !t->shape.image || t->shape.table_side * t->shape.patch == t->shape.image,
             S24_ERROR_UNSUPPORTED,
             "%s: positions of %lld patches a side are not trained on images of %lld", folder,

@@ -9,6 +9,7 @@ static s24_status check_device_shape(const s24i_shape *s, s24_ctx *ctx)
         const char *name;
         int64_t elems;
     } rows[] = {{"width", s->width},
+                {"embeddings", s24i_embedding_width(s)},
                 {"heads", s->head_width},
                 {"intermediate outputs", s->intermediate},
                 {"patches", s->channels * s->patch * s->patch}};

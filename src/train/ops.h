@@ -152,20 +152,22 @@ typedef struct s24i_norm_back {
 typedef struct s24i_heads {
     const s24i_train_batch *step;
     int64_t heads, kv_heads, d;
-    float scale; /* of scores; on a device 1/√d */
+    float scale; /* of scores */
     float cap;   /* of scores s, which become cap · tanh(s / cap); 0: none */
     int mixed;   /* 1: a head's query, key and value stand side by side, then the next head's */
     int causal;
     int64_t window;      /* then: of how many tokens, itself the last, one attends to; 0: all */
     int64_t near;        /* of how many on each side, itself one of them; 0: all */
     const float *angles; /* [positions, turned]: cos and sin by half; NULL: no rotary positions */
-    int64_t turned;      /* elements of a head that they turn; on a device d */
-    int adjacent;        /* 1: neighbours against each other; on a device halves */
-    /* What scores grow by, as model/distances.h lays it out, of heads so far apart, 0: one for all;
-       and the gradients of the model's table that it was made of. On the CPU alone. NULL: none. */
+    int64_t turned;      /* elements of a head that they turn */
+    int adjacent;        /* 1: neighbours against each other */
+    /* What scores grow by, as model/distances.h lays it out, of heads so far apart, 0: one for all,
+       as who is near has it on the CPU alone; and the gradients of the model's table that it was
+       made of. NULL: none. */
     const float *distances;
     int64_t distances_head, distance_zero;
-    const struct s24i_shape *shape; /* whose buckets they are */
+    const struct s24i_shape *shape; /* whose buckets they are, */
+    const int32_t *buckets;         /* which a device has of each distance */
     float *drelative;               /* [buckets, heads] */
     /* What the block makes of a table's rows of distances, [rows, 3·heads·d], and its gradient;
        which row a distance has, from the middle. On the CPU alone; apart NULL: there are none. */
@@ -393,16 +395,14 @@ typedef struct s24i_ops {
     /* to += from. NULL where a device has none of it. */
     void (*add)(s24i_machine *m, float *to, const float *from, int64_t count);
 
-    /* What scores grow by in texts of up to `longest` tokens. NULL where a device has none of
-       it. */
-    void (*distances)(s24i_machine *m, float *to, const struct s24i_distance_rule *rule,
-                      int64_t longest);
+    /* What these heads' scores grow by; where tokens are near is what a device's attention knows by
+       itself, and slopes it has not. */
+    void (*distances)(s24i_machine *m, float *to, const s24i_heads *heads,
+                      const struct s24i_distance_rule *rule);
     /* Turns queries and keys by their positions; back: the other way. */
     void (*rotate)(s24i_machine *m, void *qkv, const s24i_heads *heads, int back);
-    /* What a pass backward over so many tokens in texts of up to `longest` needs beside its
-       operands. */
-    size_t (*attention_bytes)(s24i_machine *m, const s24i_heads *heads, int64_t tokens,
-                              int64_t longest);
+    /* What a pass backward over batches of up to heads->step needs beside its operands. */
+    size_t (*attention_bytes)(s24i_machine *m, const s24i_heads *heads);
     void (*attention)(s24i_machine *m, void *context, const void *qkv, const s24i_heads *heads);
     void (*attention_back)(s24i_machine *m, void *dqkv, const void *dcontext, const void *qkv,
                            const s24i_heads *heads);

@@ -105,12 +105,13 @@ s24i_heads s24i_heads_of(const s24_transformer *t, int64_t b)
                         .turned = s24i_turned(s),
                         .adjacent = t->arch->adjacent,
                         .angles = windowed && at->near_angles ? at->near_angles : at->angles,
-                        .distances = near || s24i_has_distances(t->arch)
+                        .distances = at->distances && (near || s24i_has_distances(t->arch))
                                          ? at->distances + b * at->distances_block
                                          : NULL,
                         .distances_head = at->distances_head,
                         .distance_zero = at->distance_zero,
                         .shape = s,
+                        .buckets = at->buckets,
                         .drelative = t->blocks[b].drelative,
                         .apart = t->apart ? &s->apart : NULL,
                         .apart_qkv = at->apart_qkv,
@@ -361,8 +362,8 @@ static const struct {
                             [S24I_STEP_HEAD_NORM] = {norm_heads, norm_heads_back, 0},
                             [S24I_STEP_ROTATE] = {rotate, rotate_back, 0},
                             [S24I_STEP_ATTEND] = {attend, attend_back, 0},
-                            [S24I_STEP_ATTEND_NEAR] = {attend, attend_back, 1},
-                            [S24I_STEP_ATTEND_DISTANCE] = {attend, attend_back, 1},
+                            [S24I_STEP_ATTEND_NEAR] = {attend, attend_back, 0},
+                            [S24I_STEP_ATTEND_DISTANCE] = {attend, attend_back, 0},
                             [S24I_STEP_ADD] = {s24i_add_forward, s24i_add_backward, 1},
                             [S24I_STEP_ATTEND_APART] = {attend_apart, attend_apart_back, 1},
                             [S24I_STEP_GATE] = {gate, gate_back, 0}};

@@ -154,8 +154,9 @@ static void fill_distances(s24_transformer *t)
                                          .table = t->blocks[b].relative,
                                          .slopes = t->arch->slopes,
                                          .all_heads = t->shape.heads};
-        t->machine.ops->distances(&t->machine, at->distances + b * at->distances_block, &rule,
-                                  at->distance_zero + 1);
+        const s24i_heads heads = s24i_heads_of(t, b);
+        t->machine.ops->distances(&t->machine, at->distances + b * at->distances_block, &heads,
+                                  &rule);
     }
 }
 

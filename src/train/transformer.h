@@ -77,6 +77,7 @@ typedef struct s24i_buffers {
     float *angles, *near_angles;      /* [positions that are reached, head_width] */
     float *distances;                 /* see s24i_heads; of each block that has a table */
     int64_t distances_block, distances_head, distance_zero;
+    int32_t *buckets; /* see s24i_heads */
     /* Of a table of distances [rows, …]: its norm, what a block makes of that, and their gradients,
        the norm's of one block and of all. */
     float *apart, *apart_stats, *apart_qkv, *dapart_qkv, *dapart_block, *dapart;

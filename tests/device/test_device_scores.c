@@ -299,10 +299,30 @@ static void test_refusals(void **state)
             s24_device_train_attention(g.ctx, g.device, &attention));
     attention.zero = 1;
     assert_ok(g.ctx, s24_device_train_attention(g.ctx, g.device, &attention));
-    REFUSED(&g, "runs forward alone", s24_device_train_attention_back(g.ctx, g.device, &attention));
     attention.drop.rate = 0.5f;
-    REFUSED(&g, "expected 0 where scores grow by distances",
-            s24_device_train_attention(g.ctx, g.device, &attention));
+    assert_ok(g.ctx, s24_device_train_attention(g.ctx, g.device, &attention));
+    attention.buckets = attention.apart_rows = there;
+    REFUSED(&g, "dtable is NULL", s24_device_train_attention_back(g.ctx, g.device, &attention));
+    attention.dtable = there;
+    attention.bucket_count = S24_DEVICE_BUCKETS + 1;
+    REFUSED(&g, "a table of distances has 129 buckets; a device sums gradients of 1 to 128",
+            s24_device_train_attention_back(g.ctx, g.device, &attention));
+    attention.buckets = NULL;
+    REFUSED(&g, "products with distances, or with a width of values of its own, runs forward alone",
+            s24_device_train_attention_back(g.ctx, g.device, &attention));
+    s24_device_train_distances_args distances = {.size = sizeof distances,
+                                                 .count = 3,
+                                                 .heads = 1,
+                                                 .ld = 2,
+                                                 .to = there,
+                                                 .table = there,
+                                                 .buckets = there};
+    REFUSED(&g, "3 distances of 1 heads, 2 apart",
+            s24_device_train_distances(g.ctx, g.device, &distances));
+    distances.ld = 3;
+    assert_ok(g.ctx, s24_device_train_distances(g.ctx, g.device, &distances));
+    distances.factor = NAN;
+    REFUSED(&g, "factor is nan", s24_device_train_distances(g.ctx, g.device, &distances));
     attention.scale = -1;
     REFUSED(&g, "scale is -1; expected 0 or more",
             s24_device_train_attention(g.ctx, g.device, &attention));

@@ -6,7 +6,7 @@
 #include "device/device_train.h"
 #include "device_support.h"
 
-enum { MOST_TEXTS = 32 };
+enum { MOST_TEXTS = 32, MOST = 400, BUCKETS = 40 };
 
 typedef struct shape {
     int64_t heads, kv_heads, d;
@@ -15,6 +15,8 @@ typedef struct shape {
     int texts, lengths[MOST_TEXTS];
     int window;
     int sinks; /* forward alone */
+    float scale;
+    int table; /* scores grow by numbers of a table's */
 } shape;
 
 /* What the device has, and what is expected of it. */
@@ -30,6 +32,13 @@ typedef struct room {
     double *p, *dp; /* [longest] of a query, */
     int64_t query;  /* by its place in the text, */
     float sinks[8]; /* and by its head */
+    int64_t head;
+    int32_t buckets[2 * MOST - 1]; /* of key − query, from 1 − MOST on */
+    float table[BUCKETS * 8], distances[8 * 2 * MOST];
+    void *buckets_there, *distances_there;
+    float first_dtable[BUCKETS * 8];
+    void *dtable;
+    double want_dtable[BUCKETS * 8];
 } room;
 
 static const uint64_t SEED = 0x123456789abcdefULL;
@@ -50,6 +59,17 @@ static int is_past(const room *r, int64_t t)
 {
     const int64_t window = r->s->window, apart = r->query - t;
     return window && (apart >= window || (!r->s->causal && -apart >= window));
+}
+
+static double scale_of(const shape *s)
+{
+    return s->scale > 0 ? (double)s->scale : 1 / sqrt((double)s->d);
+}
+
+/* The place in the table of what the score of a key grows by. */
+static int64_t place_of(const room *r, int64_t t)
+{
+    return r->buckets[t - r->query + MOST - 1] * r->s->heads + r->head;
 }
 
 /* Does the query see masked tokens alone in a window of two sides, and its text has others? Then it
@@ -76,7 +96,8 @@ static double weights_of(room *r, int64_t first, int64_t seen, const float *q, c
         double dot = 0;
         for (int64_t e = 0; e < d; e++)
             dot += (double)q[e] * (double)k[t * r->ld + e];
-        r->p[t] = dot / sqrt((double)d) + (r->mask && !r->mask[first + t] ? -0x1p200 : 0.0);
+        r->p[t] = dot * scale_of(r->s) + (r->mask && !r->mask[first + t] ? -0x1p200 : 0.0);
+        if (r->s->table) r->p[t] += (double)r->table[place_of(r, t)];
         if (is_past(r, t)) r->p[t] = -HUGE_VAL;
         most = fmax(most, r->p[t]);
     }
@@ -101,6 +122,7 @@ static void query_of(room *r, int text, int64_t i, int64_t head)
     double *dq = r->want_dqkv + token * r->ld + head * d, delta = 0;
     double *o = r->want_context + token * r->width + head * d;
     r->query = i;
+    r->head = head;
     r->want_lse[head * r->tokens + token] =
         weights_of(r, first, seen, q, rows + key, s->sinks ? (double)r->sinks[head] : -HUGE_VAL);
     for (int64_t t = 0; t < seen; t++) {
@@ -116,13 +138,36 @@ static void query_of(room *r, int text, int64_t i, int64_t head)
         delta += r->p[t] * r->dp[t];
     }
     for (int64_t t = 0; t < seen; t++) {
-        const double ds = r->p[t] * (r->dp[t] - delta) / sqrt((double)d);
+        const double ds = r->p[t] * (r->dp[t] - delta) * scale_of(s);
         double *dk = r->want_dqkv + (first + t) * r->ld + key;
+        if (s->table) r->want_dtable[place_of(r, t)] += ds / scale_of(s);
         for (int64_t e = 0; e < d; e++) {
             dq[e] += ds * (double)rows[t * r->ld + key + e];
             dk[e] += ds * (double)q[e];
         }
     }
+}
+
+/* Buckets as a model has them, or others: near distances one each, far ones together; numbers of
+   distances as the kernel reads them, and gradients that are there already. */
+static void table_make(gpu *g, room *r)
+{
+    const int64_t heads = r->s->heads;
+    for (int i = 0; i < 2 * MOST - 1; i++) {
+        const int by = i - MOST + 1, apart = by < 0 ? -by : by;
+        r->buckets[i] = (by > 0 ? BUCKETS / 2 : 0) + (apart < 10 ? apart : 10 + apart / 40 % 10);
+    }
+    for (int64_t i = 0; i < BUCKETS * heads; i++)
+        r->table[i] = 2 * random_float();
+    for (int64_t i = 0; i < heads * 2 * MOST; i++) {
+        const int64_t at = i % (2 * MOST) < 2 * MOST - 1 ? i % (2 * MOST) : 0;
+        r->distances[i] = r->table[r->buckets[at] * heads + i / (2 * MOST)] / (float)scale_of(r->s);
+    }
+    for (int64_t i = 0; i < BUCKETS * heads; i++)
+        r->want_dtable[i] = (double)(r->first_dtable[i] = random_float());
+    r->dtable = upload(g, r->first_dtable, sizeof r->first_dtable);
+    r->buckets_there = upload(g, r->buckets, sizeof r->buckets);
+    r->distances_there = upload(g, r->distances, sizeof r->distances);
 }
 
 static room room_make(gpu *g, const shape *s)
@@ -149,11 +194,13 @@ static room room_make(gpu *g, const shape *s)
     r.context = poisoned(g, (size_t)(r.tokens * r.width) * 2);
     r.dqkv = poisoned(g, (size_t)(r.tokens * r.ld) * 2);
     r.lse = poisoned(g, (size_t)(r.tokens * s->heads) * 4);
-    r.work_bytes = s24_device_train_attention_work_bytes(g->device, r.tokens, r.longest, s->heads);
+    r.work_bytes = s24_device_train_attention_work_bytes(g->device, r.tokens, s->texts, r.longest,
+                                                         s->heads, s->table ? BUCKETS : 0);
     r.work = poisoned(g, r.work_bytes);
     r.want_context = calloc((size_t)(r.tokens * r.width), sizeof(double));
     r.want_dqkv = calloc((size_t)(r.tokens * r.ld), sizeof(double));
     r.want_lse = calloc((size_t)(r.tokens * s->heads), sizeof(double));
+    if (s->table) table_make(g, &r);
     r.p = malloc((size_t)r.longest * 2 * sizeof(double));
     r.dp = r.p + r.longest;
     return r;
@@ -165,6 +212,11 @@ static void room_free(gpu *g, room *r)
     for (size_t i = 0; i < sizeof there / sizeof *there; i++)
         release(g, there[i]);
     if (r->mask) release(g, r->mask_there);
+    if (r->s->table) {
+        release(g, r->buckets_there);
+        release(g, r->distances_there);
+        release(g, r->dtable);
+    }
     array_free(g, &r->qkv);
     array_free(g, &r->dcontext);
     free(r->want_context);
@@ -196,28 +248,30 @@ static s24_device_train_attention_args args_of(const gpu *g, const room *r)
                                              .dcontext = r->dcontext.there,
                                              .dqkv = r->dqkv,
                                              .work = r->work,
-                                             .work_bytes = r->work_bytes};
+                                             .work_bytes = r->work_bytes,
+                                             .scale = r->s->scale,
+                                             .zero = MOST - 1,
+                                             .distances = r->distances_there,
+                                             .distance_head = 2 * MOST,
+                                             .buckets = r->buckets_there,
+                                             .dtable = r->dtable,
+                                             .bucket_count = BUCKETS};
 }
 
 static void *download(gpu *g, const void *there, size_t bytes)
 {
     void *host = malloc(bytes);
+    if (!bytes) return host;
     assert_ok(g->ctx, s24_device_copy(g->ctx, g->device, host, there, bytes, NULL));
     assert_ok(g->ctx, s24_device_wait(g->ctx, g->device, NULL));
     return host;
-}
-
-/* Of a window with two sides, and of sinks, there is the pass forward alone. */
-static int goes_forward(const shape *s)
-{
-    return (s->window && !s->causal) || s->sinks;
 }
 
 static void both_ways(gpu *g, const room *r)
 {
     const s24_device_train_attention_args args = args_of(g, r);
     assert_ok(g->ctx, s24_device_train_attention(g->ctx, g->device, &args));
-    if (goes_forward(r->s)) return;
+    if (r->s->sinks) return; /* there is the pass forward alone */
     assert_ok(g->ctx, s24_device_train_attention_back(g->ctx, g->device, &args));
 }
 
@@ -231,6 +285,24 @@ static double slack_of(const gpu *g, const double *expected, int64_t count)
     return most * (g->dtype == S24_BF16 ? 8e-3 : 1e-3);
 }
 
+/* The same bits once more. */
+static void expect_again(gpu *g, const room *r)
+{
+    const size_t bytes = (size_t)(r->tokens * r->ld) * 2;
+    const size_t table = r->s->table ? sizeof r->first_dtable : 0;
+    void *first = download(g, r->dqkv, bytes), *first_table = download(g, r->dtable, table);
+    if (table)
+        assert_ok(g->ctx,
+                  s24_device_copy(g->ctx, g->device, r->dtable, r->first_dtable, table, NULL));
+    both_ways(g, r);
+    void *second = download(g, r->dqkv, bytes), *second_table = download(g, r->dtable, table);
+    assert_memory_equal(first, second, bytes);
+    if (table) assert_memory_equal(first_table, second_table, table);
+    void *const all[] = {first, second, first_table, second_table};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        free(all[i]);
+}
+
 static void check(gpu *g, const shape *s)
 {
     room r = room_make(g, s);
@@ -241,16 +313,13 @@ static void check(gpu *g, const shape *s)
     both_ways(g, &r);
     expect(g, "context", r.context, 0, r.want_context, contexts,
            slack_of(g, r.want_context, contexts));
-    if (!goes_forward(s))
-        expect(g, "dqkv", r.dqkv, 0, r.want_dqkv, all, slack_of(g, r.want_dqkv, all));
+    if (s->table)
+        expect(g, "dtable", r.dtable, 1, r.want_dtable, BUCKETS * s->heads,
+               slack_of(g, r.want_dtable, BUCKETS * s->heads));
+    if (!s->sinks) expect(g, "dqkv", r.dqkv, 0, r.want_dqkv, all, slack_of(g, r.want_dqkv, all));
     if (!s->masked && !s->sinks) /* else some are those of masked scores */
         expect(g, "lse", r.lse, 1, r.want_lse, r.tokens * s->heads, 2e-4);
-    void *first = download(g, r.dqkv, (size_t)all * 2);
-    both_ways(g, &r);
-    void *second = download(g, r.dqkv, (size_t)all * 2);
-    assert_memory_equal(first, second, (size_t)all * 2);
-    free(first);
-    free(second);
+    expect_again(g, &r);
     room_free(g, &r);
 }
 
@@ -265,29 +334,33 @@ static void check(gpu *g, const shape *s)
     {                                                                                              \
         5, 70, 129, 200                                                                            \
     }
-#define ODD_LENGTHS(window)  ODD, window, 0
-#define SOME_LENGTHS(window) SOME, window, 0
+#define ODD_LENGTHS(window)  ODD, window, 0, 0, 0
+#define SOME_LENGTHS(window) SOME, window, 0, 0, 0
 
 static void test_both_ways(void **state)
 {
     (void)state;
     static const shape shapes[] = {
-        {2, 2, 32, 0, 0, 0.0f, ODD_LENGTHS(0)},     {2, 1, 32, 1, 0, 0.0f, ODD_LENGTHS(0)},
-        {2, 2, 64, 0, 0, 0.0f, ODD_LENGTHS(0)},     {2, 1, 64, 1, 0, 0.1f, ODD_LENGTHS(0)},
-        {2, 2, 32, 0, 1, 0.0f, SOME_LENGTHS(0)},    {4, 2, 32, 1, 1, 0.25f, SOME_LENGTHS(0)},
-        {3, 1, 64, 0, 1, 0.1f, SOME_LENGTHS(0)},    {2, 2, 64, 1, 1, 0.0f, SOME_LENGTHS(0)},
-        {2, 2, 8, 0, 0, 0.1f, SOME_LENGTHS(0)},     {2, 1, 16, 1, 1, 0.0f, SOME_LENGTHS(0)},
-        {1, 1, 24, 0, 0, 0.0f, SOME_LENGTHS(0)},    {3, 1, 80, 0, 1, 0.0f, SOME_LENGTHS(0)},
-        {2, 2, 96, 1, 0, 0.1f, SOME_LENGTHS(0)},    {2, 1, 128, 1, 1, 0.0f, SOME_LENGTHS(0)},
-        {1, 1, 128, 0, 0, 0.1f, SOME_LENGTHS(0)},   {2, 1, 32, 1, 0, 0.0f, ODD_LENGTHS(1)},
-        {4, 2, 64, 1, 0, 0.1f, ODD_LENGTHS(130)},   {2, 1, 64, 1, 1, 0.0f, SOME_LENGTHS(33)},
-        {3, 1, 128, 1, 0, 0.0f, ODD_LENGTHS(64)},   {2, 2, 128, 1, 1, 0.1f, SOME_LENGTHS(65)},
-        {2, 2, 32, 1, 1, 0.25f, SOME_LENGTHS(500)}, {2, 2, 16, 0, 0, 0.0f, ODD_LENGTHS(20)},
-        {2, 1, 64, 0, 0, 0.0f, ODD_LENGTHS(130)},   {2, 2, 32, 0, 1, 0.0f, SOME_LENGTHS(33)},
-        {1, 1, 24, 0, 0, 0.0f, ODD_LENGTHS(1)},     {2, 2, 128, 0, 0, 0.0f, ODD_LENGTHS(64)},
-        {4, 2, 64, 1, 0, 0.0f, ODD, 0, 1},          {2, 1, 64, 1, 0, 0.0f, ODD, 16, 1},
-        {2, 2, 128, 1, 1, 0.0f, SOME, 0, 1},        {3, 1, 32, 0, 0, 0.0f, SOME, 0, 1},
-        {2, 1, 256, 1, 0, 0.0f, SOME, 33, 1},
+        {2, 2, 32, 0, 0, 0.0f, ODD_LENGTHS(0)},      {2, 1, 32, 1, 0, 0.0f, ODD_LENGTHS(0)},
+        {2, 2, 64, 0, 0, 0.0f, ODD_LENGTHS(0)},      {2, 1, 64, 1, 0, 0.1f, ODD_LENGTHS(0)},
+        {2, 2, 32, 0, 1, 0.0f, SOME_LENGTHS(0)},     {4, 2, 32, 1, 1, 0.25f, SOME_LENGTHS(0)},
+        {3, 1, 64, 0, 1, 0.1f, SOME_LENGTHS(0)},     {2, 2, 64, 1, 1, 0.0f, SOME_LENGTHS(0)},
+        {2, 2, 8, 0, 0, 0.1f, SOME_LENGTHS(0)},      {2, 1, 16, 1, 1, 0.0f, SOME_LENGTHS(0)},
+        {1, 1, 24, 0, 0, 0.0f, SOME_LENGTHS(0)},     {3, 1, 80, 0, 1, 0.0f, SOME_LENGTHS(0)},
+        {2, 2, 96, 1, 0, 0.1f, SOME_LENGTHS(0)},     {2, 1, 128, 1, 1, 0.0f, SOME_LENGTHS(0)},
+        {1, 1, 128, 0, 0, 0.1f, SOME_LENGTHS(0)},    {2, 1, 32, 1, 0, 0.0f, ODD_LENGTHS(1)},
+        {4, 2, 64, 1, 0, 0.1f, ODD_LENGTHS(130)},    {2, 1, 64, 1, 1, 0.0f, SOME_LENGTHS(33)},
+        {3, 1, 128, 1, 0, 0.0f, ODD_LENGTHS(64)},    {2, 2, 128, 1, 1, 0.1f, SOME_LENGTHS(65)},
+        {2, 2, 32, 1, 1, 0.25f, SOME_LENGTHS(500)},  {2, 2, 16, 0, 0, 0.0f, ODD_LENGTHS(20)},
+        {2, 1, 64, 0, 0, 0.0f, ODD_LENGTHS(130)},    {2, 2, 32, 0, 1, 0.0f, SOME_LENGTHS(33)},
+        {1, 1, 24, 0, 0, 0.0f, ODD_LENGTHS(1)},      {2, 2, 128, 0, 0, 0.0f, ODD_LENGTHS(64)},
+        {4, 2, 64, 1, 0, 0.0f, ODD, 0, 1, 0, 0},     {2, 1, 64, 1, 0, 0.0f, ODD, 16, 1, 0, 0},
+        {2, 2, 128, 1, 1, 0.0f, SOME, 0, 1, 0, 0},   {3, 1, 32, 0, 0, 0.0f, SOME, 0, 1, 0, 0},
+        {2, 1, 256, 1, 0, 0.0f, SOME, 33, 1, 0, 0},  {2, 2, 64, 0, 0, 0.1f, ODD_LENGTHS(65)},
+        {2, 1, 32, 0, 1, 0.25f, SOME_LENGTHS(8)},    {3, 3, 128, 0, 1, 0.0f, SOME_LENGTHS(20)},
+        {2, 2, 64, 0, 0, 0.0f, ODD, 0, 0, 0, 1},     {3, 1, 32, 0, 0, 0.2f, ODD, 0, 0, 0.3f, 1},
+        {2, 2, 16, 0, 1, 0.0f, SOME, 0, 0, 1, 1},    {2, 1, 128, 0, 1, 0.1f, SOME, 0, 0, 0, 1},
+        {4, 4, 64, 1, 0, 0.0f, SOME, 0, 0, 0.1f, 1}, {1, 1, 24, 0, 0, 0.0f, SOME, 0, 0, 0.7f, 0},
     };
     gpu g = {0};
     if (!gpu_here(&g)) return;
@@ -303,7 +376,7 @@ static void test_both_ways(void **state)
 static void test_nan(void **state)
 {
     (void)state;
-    static const shape s = {2, 2, 64, 0, 0, 0.0f, 2, {70, 40}, 0, 0};
+    static const shape s = {2, 2, 64, 0, 0, 0.0f, 2, {70, 40}, 0, 0, 0, 0};
     gpu g = {.dtype = S24_F16};
     if (!gpu_here(&g)) return;
     room r = room_make(&g, &s);
@@ -404,7 +477,7 @@ static void test_rotate(void **state)
 static void test_refusals(void **state)
 {
     (void)state;
-    static const shape s = {2, 1, 32, 0, 0, 0.0f, 1, {9}, 0, 0};
+    static const shape s = {2, 1, 32, 0, 0, 0.0f, 1, {9}, 0, 0, 0, 0};
     gpu g = {.dtype = S24_F16};
     if (!gpu_here(&g)) return;
     room r = room_make(&g, &s);

@@ -8,6 +8,7 @@ enum { WIDTHS = sizeof widths / sizeof *widths };
 
 typedef struct variant {
     int rms, bias, residual, dropped; /* residual 2: in place */
+    int bare;                         /* no beta, as where rms */
 } variant;
 
 /* ---- dropout --------------------------------------------------------------------------------- */
@@ -44,8 +45,9 @@ static void test_dropout(void **state)
 /* y and stats follow from the s that the device wrote. */
 static void check_normed(gpu *g, const float *s, const float *y, const float *stats,
                          const array *gamma, const array *beta, int64_t rows, int64_t width,
-                         int rms)
+                         const variant *of)
 {
+    const int rms = of->rms;
     const double ulp = g->dtype == S24_BF16 ? 1.0 / 256 : 1.0 / 2048;
     for (int64_t r = 0; r < rows; r++) {
         double mean = 0, variance = 0;
@@ -58,7 +60,7 @@ static void check_normed(gpu *g, const float *s, const float *y, const float *st
         close_to(inverse, (double)stats[2 * r + 1], 1e-5, "inverse", r);
         for (int64_t i = 0; i < width; i++) {
             const double v = ((double)s[r * width + i] - mean) * inverse * (double)gamma->host[i] +
-                             (rms ? 0 : (double)beta->host[i]);
+                             (rms || of->bare ? 0 : (double)beta->host[i]);
             close_to(v, (double)y[r * width + i], ulp, "norm", r * width + i);
         }
     }
@@ -90,7 +92,7 @@ static void check_add_norm(gpu *g, int64_t rows, int64_t width, const variant *v
                                                 .residual = v->residual ? residual.there : NULL,
                                                 .bias = v->bias ? bias.there : NULL,
                                                 .gamma = gamma.there,
-                                                .beta = v->rms ? NULL : beta.there,
+                                                .beta = v->rms || v->bare ? NULL : beta.there,
                                                 .eps = 1e-5f,
                                                 .rms = v->rms,
                                                 .drop = drop,
@@ -105,7 +107,7 @@ static void check_add_norm(gpu *g, int64_t rows, int64_t width, const variant *v
     for (int turn = 0; turn < 2; turn++) {
         float *at = read_back(g, s, g->dtype, n), *normed = read_back(g, y, g->dtype, n);
         float *stat = read_back(g, stats, S24_F32, 2 * rows);
-        check_normed(g, at, normed, stat, &gamma, &beta, rows, width, v->rms);
+        check_normed(g, at, normed, stat, &gamma, &beta, rows, width, v);
         free(at);
         free(normed);
         free(stat);
@@ -123,12 +125,13 @@ static void check_add_norm(gpu *g, int64_t rows, int64_t width, const variant *v
 
 static void test_add_norm(void **state)
 {
-    static const variant variants[] = {{0, 1, 1, 1}, {0, 0, 0, 0}, {1, 0, 2, 0}, {0, 1, 2, 0}};
+    static const variant variants[] = {
+        {0, 1, 1, 1, 0}, {0, 0, 0, 0, 0}, {1, 0, 2, 0, 0}, {0, 1, 2, 0, 0}, {0, 0, 1, 1, 1}};
     gpu g = {0};
     (void)state;
     if (!gpu_here(&g)) return;
     for (int i = 0; i < WIDTHS; i++)
-        for (int v = 0; v < 4; v++) {
+        for (int v = 0; v < 5; v++) {
             g.dtype = (i + v) % 2 ? S24_F16 : S24_BF16;
             check_add_norm(&g, i % 3 ? 9 : 1, widths[i], &variants[v]);
         }
@@ -140,6 +143,7 @@ static void test_add_norm(void **state)
 
 typedef struct back {
     int rms, add, second, alias, dropped, layer; /* layer: what the layer before needs */
+    int bare;                                    /* no beta, as where rms */
 } back;
 
 typedef struct back_expected {
@@ -210,7 +214,7 @@ static void check_norm_back(gpu *g, int64_t rows, int64_t width, const back *b)
                                                   .stats = stats.there,
                                                   .gamma = gamma.there,
                                                   .dgamma = dgamma,
-                                                  .dbeta = b->rms ? NULL : dbeta,
+                                                  .dbeta = b->rms || b->bare ? NULL : dbeta,
                                                   .rms = b->rms,
                                                   .add = b->add,
                                                   .drop = drop,
@@ -224,7 +228,7 @@ static void check_norm_back(gpu *g, int64_t rows, int64_t width, const back *b)
     expect(g, "ds", ds.there, 0, e.ds, n, 2e-5);
     const double slack = 1e-6 * (double)rows + 1e-5;
     expect(g, "dgamma", dgamma, 1, e.dgamma, width, slack);
-    if (!b->rms) expect(g, "dbeta", dbeta, 1, e.dbeta, width, slack);
+    if (!b->rms && !b->bare) expect(g, "dbeta", dbeta, 1, e.dbeta, width, slack);
     if (b->layer) {
         expect(g, "dz", dz, 0, e.dz, n, 2e-5);
         expect(g, "dbias", dbias, 1, e.dbias, width, slack);
@@ -242,13 +246,16 @@ static void check_norm_back(gpu *g, int64_t rows, int64_t width, const back *b)
 
 static void test_norm_back(void **state)
 {
-    static const back backs[] = {
-        {0, 0, 1, 1, 0, 1}, {0, 0, 0, 0, 1, 0}, {1, 1, 0, 0, 0, 1}, {0, 1, 1, 0, 0, 0}};
+    static const back backs[] = {{0, 0, 1, 1, 0, 1, 0},
+                                 {0, 0, 0, 0, 1, 0, 0},
+                                 {1, 1, 0, 0, 0, 1, 0},
+                                 {0, 1, 1, 0, 0, 0, 0},
+                                 {0, 1, 0, 0, 0, 1, 1}};
     gpu g = {0};
     (void)state;
     if (!gpu_here(&g)) return;
     for (int i = 0; i < WIDTHS; i++)
-        for (int v = 0; v < 4; v++) {
+        for (int v = 0; v < 5; v++) {
             g.dtype = (i + v) % 2 ? S24_BF16 : S24_F16;
             check_norm_back(&g, i % 3 ? 11 : 1, widths[i], &backs[v]);
         }
@@ -282,7 +289,7 @@ static void check_heads(gpu *g, int64_t tokens, int64_t heads, int64_t width)
     float *stat = read_back(g, stats, S24_F32, 2 * rows);
     float *before = heads_of(x.host, tokens, heads, width);
     float *after = heads_of(normed, tokens, heads, width);
-    check_normed(g, before, after, stat, &gamma, NULL, rows, width, 1);
+    check_normed(g, before, after, stat, &gamma, NULL, rows, width, &(variant){.rms = 1});
     for (int64_t i = 0; i < tokens * ld; i++)
         if (i % ld < width || i % ld >= ld - width) assert_true(normed[i] == x.host[i]);
     /* The norm's output is the gradient now. */
@@ -398,8 +405,8 @@ static void test_refusals(void **state)
             .width = 8, .y = (char *)m + 2, .x = m);
     REFUSED(&g, S24_ERROR_UNSUPPORTED, "up to 8192", add_norm, .dtype = S24_F16, .rows = 1,
             .width = 8200, .y = m, .s = m);
-    REFUSED(&g, S24_ERROR_ARGUMENT, "beta is NULL", add_norm, .dtype = S24_F16, .rows = 1,
-            .width = 8, .y = m, .s = m, .stats = m, .gamma = m);
+    REFUSED(&g, S24_ERROR_ARGUMENT, "gamma is NULL", add_norm, .dtype = S24_F16, .rows = 1,
+            .width = 8, .y = m, .s = m, .stats = m, .beta = m);
     REFUSED(&g, S24_ERROR_ARGUMENT, "z is NULL", add_norm, .dtype = S24_F16, .rows = 1, .width = 8,
             .y = m, .s = m, .stats = m, .gamma = m, .beta = m, .bias = m);
     REFUSED(&g, S24_ERROR_SHAPE, "3 rows of 8, 2 of them side by side in rows 24 apart", add_norm,

@@ -219,34 +219,6 @@ static void device_models(void **state)
     }
 }
 
-/* Training on a device says what it lacks before the device is asked. */
-static void device_training(void **state)
-{
-    static const struct {
-        const char *name, *refused;
-    } rows[] = {
-        {"electra", "embeddings of 32 elements that a layer widens to 64 are not trained on a"},
-        {"mpnet", "training on a device has no step 'attend by distance'"},
-        {"modernbert", "training on a device has no step 'attend near'"}};
-    (void)state;
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        texts t;
-        s24_checkpoint *checkpoint;
-        s24_transformer *model;
-        if (!open_texts(&t, rows[i].name)) SKIP_WITHOUT(t.folder);
-        s24_ctx *ctx = new_ctx(NULL, 1);
-        const s24_transformer_opts opts = {
-            .size = sizeof opts, .max_tokens = ROOM, .device = (s24_device *)&t};
-        OK(ctx, s24_checkpoint_open(&checkpoint, ctx, t.folder));
-        assert_int_equal(s24_transformer_load(&model, ctx, checkpoint, &opts),
-                         S24_ERROR_UNSUPPORTED);
-        assert_non_null(strstr(s24_ctx_error(ctx), rows[i].refused));
-        s24_checkpoint_close(checkpoint);
-        s24_ctx_destroy(ctx);
-        mini_close(&t.io);
-    }
-}
-
 /* ---- what does not change a text's states ---------------------------------------------------- */
 
 enum { ALIKE = 5, LONGEST = 40, WIDEST = 256 };
@@ -396,10 +368,13 @@ static void golden_heads(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(golden_models), cmocka_unit_test(masked_tokens),
-        cmocka_unit_test(pruned_models), cmocka_unit_test(trained_models),
-        cmocka_unit_test(device_models), cmocka_unit_test(device_training),
-        cmocka_unit_test(golden_heads),  cmocka_unit_test(a_text_is_the_same_in_every_batch),
+        cmocka_unit_test(golden_models),
+        cmocka_unit_test(masked_tokens),
+        cmocka_unit_test(pruned_models),
+        cmocka_unit_test(trained_models),
+        cmocka_unit_test(device_models),
+        cmocka_unit_test(golden_heads),
+        cmocka_unit_test(a_text_is_the_same_in_every_batch),
     };
     return cmocka_run_group_tests_name("nn_encoder_models", tests, io_folder_setup,
                                        io_folder_teardown);

@@ -248,6 +248,9 @@ KERNEL(fake_train_embed, s24_device_train_embed_args)
 KERNEL(fake_train_norm, s24_device_train_add_norm_args)
 KERNEL(fake_train_rotate, s24_device_train_rotate_args)
 KERNEL(fake_train_attention, s24_device_train_attention_args)
+KERNEL(fake_train_squared, s24_device_train_squared_args)
+KERNEL(fake_train_cosine, s24_device_train_cosine_args)
+KERNEL(fake_train_distances, s24_device_train_distances_args)
 KERNEL(fake_train_activate, s24_device_train_activate_args)
 KERNEL(fake_train_convert, s24_device_train_convert_args)
 KERNEL(fake_train_dropout, s24_device_train_dropout_args)
@@ -356,6 +359,11 @@ static s24_status fake_pick(s24i_device *d, const s24_device_pick_args *job, voi
 static size_t fake_cache_bytes(int64_t texts, int64_t heads, int64_t d)
 {
     return (size_t)(texts * heads * d);
+}
+static size_t fake_train_attention_bytes(int64_t tokens, int64_t texts, int64_t longest,
+                                         int64_t heads, int64_t buckets)
+{
+    return (size_t)(tokens * longest * heads + texts * heads * buckets);
 }
 static size_t fake_pick_bytes(int64_t rows)
 {
@@ -608,7 +616,11 @@ const s24i_device_table *s24_device_table_cuda(void)
                                                   .norm_back = fake_train_norm_back,
                                                   .activate_back = fake_train_activate_back,
                                                   .embed_back = fake_train_embed_back,
-                                                  .attention_work_bytes = fake_cache_bytes,
+                                                  .attention_work_bytes =
+                                                      fake_train_attention_bytes,
+                                                  .distances = fake_train_distances,
+                                                  .squared = fake_train_squared,
+                                                  .cosine = fake_train_cosine,
                                                   .attention_back = fake_train_attention,
                                                   .squares = fake_train_squares,
                                                   .adamw = fake_train_adamw,

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /* What the tests of transformers on a device share: the device, transformers there and on the
-   CPU, and how far apart they may be. Include after support.h. */
+   CPU. Include after support.h. */
 #ifndef S24_TEST_NN_DEVICE_TRAIN_H
 #define S24_TEST_NN_DEVICE_TRAIN_H
 
 #include <math.h>
 
 #include "device_here.h"
+#include "nn_close.h"
 #include "nn_io_folder.h"
 #include "nn_train_golden.h"
 #include "train/run.h"
@@ -57,34 +58,6 @@ static inline s24_transformer *make(const char *folder, const how *h)
     OK(ctx, s24_transformer_load(&t, ctx, checkpoint, &opts));
     s24_checkpoint_close(checkpoint);
     return t;
-}
-
-static inline double length(const float *x, int64_t count)
-{
-    double sum = 0;
-    for (int64_t i = 0; i < count; i++)
-        sum += (double)x[i] * (double)x[i];
-    return sqrt(sum);
-}
-
-/* ‖got − want‖ against bound·‖want‖, or where that is next to nothing, the length that others
-   have. */
-static double worst;
-static inline void close_to(const float *want, const float *got, int64_t count, double bound,
-                            double least, const char *what)
-{
-    float *apart = malloc((size_t)count * sizeof *apart);
-    for (int64_t i = 0; i < count; i++)
-        apart[i] = got[i] - want[i];
-    const double scale = fmax(length(want, count), least), off = length(apart, count) / scale;
-    free(apart);
-    if (!(off <= worst)) worst = off;
-    if (!(off <= bound)) fail_msg("%s is %.2e off, at most %.0e is expected", what, off, bound);
-}
-
-static inline double bound_of(s24_dtype dtype)
-{
-    return dtype == S24_BF16 ? 1.0 : 0.125; /* of bf16's bound */
 }
 
 /* All weights, or gradients, side by side. */

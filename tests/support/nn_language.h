@@ -31,7 +31,6 @@ typedef struct lm_spec {
     /* Of a llama: one layer for queries, keys and values and one for gate and up, as Phi 3; no gate
        as Arcee; biases everywhere, norms that take the mean, c_fc and c_proj as Starcoder 2. */
     int joint, plain, star;
-    int untrained; /* on a device */
     /* Of a tied llama: the architecture that config.json names, rows of its last layer, and whether
        a square layer with a bias stands before it, which then has one too. */
     const char *architecture;
@@ -258,8 +257,7 @@ static inline void lm_round(mini_tensor *t, int stored)
 
 /* Rows whose layers or norms are others than Llama's. */
 #define LM_OTHERS                                                                                  \
-    {.heads = 6, .more = ", \"scale_attn_by_inverse_layer_idx\": true", .untrained = 1},           \
-        {.opt = 1},                                                                                \
+    {.heads = 6, .more = ", \"scale_attn_by_inverse_layer_idx\": true"}, {.opt = 1},               \
         {.llama = 1, .model_type = "phi3", .joint = 1, .more = ", \"sliding_window\": 13"},        \
         {.llama = 1, .model_type = "smollm3", .more = ", \"no_rope_layers\": [1, 0]"},             \
         {.llama = 1, .model_type = "arcee", .plain = 1},                                           \

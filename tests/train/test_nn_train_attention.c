@@ -148,7 +148,7 @@ static void check(data *x, const char *level, int threads, attends how)
                         .scale = 1.0f / sqrtf((float)D)};
     fill(x, how);
     give_distances(&heads, x, how);
-    heads.work_bytes = m.ops->attention_bytes(&m, &heads, TOKENS, 131);
+    heads.work_bytes = m.ops->attention_bytes(&m, &heads);
     heads.work = malloc(heads.work_bytes + 1);
     m.ops->attention(&m, x->context, x->qkv, &heads);
     near(x->wanted, x->context, TOKENS * HEADS * D, "context");

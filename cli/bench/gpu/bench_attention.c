@@ -82,7 +82,7 @@ static s24_status fill(attention *a, const attention_shape *s, const bench_atten
     int32_t *offsets = s24_ctx_alloc(ctx, (size_t)(s->texts + 1) * sizeof *offsets);
     void *places[7] = {NULL};
     const size_t work =
-        s24_device_train_attention_work_bytes(b->device, tokens, s->length, s->heads);
+        s24_device_train_attention_work_bytes(b->device, tokens, s->texts, s->length, s->heads, 0);
     const size_t bytes[7] = {(size_t)(s->texts + 1) * sizeof *offsets,
                              (size_t)(tokens * 3 * wide) * 2,
                              (size_t)(tokens * wide) * 2,

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Attention for training, the host's side: which tile a head gets, the launches. */
 #include "cuda/plugin/train.cuh"
-#include "cuda/train/train_attention.cuh"
+#include "cuda/train/train_attention_back.cuh"
+#include "cuda/train/train_sums.cuh"
 
 /* The sums of all queries, which end at a multiple of 16 bytes, and 16 bytes of dropout for each of
    them and 128 keys. */
@@ -10,10 +11,24 @@ static size_t sums_of(int64_t queries)
     return (size_t)((queries + 1) / 2 * 2);
 }
 
-size_t train_attention_work_bytes(int64_t tokens, int64_t longest, int64_t heads)
+static size_t kept_bytes(int64_t queries, int64_t longest)
 {
-    const int64_t queries = tokens * heads, blocks = (longest + 127) / 128;
-    return sums_of(queries) * sizeof(float2) + (size_t)(queries * blocks * 16);
+    return (size_t)(queries * ((longest + 127) / 128) * 16);
+}
+
+/* Tiles of 64 queries have slots: tile i of text b that of (offsets[b] + 64·i)/64 + b, which no
+   other has. */
+static int64_t slots_of(int64_t tokens, int64_t texts)
+{
+    return tokens / 64 + texts;
+}
+
+size_t train_attention_work_bytes(int64_t tokens, int64_t texts, int64_t longest, int64_t heads,
+                                  int64_t buckets)
+{
+    const int64_t queries = tokens * heads;
+    return sums_of(queries) * sizeof(float2) + kept_bytes(queries, longest) +
+           (size_t)(slots_of(tokens, texts) * buckets * heads) * sizeof(float);
 }
 
 static train_heads heads_of(const s24_device_train_attention_args *job)
@@ -28,6 +43,10 @@ static train_heads heads_of(const s24_device_train_attention_args *job)
     h.lse = job->lse;
     h.sums = static_cast<float2 *>(job->work);
     h.kept = reinterpret_cast<uint32_t *>(h.sums + sums_of(job->tokens * job->heads));
+    h.buckets = job->buckets;
+    h.bucket_count = (int)job->bucket_count;
+    h.table_parts = reinterpret_cast<float *>(reinterpret_cast<char *>(h.kept) +
+                                              kept_bytes(job->tokens * job->heads, job->longest));
     h.tokens = (int)job->tokens;
     h.longest = (int)job->longest;
     h.heads = (int)job->heads;
@@ -54,11 +73,20 @@ static train_heads heads_of(const s24_device_train_attention_args *job)
     return h;
 }
 
-/* A block for each tile of the longest text, each of `heads`, and each text. */
-static s24_status pass_enqueue(const s24i_device *device, const train_rows &rows,
-                               const s24_device_train_attention_args *job, int64_t heads,
-                               const char *what, void *stream, s24i_device_error *error)
+/* What tells the three passes apart: `heads` to launch, shared memory beside that of a row. */
+struct train_pass {
+    const train_rows &rows;
+    int64_t heads;
+    int more_bytes;
+    const char *what;
+};
+
+/* A block for each tile of the longest text, each of the pass's heads, and each text. */
+static s24_status pass_enqueue(const s24i_device *device, const train_pass &pass,
+                               const s24_device_train_attention_args *job, void *stream,
+                               s24i_device_error *error)
 {
+    const train_rows &rows = pass.rows;
     if (device->capability != HOPPER)
         return device_failed(error, S24_ERROR_UNSUPPORTED,
                              "attention for training runs on compute capability 9.0 (Hopper), not "
@@ -75,16 +103,14 @@ static s24_status pass_enqueue(const s24i_device *device, const train_rows &rows
     const bool grows = job->distances || job->apart_rows;
     const train_kind kind = grows ? TRAIN_GROWS : job->drop.rate > 0 ? TRAIN_DROPS : TRAIN_PLAIN;
     const void *kernel = row->kernels[job->dtype == S24_BF16 ? 0 : 1][kind];
-    CUDA_TRY(error, "giving a kernel its shared memory",
-             cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                  row->shared_bytes));
+    const int shared_bytes = row->shared_bytes + pass.more_bytes;
+    CUDA_TRY(
+        error, "giving a kernel its shared memory",
+        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes));
     const unsigned tiles = (unsigned)((job->longest + row->rows - 1) / row->rows);
-    const device_launch launch = {what,
-                                  kernel,
-                                  dim3(tiles, (unsigned)heads, (unsigned)job->texts),
-                                  row->threads,
-                                  row->shared_bytes,
-                                  true};
+    const device_launch launch = {
+        pass.what,    kernel,       dim3(tiles, (unsigned)pass.heads, (unsigned)job->texts),
+        row->threads, shared_bytes, true};
     void *args[] = {&h};
     return device_launch_kernel(error, &launch, args, stream);
 }
@@ -92,8 +118,34 @@ static s24_status pass_enqueue(const s24i_device *device, const train_rows &rows
 s24_status train_attention_enqueue(s24i_device *device, const s24_device_train_attention_args *job,
                                    void *stream, s24i_device_error *error)
 {
-    return pass_enqueue(device, train_forward_rows, job, job->heads, "launching attention", stream,
-                        error);
+    const train_pass pass = {train_forward_rows, job->heads, 0, "launching attention"};
+    return pass_enqueue(device, pass, job, stream, error);
+}
+
+/* Slots of tiles that no text has are 0. */
+static s24_status table_clear(const s24_device_train_attention_args *job, void *stream,
+                              s24i_device_error *error)
+{
+    const int64_t count = slots_of(job->tokens, job->texts) * job->bucket_count * job->heads;
+    if (!job->buckets) return S24_OK;
+    CUDA_TRY(error, "clearing a table's sums",
+             cudaMemsetAsync(heads_of(job).table_parts, 0, (size_t)count * sizeof(float),
+                             static_cast<cudaStream_t>(stream)));
+    return S24_OK;
+}
+
+static s24_status table_sum(s24i_device *device, const s24_device_train_attention_args *job,
+                            void *stream, s24i_device_error *error)
+{
+    const int64_t cols = job->bucket_count * job->heads;
+    if (!job->buckets) return S24_OK;
+    const column_parts parts = {heads_of(job).table_parts,
+                                cols,
+                                0,
+                                cols,
+                                (int)slots_of(job->tokens, job->texts),
+                                {job->dtable}};
+    return column_parts_enqueue(device, &parts, stream, error);
 }
 
 /* The first kernel leaves the sums of dO∘O to the second. */
@@ -101,9 +153,12 @@ s24_status train_attention_back_enqueue(s24i_device *device,
                                         const s24_device_train_attention_args *job, void *stream,
                                         s24i_device_error *error)
 {
-    const s24_status status = pass_enqueue(device, train_queries_rows, job, job->heads,
-                                           "launching the gradients of queries", stream, error);
-    if (status != S24_OK) return status;
-    return pass_enqueue(device, train_keys_rows, job, job->kv_heads,
-                        "launching the gradients of keys", stream, error);
+    const int table_bytes = job->buckets ? train_table_bytes(job->bucket_count) : 0;
+    const train_pass queries = {train_queries_rows, job->heads, table_bytes,
+                                "launching the gradients of queries"};
+    const train_pass keys = {train_keys_rows, job->kv_heads, 0, "launching the gradients of keys"};
+    s24_status status = table_clear(job, stream, error);
+    if (status == S24_OK) status = pass_enqueue(device, queries, job, stream, error);
+    if (status == S24_OK) status = pass_enqueue(device, keys, job, stream, error);
+    return status == S24_OK ? table_sum(device, job, stream, error) : status;
 }

@@ -41,7 +41,10 @@ struct train_heads {
     const int32_t *apart_rows;
     long long distance_head, apart_ld;
     int zero;
-    const float *sinks; /* [heads] or NULL */
+    const float *sinks;     /* [heads] or NULL */
+    const int32_t *buckets; /* [2·zero + 1]: of each distance; NULL: no table has gradients */
+    int bucket_count;
+    float *table_parts; /* [slots, bucket_count, heads], a slot for each tile of queries */
 };
 
 /* Does the window hide a key from a query? Where later tokens are seen, it has two sides. */
@@ -56,6 +59,12 @@ static __device__ inline int train_first_key(const train_heads &h, int row)
     return h.window && row >= h.window ? (row + 1 - h.window) / 128 * 128 : 0;
 }
 
+/* After the last key that queries up to `last` see. */
+static __device__ inline int train_keys_end(const train_heads &h, int last, int length)
+{
+    return h.causal ? min(length, last + 1) : h.window ? min(length, last + h.window) : length;
+}
+
 template <int D_, int GROUPS_, int N_, int BLOCKS_> struct train_tile {
     static constexpr int d = D_, groups = GROUPS_, n = N_, blocks = BLOCKS_;
     static constexpr int rows = 64 * GROUPS_, threads = 128 * GROUPS_;
@@ -68,8 +77,7 @@ template <int D_, int GROUPS_, int N_, int BLOCKS_> struct train_tile {
 /* What a kernel does to scores or their weights. */
 enum train_kind { TRAIN_PLAIN, TRAIN_DROPS, TRAIN_GROWS, TRAIN_KINDS };
 
-/* A line of train_attention.def, of one pass: kernels of bf16 and f16 by their kind; backward there
-   are none that grow. */
+/* A line of train_attention.def, of one pass: kernels of bf16 and f16 by their kind. */
 struct train_row {
     int d, rows, threads, shared_bytes;
     const void *kernels[2][TRAIN_KINDS];
@@ -80,17 +88,19 @@ struct train_rows {
 };
 extern const train_rows train_forward_rows, train_queries_rows, train_keys_rows;
 
+#define TRAIN_KERNELS(kernel, T, ...)                                                              \
+    {                                                                                              \
+        (const void *)kernel<T, train_tile<__VA_ARGS__>, TRAIN_PLAIN>,                             \
+            (const void *)kernel<T, train_tile<__VA_ARGS__>, TRAIN_DROPS>,                         \
+            (const void *)kernel<T, train_tile<__VA_ARGS__>, TRAIN_GROWS>                          \
+    }
 #define TRAIN_ROW(kernel, bytes, ...)                                                              \
     {                                                                                              \
         train_tile<__VA_ARGS__>::d, train_tile<__VA_ARGS__>::rows,                                 \
             train_tile<__VA_ARGS__>::threads, bytes<train_tile<__VA_ARGS__>>(),                    \
         {                                                                                          \
-            {(const void *)kernel<__nv_bfloat16, train_tile<__VA_ARGS__>, false>,                  \
-             (const void *)kernel<__nv_bfloat16, train_tile<__VA_ARGS__>, true>},                  \
-            {                                                                                      \
-                (const void *)kernel<__half, train_tile<__VA_ARGS__>, false>,                      \
-                    (const void *)kernel<__half, train_tile<__VA_ARGS__>, true>                    \
-            }                                                                                      \
+            TRAIN_KERNELS(kernel, __nv_bfloat16, __VA_ARGS__),                                     \
+                TRAIN_KERNELS(kernel, __half, __VA_ARGS__)                                         \
         }                                                                                          \
     }
 
@@ -247,7 +257,37 @@ static __device__ inline void rows_out(const float (&c)[TILE::slabs][TILE::slab 
     }
 }
 
+/* ---- what scores grow by --------------------------------------------------------------------- */
+
+/* Scores grow by what the distance of a query and a key says, and by their products with its
+   vectors. */
+template <int SUMS>
+static __device__ void train_scores_grow(float (&s)[SUMS], const train_heads &h,
+                                         const train_place &at, int row, int key)
+{
+    const float *distances = h.distances ? h.distances + at.head * h.distance_head + h.zero : NULL;
+    const long long first = (long long)at.head * h.tokens + at.first;
+    const float *of_queries = h.of_queries ? h.of_queries + first * h.apart_ld : NULL;
+    const float *of_keys = h.of_keys ? h.of_keys + first * h.apart_ld : NULL;
+#pragma unroll
+    for (int i = 0; i < SUMS; i++) {
+        const int k = key + i / 4 * 8 + i % 2, q = row + i / 2 % 2 * 8;
+        if (k >= at.length || q >= at.length) continue;
+        if (distances) s[i] += distances[k - q];
+        if (!h.apart_rows) continue;
+        const int column = h.apart_rows[h.zero + q - k];
+        if (of_queries) s[i] += of_queries[q * h.apart_ld + column];
+        if (of_keys) s[i] += of_keys[k * h.apart_ld + column];
+    }
+}
+
 /* ---- dropout --------------------------------------------------------------------------------- */
+
+/* Kernels that grow scores drop weights as well where they are asked to. */
+template <train_kind KIND> static __device__ inline bool train_drops(const train_heads &h)
+{
+    return KIND == TRAIN_DROPS || (KIND == TRAIN_GROWS && h.drop.limit > 0);
+}
 
 /* The weights of a query that this lane has of 128 keys: bit 8·(2e + j) + i is key 16i + 8j +
    lane%4·2 + e of the block, 1 where it stays. The four lanes' words are a row of

@@ -6,18 +6,7 @@
 #define QUERIES(...)
 #define KEYS(...)
 #undef FORWARD
-#define KERNEL(T, ...)                                                                             \
-    {                                                                                              \
-        (const void *)train_forward_kernel<T, train_tile<__VA_ARGS__>, TRAIN_PLAIN>,               \
-            (const void *)train_forward_kernel<T, train_tile<__VA_ARGS__>, TRAIN_DROPS>,           \
-            (const void *)train_forward_kernel<T, train_tile<__VA_ARGS__>, TRAIN_GROWS>            \
-    }
-#define FORWARD(...)                                                                               \
-    {train_tile<__VA_ARGS__>::d,                                                                   \
-     train_tile<__VA_ARGS__>::rows,                                                                \
-     train_tile<__VA_ARGS__>::threads,                                                             \
-     train_forward_bytes<train_tile<__VA_ARGS__>>(),                                               \
-     {KERNEL(__nv_bfloat16, __VA_ARGS__), KERNEL(__half, __VA_ARGS__)}},
+#define FORWARD(...) TRAIN_ROW(train_forward_kernel, train_forward_bytes, __VA_ARGS__),
 static const train_row rows[] = {
 #include "cuda/train/train_attention.def"
 };

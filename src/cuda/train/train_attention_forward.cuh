@@ -37,30 +37,8 @@ static __device__ void train_scores_mask(float (&s)[SUMS], const train_heads &h,
     }
 }
 
-/* Scores grow by what the distance of a query and a key says, and by their products with its
-   vectors. */
-template <int SUMS>
-static __device__ void train_scores_grow(float (&s)[SUMS], const train_heads &h,
-                                         const train_place &at, int row, int key)
-{
-    const float *distances = h.distances ? h.distances + at.head * h.distance_head + h.zero : NULL;
-    const long long first = (long long)at.head * h.tokens + at.first;
-    const float *of_queries = h.of_queries ? h.of_queries + first * h.apart_ld : NULL;
-    const float *of_keys = h.of_keys ? h.of_keys + first * h.apart_ld : NULL;
-#pragma unroll
-    for (int i = 0; i < SUMS; i++) {
-        const int k = key + i / 4 * 8 + i % 2, q = row + i / 2 % 2 * 8;
-        if (k >= at.length || q >= at.length) continue;
-        if (distances) s[i] += distances[k - q];
-        if (!h.apart_rows) continue;
-        const int column = h.apart_rows[h.zero + q - k];
-        if (of_queries) s[i] += of_queries[q * h.apart_ld + column];
-        if (of_keys) s[i] += of_keys[k * h.apart_ld + column];
-    }
-}
-
 /* Does a row whose largest score is `most` see masked keys alone in a window of two sides, in a
-   text that has others? Then it takes up nothing. */
+   text that has others? Then it takes up nothing, and its lse makes its weights 0 backward. */
 static __device__ inline bool train_is_blind(const train_heads &h, const train_place &at,
                                              float most)
 {
@@ -107,7 +85,7 @@ template <class T, class TILE, train_kind KIND>
 __global__ void __launch_bounds__(TILE::threads, KIND == TRAIN_GROWS ? 1 : TILE::blocks)
     train_forward_kernel(const __grid_constant__ train_heads h)
 {
-    constexpr bool DROP = KIND == TRAIN_DROPS;
+    const bool drops = train_drops<KIND>(h);
     extern __shared__ uint8_t memory[];
     const uint32_t own = train_memory(memory), other = own + TILE::own_bytes;
     const int lane = threadIdx.x % 32;
@@ -118,8 +96,7 @@ __global__ void __launch_bounds__(TILE::threads, KIND == TRAIN_GROWS ? 1 : TILE:
     const T *rows = static_cast<const T *>(h.qkv) + at.first * h.ld;
     const T *keys = rows + (h.heads + at.head / (h.heads / h.kv_heads)) * h.d;
     const T *values = keys + h.kv_heads * h.d;
-    const int after = h.causal ? 0 : h.window - 1; /* keys seen after the last row */
-    const int seen = h.causal || h.window ? min(at.length, at.row + TILE::rows + after) : at.length;
+    const int seen = train_keys_end(h, at.row + TILE::rows - 1, at.length);
     const int row = at.row + threadIdx.x / 32 * 16 + lane / 4; /* the lane's first */
     const int from = train_first_key(h, at.row);
     uint32_t kept[2];
@@ -144,7 +121,7 @@ __global__ void __launch_bounds__(TILE::threads, KIND == TRAIN_GROWS ? 1 : TILE:
                                    at.length, h.d);
             copies_commit();
         }
-        if (DROP && key % 128 == 0) {
+        if (drops && key % 128 == 0) {
 #pragma unroll
             for (int r = 0; r < 2; r++)
                 kept[r] = drop_of_row(h.drop, (int64_t)(at.first + row + 8 * r) * h.heads + at.head,
@@ -159,7 +136,7 @@ __global__ void __launch_bounds__(TILE::threads, KIND == TRAIN_GROWS ? 1 : TILE:
             train_is_past(h, at.row, key + TILE::n - 1))
             train_scores_mask(s, h, at, row, key + lane % 4 * 2);
         train_softmax(s, o, most, sum, h.log2_scale);
-        if (DROP) {
+        if (drops) {
             const uint32_t bits[2] = {kept[0] >> key % 128 / 16, kept[1] >> key % 128 / 16};
 #pragma unroll
             for (int i = 0; i < TILE::n / 2; i++)
@@ -182,10 +159,10 @@ __global__ void __launch_bounds__(TILE::threads, KIND == TRAIN_GROWS ? 1 : TILE:
     for (int r = 0; r < 2; r++) {
         const float all = with_sink(sum_of_four(sum[r]), most[r] * h.log2_scale, h.sinks, at.head);
         const bool blind = train_is_blind(h, at, most[r]);
-        factor[r] = blind ? 0.0f : (DROP ? h.drop.keep : 1.0f) / all;
+        factor[r] = blind ? 0.0f : (drops ? h.drop.keep : 1.0f) / all;
         if (h.lse && lane % 4 == 0 && row + 8 * r < at.length)
             h.lse[(int64_t)at.head * h.tokens + at.first + row + 8 * r] =
-                fmaf(most[r], h.scale, logf(all));
+                blind ? INFINITY : fmaf(most[r], h.scale, logf(all));
     }
     rows_out<T, TILE>(o, factor, own,
                       static_cast<T *>(h.context) + at.first * h.ld_context + at.head * h.value_d,
