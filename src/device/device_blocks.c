@@ -20,8 +20,9 @@ static s24_status check_parts(s24_ctx *ctx, const s24_sparse_parts *p)
             S24_ERROR_UNSUPPORTED,
             "a %s matrix on a device; expected BSR with blocks of 16x16, 32x32, 64x64 or 128x128",
             s24_format_name(p->format));
-    REQUIRE(ctx, p->dtype == S24_F16 || p->dtype == S24_BF16, S24_ERROR_DTYPE,
-            "blocks of %s on a device; expected f16 or bf16", s24_dtype_name(p->dtype));
+    REQUIRE(ctx, s24_dtype_bytes(p->dtype) == 2 || p->dtype == S24_I8 || p->dtype == S24_E4M3,
+            S24_ERROR_DTYPE, "blocks of %s on a device; expected f16, bf16, i8 or e4m3",
+            s24_dtype_name(p->dtype));
     REQUIRE(ctx, p->stored < INT32_MAX, S24_ERROR_SHAPE, "%" PRId64 " blocks are too many",
             p->stored);
     return S24_OK;
@@ -29,15 +30,15 @@ static s24_status check_parts(s24_ctx *ctx, const s24_sparse_parts *p)
 
 /* ---- the device's order ---------------------------------------------------------------------- */
 
-static void put_block(char *to, const char *from, int64_t block)
+/* each: bytes of an element. */
+static void put_block(char *to, const char *from, int64_t block, int64_t each)
 {
-    const int64_t slice = S24I_BLOCKS_SLICE(block), row_bytes = 2 * slice;
+    const int64_t side = block * each, row_bytes = S24I_BLOCKS_ROW(block, each);
     for (int64_t r = 0; r < block; r++)
-        for (int64_t c = 0; c < block / 8; c++) {
-            const int64_t inside = c % (slice / 8);
-            char *row = to + (c * 8 / slice * block + r) * row_bytes;
-            memcpy(row + 16 * S24I_BLOCKS_CHUNK(row_bytes, r, inside),
-                   from + (r * block + 8 * c) * 2, 16);
+        for (int64_t c = 0; c < side; c += 16) {
+            const int64_t inside = c % row_bytes / 16;
+            char *row = to + (c / row_bytes * block + r) * row_bytes;
+            memcpy(row + 16 * S24I_BLOCKS_CHUNK(row_bytes, r, inside), from + r * side + c, 16);
         }
 }
 
@@ -72,12 +73,13 @@ static s24_status fill(char *host, s24_ctx *ctx, const s24_sparse_parts *p,
                        const s24_device_blocks *w)
 {
     const int64_t lines = p->rows / p->block_rows;
-    const size_t block = (size_t)(p->block_rows * p->block_cols) * 2;
+    const size_t each = s24_dtype_bytes(p->dtype);
+    const size_t block = (size_t)(p->block_rows * p->block_cols) * each;
     const char *there = w->values;
     int32_t *starts = (int32_t *)(void *)(host + ((const char *)w->starts - there));
     for (int64_t i = 0; i < p->stored; i++)
         put_block(host + (size_t)i * block, (const char *)p->values + (size_t)i * block,
-                  p->block_rows);
+                  p->block_rows, (int64_t)each);
     for (int64_t i = 0; i <= lines; i++)
         starts[i] = (int32_t)p->starts[i];
     if (p->stored)
@@ -89,7 +91,9 @@ static s24_status fill(char *host, s24_ctx *ctx, const s24_sparse_parts *p,
 static s24_status upload(s24_device_blocks *w, s24_ctx *ctx, const s24_sparse_parts *p)
 {
     const size_t lines = (size_t)(p->rows / p->block_rows), stored = (size_t)p->stored;
-    const size_t values = rounded(stored * (size_t)(p->block_rows * p->block_cols) * 2);
+    const size_t each = s24_dtype_bytes(p->dtype), side = (size_t)p->block_rows * each;
+    const size_t zeros = side < 32; /* a block of them, for what is multiplied in pairs */
+    const size_t values = rounded((stored + zeros) * (size_t)p->block_rows * side);
     const size_t starts = values + rounded((lines + 1) * sizeof *w->starts);
     const size_t index = starts + rounded(stored * sizeof *w->index);
     w->bytes = index + rounded(lines * sizeof *w->order);
@@ -146,6 +150,19 @@ void s24_device_blocks_destroy(s24_device_blocks *blocks)
 
 /* ---- products -------------------------------------------------------------------------------- */
 
+/* Factors of tokens and outputs: of 8 bits both, else none. */
+static s24_status check_scales(s24_ctx *ctx, const s24_device_blocks_args *a, int narrow)
+{
+    REQUIRE(ctx, !a->x_scale == !narrow && !a->w_scale == !narrow, S24_ERROR_ARGUMENT,
+            "x_scale is %s and w_scale %s of blocks of %s; expected %s",
+            a->x_scale ? "there" : "NULL", a->w_scale ? "there" : "NULL",
+            s24_dtype_name(a->w->dtype), narrow ? "both" : "neither");
+    REQUIRE(ctx, (uintptr_t)a->x_scale % 4 == 0 && (uintptr_t)a->w_scale % 4 == 0,
+            S24_ERROR_ARGUMENT, "x_scale is at %p and w_scale at %p; expected multiples of 4 bytes",
+            (const void *)a->x_scale, (const void *)a->w_scale);
+    return S24_OK;
+}
+
 s24_status s24_device_blocks_linear(s24_ctx *ctx, s24_device *device,
                                     const s24_device_blocks_args *args)
 {
@@ -156,8 +173,10 @@ s24_status s24_device_blocks_linear(s24_ctx *ctx, s24_device *device,
             !a.w   ? "w"
             : !a.x ? "x"
                    : "y");
+    const int narrow = s24_dtype_bytes(a.w->dtype) == 1;
     TRY(s24i_device_operand(ctx, "x", a.x, a.w->dtype, a.x->rows, a.w->k));
-    TRY(s24i_device_operand(ctx, "y", a.y, a.w->dtype, a.x->rows, a.w->n));
+    TRY(s24i_device_operand(ctx, "y", a.y, narrow ? S24_BF16 : a.w->dtype, a.x->rows, a.w->n));
+    TRY(check_scales(ctx, &a, narrow));
     REQUIRE(ctx, a.x->rows > 0, S24_ERROR_SHAPE, "x has no rows");
     REQUIRE(ctx, (int)a.activation >= 0 && a.activation <= S24_ACTIVATION_SILU, S24_ERROR_ARGUMENT,
             "activation is %d; expected 0 to %d", (int)a.activation, (int)S24_ACTIVATION_SILU);

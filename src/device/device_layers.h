@@ -388,7 +388,7 @@ typedef struct s24_device_unfold_args {
 S24_API s24_status s24_device_unfold(s24_ctx *ctx, s24_device *device,
                                      const s24_device_unfold_args *args);
 
-/* A weight in rows of square blocks, of f16 or bf16, on a Hopper GPU. */
+/* A weight in rows of square blocks, of f16, bf16, i8 or e4m3, on a Hopper GPU. */
 typedef struct s24_device_blocks s24_device_blocks;
 /* Puts BSR of square blocks of 16, 32, 64 or 128 on the device; waits until it is there. Also
    FORMAT, as s24_sparse_check, and MEMORY. */
@@ -408,15 +408,16 @@ typedef enum s24_device_blocks_way {
 
 typedef struct s24_device_blocks_args {
     size_t size;        /* sizeof(s24_device_blocks_args) */
-    const s24_dense *y; /* [m, n] written, of x's dtype */
+    const s24_dense *y; /* [m, n] written, of x's dtype, or of bf16 where that has 8 bits */
     const s24_dense *x; /* [m, k] of the blocks' dtype */
     const s24_device_blocks *w;
-    const void *bias; /* [n] of the dtype, or NULL */
+    const void *bias; /* [n] of y's dtype, or NULL */
     s24_activation activation;
     s24_device_blocks_way way; /* UNSUPPORTED: few, of more than 16 tokens */
     void *stream;
+    const float *x_scale, *w_scale; /* of 8 bits: [m] and [n], factors per token and output */
 } s24_device_blocks_args;
-/* Computes y = activation(x·wᵀ + bias). */
+/* Computes y = activation(x·wᵀ·scales + bias). */
 S24_API s24_status s24_device_blocks_linear(s24_ctx *ctx, s24_device *device,
                                             const s24_device_blocks_args *args);
 /* dst [n, k] of the weight's dtype, on the device, at multiples of 16 bytes; on every GPU. */

@@ -17,7 +17,7 @@
 
 #include "device/device_layers.h"
 
-#define S24I_DEVICE_ABI    23
+#define S24I_DEVICE_ABI    24
 #define S24I_DEVICE_SYMBOL "s24_device_table_cuda"
 
 typedef struct s24i_device s24i_device;
@@ -52,8 +52,9 @@ struct s24_device_weight {
 
 /*
  * A weight [n, k] in rows of square blocks. A block lies as shared memory wants it, in slices whose
- * rows of 32, 64 or 128 bytes (S24I_BLOCKS_ROW) have their 16 bytes in the order that the copy
- * engine's swizzle would give them.
+ * rows of 16 to 128 bytes (S24I_BLOCKS_ROW) have their 16 bytes in the order that the copy engine's
+ * swizzle would give them. After the last block comes one of zeros where rows have 16 bytes: the
+ * tensor cores take such blocks in pairs.
  */
 struct s24_device_blocks {
     s24_allocator allocator;
@@ -65,14 +66,14 @@ struct s24_device_blocks {
     void *values;                    /* the memory; the others lie in it */
     int32_t *starts, *index, *order; /* order: lines of blocks, the longest first */
 };
-/* Bytes of a slice's row, of elements of `each` bytes; and columns of one, of 2. */
+/* Bytes of a slice's row, of elements of `each` bytes. */
 #define S24I_BLOCKS_ROW(block, each) ((block) * (each) < 128 ? (block) * (each) : 128)
-#define S24I_BLOCKS_SLICE(block)     ((block) < 64 ? (block) : 64)
 /* Where 16 bytes of a row of a slice lie; and which lie there. */
 #define S24I_BLOCKS_CHUNK(row_bytes, row, chunk)                                                   \
     ((row_bytes) == 128  ? (chunk) ^ (row) % 8                                                     \
      : (row_bytes) == 64 ? (chunk) ^ (row) / 2 % 4                                                 \
-                         : (chunk) ^ (row) / 4 % 2)
+     : (row_bytes) == 32 ? (chunk) ^ (row) / 4 % 2                                                 \
+                         : (chunk))
 
 /* It as a dense matrix [n, k] of its dtype. */
 typedef struct s24i_device_blocks_widen {

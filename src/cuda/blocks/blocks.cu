@@ -2,11 +2,25 @@
 /* Products with weights in rows of blocks: which kernel, and its launch. */
 #include "cuda/blocks/blocks.cuh"
 
+static const blocks_row *rows_of(s24_dtype dtype)
+{
+    switch (dtype) {
+    case S24_BF16:
+        return blocks_rows_bf16;
+    case S24_F16:
+        return blocks_rows_f16;
+    case S24_I8:
+        return blocks_rows_i8;
+    default:
+        return blocks_rows_e4m3;
+    }
+}
+
 /* Where there are fewer lines of blocks than processors, more threads share one. */
 static const blocks_row *find_row(const s24i_device *device, const s24_device_blocks_args *job)
 {
     const s24_device_blocks *w = job->w;
-    const blocks_row *rows = w->dtype == S24_BF16 ? blocks_rows_bf16 : blocks_rows_f16;
+    const blocks_row *rows = rows_of(w->dtype);
     const int64_t m = job->x->rows;
     s24_device_blocks_way way = job->way;
     if (way == S24_BLOCKS_CHOICE) way = m <= 16 ? S24_BLOCKS_FEW : S24_BLOCKS_MANY;
@@ -23,18 +37,22 @@ static const blocks_row *find_row(const s24i_device *device, const s24_device_bl
 static s24_status map_tokens(CUtensorMap *map, const s24i_device *device, const s24_dense *x,
                              const blocks_row *row, s24i_device_error *error)
 {
-    const int slice = S24I_BLOCKS_SLICE(row->block);
+    const int each = bytes_of(x->dtype), bytes = S24I_BLOCKS_ROW(row->block, each);
     const cuuint64_t sizes[2] = {(cuuint64_t)x->cols, (cuuint64_t)x->rows},
-                     pitch[1] = {(cuuint64_t)(2 * ld_of(x))};
-    const cuuint32_t box[2] = {(cuuint32_t)slice, (cuuint32_t)row->tokens}, step[2] = {1, 1};
-    const CUresult code = device->encode(
-        map,
-        x->dtype == S24_BF16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
-        2, x->data, sizes, pitch, box, step, CU_TENSOR_MAP_INTERLEAVE_NONE,
-        slice == 64   ? CU_TENSOR_MAP_SWIZZLE_128B
-        : slice == 32 ? CU_TENSOR_MAP_SWIZZLE_64B
-                      : CU_TENSOR_MAP_SWIZZLE_32B,
-        CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+                     pitch[1] = {(cuuint64_t)(each * ld_of(x))};
+    const cuuint32_t box[2] = {(cuuint32_t)(bytes / each), (cuuint32_t)row->tokens},
+                     step[2] = {1, 1};
+    const CUresult code =
+        device->encode(map,
+                       x->dtype == S24_BF16  ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
+                       : x->dtype == S24_F16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16
+                                             : CU_TENSOR_MAP_DATA_TYPE_UINT8,
+                       2, x->data, sizes, pitch, box, step, CU_TENSOR_MAP_INTERLEAVE_NONE,
+                       bytes == 128  ? CU_TENSOR_MAP_SWIZZLE_128B
+                       : bytes == 64 ? CU_TENSOR_MAP_SWIZZLE_64B
+                       : bytes == 32 ? CU_TENSOR_MAP_SWIZZLE_32B
+                                     : CU_TENSOR_MAP_SWIZZLE_NONE,
+                       CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
     if (code == CUDA_SUCCESS) return S24_OK;
     return device_failed(error, S24_ERROR_ARGUMENT,
                          "the copy engine refuses tokens [%lld, %lld] (CUDA error %d)",
@@ -44,15 +62,19 @@ static s24_status map_tokens(CUtensorMap *map, const s24i_device *device, const 
 static blocks_params params_of(const s24_device_blocks_args *job)
 {
     const s24_device_blocks *w = job->w;
+    const int each = bytes_of(w->dtype);
     blocks_params p = {};
     p.starts = w->starts;
     p.index = w->index;
     p.order = w->order;
-    p.values = static_cast<const uint16_t *>(w->values);
+    p.values = static_cast<const uint8_t *>(w->values);
+    p.zeros = p.values + w->stored * w->block * w->block * each;
+    p.x_scale = job->x_scale;
+    p.w_scale = job->w_scale;
     p.bias = job->bias;
-    p.x = static_cast<const uint16_t *>(job->x->data);
+    p.x = static_cast<const uint8_t *>(job->x->data);
     p.y = static_cast<uint16_t *>(job->y->data);
-    p.x_ld = ld_of(job->x);
+    p.x_ld = each * ld_of(job->x);
     p.y_ld = ld_of(job->y);
     p.m = (int)job->x->rows;
     p.lines = (int)(w->n / w->block);

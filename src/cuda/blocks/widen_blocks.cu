@@ -42,7 +42,7 @@ s24_status blocks_widen_enqueue(s24i_device *, const s24i_device_blocks_widen *j
                                 s24i_device_error *error)
 {
     const s24_device_blocks *w = job->weight;
-    const int each = w->dtype == S24_BF16 || w->dtype == S24_F16 ? 2 : 1;
+    const int each = bytes_of(w->dtype);
     widen_params p = {};
     p.starts = w->starts;
     p.index = w->index;

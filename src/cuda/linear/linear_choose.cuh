@@ -35,11 +35,6 @@ struct linear_option {
     int share; /* blocks of a cluster share a tile: "/2" */
 };
 
-static inline int bytes_of(s24_dtype dtype)
-{
-    return dtype == S24_F32 || dtype == S24_I32 ? 4 : dtype == S24_F16 || dtype == S24_BF16 ? 2 : 1;
-}
-
 static inline int64_t ceil_div(int64_t a, int64_t b)
 {
     return (a + b - 1) / b;

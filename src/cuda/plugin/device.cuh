@@ -111,6 +111,10 @@ static s24_status on_device(s24i_device *device, const JOB *job, void *stream,
 
 /* ---- operands, which have been checked ------------------------------------------------------- */
 
+static inline int bytes_of(s24_dtype dtype)
+{
+    return dtype == S24_F32 || dtype == S24_I32 ? 4 : dtype == S24_F16 || dtype == S24_BF16 ? 2 : 1;
+}
 static inline int64_t ld_of(const s24_dense *d)
 {
     return d->ld ? d->ld : d->cols;
