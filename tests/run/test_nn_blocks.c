@@ -20,8 +20,9 @@ static s24_sparse_parts in_blocks(int64_t rows, int64_t cols)
     return (s24_sparse_parts){.format = S24_FORMAT_BSR, .block_rows = rows, .block_cols = cols};
 }
 
-/* States of one text. Gives how many of the model's layers are sparse. */
-static int64_t states_of(float *states, const char *preset, const s24_model_opts *opts)
+/* States of one text. Gives how many of the model's layers are sparse; *narrow: ran in 8 bits. */
+static int64_t pass_of(float *states, int64_t *narrow, const char *preset,
+                       const s24_model_opts *opts)
 {
     static const int64_t offsets[] = {0, TOKENS};
     int32_t ids[TOKENS];
@@ -35,9 +36,16 @@ static int64_t states_of(float *states, const char *preset, const s24_model_opts
     s24_model_describe(&info, model);
     OK(ctx, s24_session_create(&session, ctx, model, TOKENS));
     OK(ctx, s24_session_forward(session, ctx, &batch, &(s24_outputs){.hidden = states}));
+    *narrow = s24_session_narrow_layers(session, TOKENS);
     s24_session_destroy(session);
     s24_model_destroy(model);
     return info.sparse_layers;
+}
+
+static int64_t states_of(float *states, const char *preset, const s24_model_opts *opts)
+{
+    int64_t narrow;
+    return pass_of(states, &narrow, preset, opts);
 }
 
 static void test_presets(void **state)
@@ -169,6 +177,39 @@ static void test_device(void **state)
     s24_device_destroy(device);
 }
 
+/* Layers that are asked for in 8 bits run in blocks of them: tokens become bytes before each
+   product. */
+static void test_device_eight(void **state)
+{
+    static const char *const asked[] = {"*=i8", "*=e4m3"};
+    static char calls[MOST_CALLS];
+    const s24_device_opts device_opts = {.size = sizeof device_opts, .library = S24_FAKE_PLUGIN};
+    const s24_sparse_parts format = in_blocks(32, 32);
+    s24_device *device;
+    (void)state;
+    OK(ctx, s24_device_create(&device, ctx, &device_opts));
+    for (int i = 0; i < 2; i++) {
+        static float states[TOKENS * WIDTH];
+        const s24_model_opts opts = {.size = sizeof opts,
+                                     .sparse = 1,
+                                     .device = device,
+                                     .layer_dtypes = asked[i],
+                                     .format = &format,
+                                     .zeros = 50};
+        char path[PATH_BYTES];
+        int64_t narrow;
+        record(path);
+        const int64_t sparse = pass_of(states, &narrow, "bert-tiny", &opts);
+        take_record(calls, path);
+        assert_true(sparse > 0);
+        assert_int_equal(narrow, sparse);
+        assert_true(count_of(calls, "blocks ") >= 8);
+        assert_true(count_of(calls, "quantise ") >= 4);
+        assert_int_equal(count_of(calls, "blocks_widen "), 0);
+    }
+    s24_device_destroy(device);
+}
+
 static int setup(void **state)
 {
     (void)state;
@@ -185,7 +226,8 @@ static int teardown(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_presets), cmocka_unit_test(test_eight), cmocka_unit_test(test_share),
-        cmocka_unit_test(test_refusals), cmocka_unit_test(test_device)};
+        cmocka_unit_test(test_presets), cmocka_unit_test(test_eight),
+        cmocka_unit_test(test_share),   cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_device),  cmocka_unit_test(test_device_eight)};
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -16,16 +16,33 @@ static s24_device *device;
 static const int64_t sides[] = {16, 32, 64};
 enum { SIDES = sizeof sides / sizeof *sides };
 
-static s24_model *model_of(const char *preset, int64_t side, s24_dtype dtype, int there)
+/* layers: dtypes by layer, or NULL. */
+static s24_model *model_there(const char *preset, int64_t side, s24_dtype dtype, const char *layers)
 {
     const s24_sparse_parts format = {
         .format = S24_FORMAT_BSR, .block_rows = side, .block_cols = side};
     const s24_model_opts opts = {.size = sizeof opts,
                                  .sparse = 1,
-                                 .dense = !there,
-                                 .all_sparse = there,
-                                 .dtype = there ? dtype : S24_F32,
-                                 .device = there ? device : NULL,
+                                 .all_sparse = 1,
+                                 .dtype = dtype,
+                                 .layer_dtypes = layers,
+                                 .device = device,
+                                 .format = &format,
+                                 .zeros = 60};
+    s24_model *model;
+    OK(ctx, s24_model_preset(&model, ctx, preset, &opts));
+    return model;
+}
+
+static s24_model *model_of(const char *preset, int64_t side, s24_dtype dtype, int there)
+{
+    if (there) return model_there(preset, side, dtype, NULL);
+    const s24_sparse_parts format = {
+        .format = S24_FORMAT_BSR, .block_rows = side, .block_cols = side};
+    const s24_model_opts opts = {.size = sizeof opts,
+                                 .sparse = 1,
+                                 .dense = 1,
+                                 .dtype = S24_F32,
                                  .format = &format,
                                  .zeros = 60};
     s24_model *model;
@@ -134,6 +151,29 @@ static void test_steps(void **state)
         }
 }
 
+/* All layers in 8 bits, as numerics.md bounds them: far below what a wrong block would make. */
+static void test_eight(void **state)
+{
+    static const char *const names[] = {"bert-tiny", "llama-tiny"}, *const asked[] = {"*=i8",
+                                                                                      "*=e4m3"};
+    static const int64_t tokens[] = {5, 33, 300};
+    static float here[MOST * WIDTH], there[MOST * WIDTH];
+    (void)state;
+    for (int n = 0; device && n < 2; n++)
+        for (int s = 0; s < SIDES; s++)
+            for (int e4m3 = 0; e4m3 < 2; e4m3++) {
+                s24_model *cpu = model_of(names[n], sides[s], S24_F32, 0);
+                s24_model *gpu = model_there(names[n], sides[s], S24_DTYPE_NONE, asked[e4m3]);
+                for (size_t t = 0; t < sizeof tokens / sizeof *tokens; t++) {
+                    encode(here, cpu, tokens[t]);
+                    encode(there, gpu, tokens[t]);
+                    near(here, there, tokens[t] * 128, e4m3 ? 0.25 : 0.1, names[n]);
+                }
+                s24_model_destroy(cpu);
+                s24_model_destroy(gpu);
+            }
+}
+
 /* Planned by measuring, blocks or dense. */
 static void test_planned(void **state)
 {
@@ -175,7 +215,7 @@ static int teardown(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_texts), cmocka_unit_test(test_images),
-                                       cmocka_unit_test(test_steps),
+                                       cmocka_unit_test(test_steps), cmocka_unit_test(test_eight),
                                        cmocka_unit_test(test_planned)};
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -67,10 +67,12 @@ static double most_inner(const s24_model *model, int64_t block)
     return most_of(model, &b->intermediate, norm_before(model, block, 1), 0, b->intermediate.n);
 }
 
-/* Has the product one in 8 bits that takes one scale for all tokens, and writes so? */
+/* Has the product one in 8 bits that takes one scale for all tokens, and writes so? Blocks take
+   each token's and write 16 bits. */
 static int has_kernel(const s24i_linear *l)
 {
-    return l->sparse && l->weight[S24I_WAY_EIGHT];
+    const s24i_weight *eight = l->weight[S24I_WAY_EIGHT];
+    return l->sparse && eight && !s24i_weight_is_blocks(eight);
 }
 
 /* Of what a product reads, in a block of a model whose kernels can write 8 bits there. */

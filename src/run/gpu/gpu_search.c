@@ -132,6 +132,14 @@ static s24_status best_tile(search *s)
     return S24_OK;
 }
 
+/* Blocks have no tiles to choose from. */
+static s24_status best_kernel(search *s)
+{
+    if (!s24i_weight_is_blocks(s->linear->weight[s->way])) return best_tile(s);
+    TRY(run_tile(s, s->linear, NULL)); /* loads the kernel */
+    return time_tile(&s->seconds, s, NULL);
+}
+
 /* Is dense faster? Without memory or a dense engine it is not known, and 2:4 it stays. */
 static s24_status compare_dense(search *s)
 {
@@ -185,7 +193,7 @@ static s24_status compare_eight(search *s)
     eight.seconds = 0;
     eight.choice = &choice;
     TRY(time_quantiser(&more, s));
-    const s24_status status = best_tile(&eight);
+    const s24_status status = best_kernel(&eight);
     if (status == S24_ERROR_UNSUPPORTED) return S24_OK; /* this GPU has no products of the dtype */
     TRY(status);
     s->gpu->eight_tiles[s->index] = choice.tile;
@@ -298,7 +306,7 @@ static s24_status plan_asked(search *s)
     double more;
     s->way = s->choice->way = S24I_WAY_EIGHT;
     TRY(time_quantiser(&more, s)); /* tokens to multiply with */
-    if (s->linear->sparse) return best_tile(s);
+    if (s->linear->sparse) return best_kernel(s);
     s24i_product_job p = s24i_gpu_product_of(s->gpu, s->linear, &s->o, S24I_WAY_EIGHT);
     p.search = &s->seconds;
     return s24i_weight_run(weight, s->ctx, &p);
@@ -306,18 +314,18 @@ static s24_status plan_asked(search *s)
 
 /* ---- blocks ---------------------------------------------------------------------------------- */
 
-/* In blocks or dense. A GPU without kernels for them has dense ones. What other weights of the
-   shape were noted to run with says nothing: they have other zeros. */
+/* In blocks, of 16 or 8 bits, or dense. A GPU without kernels for them has dense ones. What other
+   weights of the shape were noted to run with says nothing: they have other zeros. */
 static s24_status plan_blocks(search *s)
 {
     s->choice->way = S24I_WAY_SPARSE;
-    s24_status status = run_tile(s, s->linear, NULL);
-    if (status == S24_OK) status = time_tile(&s->seconds, s, NULL);
+    const s24_status status = best_kernel(s);
     if (status == S24_ERROR_UNSUPPORTED && !s->gpu->model->all_sparse)
         s->seconds = HUGE_VAL;
     else
         TRY(status);
-    return compare_dense(s);
+    TRY(compare_dense(s));
+    return compare_eight(s);
 }
 
 static s24_status plan_product(search *s)

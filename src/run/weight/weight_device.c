@@ -56,6 +56,16 @@ s24_status s24i_device_upload(void *to, s24_ctx *ctx, s24_device *device, s24_dt
     return status;
 }
 
+s24_status s24i_device_put_scales(s24i_device_weight *w, s24_ctx *ctx, const float *scales)
+{
+    const size_t bytes = (size_t)w->n * sizeof *scales;
+    void *memory;
+    TRY(s24_device_alloc(&memory, ctx, w->device, bytes, NULL));
+    w->scale = memory;
+    TRY(s24_device_copy(ctx, w->device, memory, scales, bytes, NULL));
+    return s24_device_wait(ctx, w->device, NULL);
+}
+
 void s24i_device_weight_clear(s24i_weight *weight, s24_ctx *ctx)
 {
     s24i_device_weight *w = (s24i_device_weight *)weight;

@@ -16,8 +16,8 @@ typedef struct s24i_device_weight {
     void *dense;               /* [n, k] in the model's dtype, or one of these */
     s24_device_integers *integers;
     s24_device_blocks *blocks;
-    float *scale;   /* [n] there, of 8 bits: a factor a row; */
-    float *lengths; /* [n] here: a row's length, which bounds what it gives */
+    float *scale;   /* [n] there, of 8 bits: a factor a row */
+    float *lengths; /* [n] here, of 2:4 in 8 bits: a row's length, which bounds what it gives */
     int few;        /* of a language model: dense products of few tokens stream the weight */
 } s24i_device_weight;
 
@@ -34,6 +34,14 @@ s24_status s24i_device_upload(void *to, s24_ctx *ctx, s24_device *device, s24_dt
 /* Divides a row by the scale that it returns, with which its largest magnitude becomes the largest
    number of i8 or e4m3. */
 float s24i_scale_row(float *row, int64_t count, s24_dtype dtype);
+/* The rows' scales of a weight in 8 bits to its device; waits until they are there. */
+s24_status s24i_device_put_scales(s24i_device_weight *weight, s24_ctx *ctx, const float *scales);
+/* The longest token that what makes 8 bits of it takes; and 16 bytes are the least piece. */
+static inline int s24i_device_narrows(int64_t k)
+{
+    enum { MOST_WIDTH = 8192 };
+    return k % 16 == 0 && k <= MOST_WIDTH;
+}
 /* Is it blocks? Those have neither tiles to choose from nor norms to take in. */
 static inline int s24i_weight_is_blocks(const s24i_weight *weight)
 {
@@ -48,6 +56,9 @@ int64_t s24i_device_weight_bytes(const s24i_weight *weight);
 size_t s24i_device_weight_work_bytes(const s24i_weight *weight, const s24_ctx *ctx, int64_t rows);
 /* A 2:4 product. */
 s24_status s24i_device_weight_run(const s24i_weight *weight, s24_ctx *ctx,
+                                  const s24i_product_job *product);
+/* One of blocks. */
+s24_status s24i_device_blocks_run(const s24i_weight *weight, s24_ctx *ctx,
                                   const s24i_product_job *product);
 /* A dense product of a matrix there. */
 s24_status s24i_device_dense_run(const s24i_device_weight *weight, s24_ctx *ctx,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* A weight in rows of square blocks on a device, in the model's dtype. */
+/* A weight in rows of square blocks on a device, in the model's dtype; products of it and of its
+   kind in 8 bits. */
 #include "run/weight/weight_device.h"
 
 static int takes(const s24_model *model, const s24i_source *source)
@@ -31,7 +32,8 @@ static s24_status make(s24i_weight *weight, const s24_model *model, s24_ctx *ctx
     return s24_device_blocks_create(&w->blocks, ctx, w->device, &parts, NULL);
 }
 
-static s24_status run(const s24i_weight *weight, s24_ctx *ctx, const s24i_product_job *p)
+s24_status s24i_device_blocks_run(const s24i_weight *weight, s24_ctx *ctx,
+                                  const s24i_product_job *p)
 {
     const s24i_device_weight *w = s24i_weight_on_device(weight);
     const s24_device_blocks_args args = {.size = sizeof args,
@@ -40,11 +42,12 @@ static s24_status run(const s24i_weight *weight, s24_ctx *ctx, const s24i_produc
                                          .w = w->blocks,
                                          .bias = p->bias,
                                          .activation = p->activation,
-                                         .stream = p->stream};
+                                         .stream = p->stream,
+                                         .x_scale = p->x_scale,
+                                         .w_scale = w->scale};
     return s24_device_blocks_linear(ctx, w->device, &args);
 }
 
 const s24i_weight_kind s24i_weight_device_blocks = {
-    S24I_DEVICE_WEIGHT,     .name = "blocks on a device",
-    .way = S24I_WAY_SPARSE, .takes = takes,
-    .make = make,           .run = run};
+    S24I_DEVICE_WEIGHT, .name = "blocks on a device", .way = S24I_WAY_SPARSE, .takes = takes,
+    .make = make,       .run = s24i_device_blocks_run};

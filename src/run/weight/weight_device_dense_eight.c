@@ -9,11 +9,10 @@
    layers run in 16 bits. */
 static int takes(const s24_model *model, const s24i_source *source)
 {
-    enum { MOST_WIDTH = 8192 };
     const s24_dense *dense = &source->dense;
     return model->device && model->narrow_asked && !source->wide &&
-           !s24i_source_is_sparse(source) && dense->rows % 16 == 0 && dense->cols % 16 == 0 &&
-           dense->cols <= MOST_WIDTH;
+           !s24i_source_is_sparse(source) && dense->rows % 16 == 0 &&
+           s24i_device_narrows(dense->cols);
 }
 
 /* Rows divided by their scales, in 8 bits. */
@@ -49,7 +48,6 @@ static s24_status make(s24i_weight *weight, const s24_model *model, s24_ctx *ctx
     const size_t count = (size_t)(dense->rows * dense->cols);
     uint8_t *bytes = NULL;
     float *scales = NULL;
-    void *memory = NULL;
     s24_status status;
     w->device = model->device;
     w->dtype = model->narrow;
@@ -59,8 +57,7 @@ static s24_status make(s24i_weight *weight, const s24_model *model, s24_ctx *ctx
     TRY_DONE(s24i_alloc_elems(&scales, ctx, w->n, sizeof *scales, "scales"));
     TRY_DONE(narrow_rows(bytes, scales, ctx, dense, w->dtype));
     TRY_DONE(upload(&w->dense, ctx, w->device, bytes, count));
-    status = upload(&memory, ctx, w->device, scales, (size_t)w->n * sizeof *scales);
-    w->scale = memory;
+    status = s24i_device_put_scales(w, ctx, scales);
 done:
     s24_ctx_free(ctx, scales);
     s24_ctx_free(ctx, bytes);

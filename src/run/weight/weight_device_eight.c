@@ -6,12 +6,8 @@
 
 static int takes(const s24_model *model, const s24i_source *source)
 {
-    enum { MOST_WIDTH = 8192 };
-    if (!model->device || !model->narrow || !source->matrix || source->wide) return 0;
-    /* Its tokens must be at multiples of 16 bytes, and none longer than what quantises them
-       takes. */
-    const int64_t k = s24_matrix_cols(source->matrix);
-    return k % 16 == 0 && k <= MOST_WIDTH;
+    return model->device && model->narrow && source->matrix && !source->wide &&
+           s24i_device_narrows(s24_matrix_cols(source->matrix));
 }
 
 static double largest_number(s24_dtype dtype)
@@ -46,17 +42,12 @@ static s24_status upload(s24i_device_weight *w, s24_ctx *ctx, const s24_dense *s
                          const float *scales)
 {
     const s24_matrix_opts opts = {.size = sizeof opts, .dtype = w->dtype};
-    const size_t bytes = (size_t)w->n * sizeof *scales;
     s24_matrix *matrix;
-    void *memory;
     TRY(s24_matrix_create(&matrix, ctx, scaled, &opts));
     const s24_status status = s24_device_weight_create(&w->packed, ctx, w->device, matrix, NULL);
     s24_matrix_destroy(matrix);
     TRY(status);
-    TRY(s24_device_alloc(&memory, ctx, w->device, bytes, NULL));
-    w->scale = memory;
-    TRY(s24_device_copy(ctx, w->device, memory, scales, bytes, NULL));
-    return s24_device_wait(ctx, w->device, NULL);
+    return s24i_device_put_scales(w, ctx, scales);
 }
 
 static s24_status make(s24i_weight *weight, const s24_model *model, s24_ctx *ctx,
