@@ -25,8 +25,10 @@ struct blocks_few_tile : blocks_kind<T, BLOCK> {
     static constexpr int eights = rows / 8;              /* outputs that are multiplied at once */
     static constexpr int blocks = kind::side < step ? step / kind::side : 1; /* of a step */
     static constexpr int steps = kind::side < step ? 1 : kind::side / step;  /* of a block */
-    static constexpr int held = steps < 2 ? steps : 2;               /* that are loaded together */
-    static constexpr int wide = eights >= 8 ? 2 / held : 8 / eights; /* steps' blocks at once */
+    /* Steps of eight eights loaded together; widening e4m3 takes the second's registers. */
+    static constexpr int ahead = sizeof(T) == 1 && !kind::element::is_integer ? 1 : 2;
+    static constexpr int held = steps < ahead ? steps : ahead;           /* of a block */
+    static constexpr int wide = eights >= 8 ? ahead / held : 8 / eights; /* steps' blocks at once */
     static constexpr int shared_bytes = warps * TOKENS * rows * 4;
 };
 
@@ -132,6 +134,7 @@ __global__ void __launch_bounds__(32 * TILE::warps, 16 / TILE::warps)
     dependents_may_start();
     wait_for_predecessors();
     for (int i = p.starts[line] + warp / TILE::parts * each; i < end; i += ranks * each)
+#pragma unroll TILE::ahead
         for (int first = 0; first < TILE::steps; first += TILE::held) {
             uint4 w[TILE::wide * TILE::held][TILE::eights], x[TILE::wide * TILE::held][2];
 #pragma unroll
