@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * A weight in rows of square blocks on a device in 8 bits, with a scale per row, next to the one in
- * 16 bits. Integers that a file has come as floats of 16 bits, of which the same integers are made
- * where a row's largest is 127: none of the two roundings moves one by a half.
+ * 16 bits. Integers that a file has come as floats of 16 bits, which moves some of them by one.
  */
 #include "run/weight/weight_device.h"
 
