@@ -21,7 +21,7 @@
 #include "device/device_train_table.h"
 #include "fake_windows.h"
 
-enum { MOST_POOLS = 4, HEADER = 256 };
+enum { MOST_POOLS = 4, ALIGN = 256 };
 
 /* A pooling as a graph holds it: the matrix that its arguments point at is the caller's. */
 typedef struct fake_pooling {
@@ -133,32 +133,38 @@ static const char *fake_text(const s24i_device *d)
     return "a device that is none";
 }
 
+/* What stands before memory that is given out. */
+typedef struct held {
+    size_t bytes;
+    char *whole;
+} held;
+
 static s24_status fake_alloc(s24i_device *d, void **out, size_t bytes, void *stream,
                              s24i_device_error *error)
 {
-    char *memory = NULL;
+    held h = {bytes, NULL};
     (void)stream;
     *out = NULL;
     if (alive(d, error) != S24_OK) return S24_ERROR_UNSUPPORTED;
-    const size_t whole = (bytes + 2 * HEADER - 1) / HEADER * HEADER;
-    if ((long long)bytes <= d->memory) memory = aligned_alloc(HEADER, whole);
-    if (!memory) return fail(error, S24_ERROR_MEMORY, "allocating: out of device memory");
-    memset(memory, 0, whole); /* what no kernel writes is the same in every pass */
-    memcpy(memory, &bytes, sizeof bytes);
+    /* Zeros: what no kernel writes is the same in every pass. Untouched pages are none. */
+    if ((long long)bytes <= d->memory) h.whole = calloc(1, bytes + 2 * ALIGN);
+    if (!h.whole) return fail(error, S24_ERROR_MEMORY, "allocating: out of device memory");
+    char *memory = h.whole + 2 * ALIGN - (uintptr_t)h.whole % ALIGN;
+    memcpy(memory - sizeof h, &h, sizeof h);
     d->memory -= (long long)bytes;
     if (d->all - d->memory > d->most) d->most = d->all - d->memory;
-    *out = memory + HEADER;
+    *out = memory;
     return S24_OK;
 }
 
 static s24_status fake_release(s24i_device *d, void *memory, void *stream, s24i_device_error *error)
 {
-    size_t bytes;
+    held h;
     (void)stream;
     (void)error;
-    memcpy(&bytes, (char *)memory - HEADER, sizeof bytes);
-    d->memory += (long long)bytes;
-    free((char *)memory - HEADER);
+    memcpy(&h, (char *)memory - sizeof h, sizeof h);
+    d->memory += (long long)h.bytes;
+    free(h.whole);
     return S24_OK;
 }
 
