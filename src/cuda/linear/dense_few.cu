@@ -51,7 +51,8 @@ struct few_product {
     }
 };
 
-/* A warp's piece of a tile. All warps have as many tiles, and of each half one piece at least. */
+/* A warp's piece of a tile. All warps have as many tiles, and of each half as many pieces, so that
+   they meet at the same barrier; the last one may be past k, and is zeros. */
 struct few_place {
     int tile, half, piece;
 
@@ -61,7 +62,7 @@ struct few_place {
     }
     __device__ bool ends_half(const few_product &p) const
     {
-        return piece + FEW_STEP >= p.k;
+        return piece / FEW_STEP * FEW_STEP + FEW_STEP >= p.k;
     }
     __device__ bool ends_tile(const few_product &p) const
     {
