@@ -277,7 +277,7 @@ typedef struct s24_train_opts {
      */
     struct s24_comm *comm;
     /* Gradients that are summed over the ranks at once, while the pass backward makes those of
-       earlier blocks: whole blocks of so many bytes. Default 4 MiB. */
+       earlier blocks: whole blocks of so many bytes. 0: an eighth of all, and at least 4 MiB. */
     int64_t sum_bytes;
     /* 1: each rank keeps the optimiser's moments of a part of the tensors alone, as many bytes as
        the others where tensors allow it, moves these weights and hands them to all: 8 bytes a

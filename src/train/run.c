@@ -50,7 +50,6 @@ static s24_status read_options(s24_train_opts *o, s24_ctx *ctx, const s24_train_
     if (o->beta2 == 0) o->beta2 = 0.999;
     if (o->eps == 0) o->eps = 1e-8;
     if (!o->checkpoint_steps && o->checkpoint_seconds <= 0) o->checkpoint_steps = 200;
-    if (o->sum_bytes <= 0) o->sum_bytes = 4 << 20;
     if (o->refresh_until == 0) o->refresh_until = 0.5;
     o->objective.size = sizeof o->objective;
     REQUIRE(ctx, (o->epochs > 0) + (o->steps > 0) + (o->seconds > 0) == 1, S24_ERROR_ARGUMENT,

@@ -68,6 +68,13 @@ static s24_status lay_out_pieces(s24i_share *s, const s24_transformer *t, s24_ct
     return S24_OK;
 }
 
+/* An eighth of all by default: few sums take little from the products that they stand next to. */
+static int64_t piece_of(const s24_transformer *t, int64_t sum_bytes)
+{
+    const int64_t least = (4 << 20) / (int64_t)sizeof(float);
+    return sum_bytes > 0 ? sum_bytes / (int64_t)sizeof(float) : s24i_max(least, t->elems / 8);
+}
+
 s24_status s24i_share_create(s24i_share *s, const s24_transformer *t, s24_ctx *ctx,
                              const s24_train_opts *opts)
 {
@@ -82,7 +89,7 @@ s24_status s24i_share_create(s24i_share *s, const s24_transformer *t, s24_ctx *c
     if (t->machine.gpu && !s24_comm_is_on_device(comm))
         TRY(s24i_alloc_elems(&s->stage, ctx, t->elems, sizeof *s->stage, "gradients to be summed"));
     if (opts->shard_optimizer) TRY(s24i_share_deal(s, t, ctx));
-    return lay_out_pieces(s, t, ctx, opts->sum_bytes / (int64_t)sizeof(float));
+    return lay_out_pieces(s, t, ctx, piece_of(t, opts->sum_bytes));
 }
 
 void s24i_share_free(s24i_share *s, s24_ctx *ctx)
