@@ -18,6 +18,7 @@ template <class T, int BLOCK> struct blocks_tile : blocks_kind<T, BLOCK> {
     using kind = blocks_kind<T, BLOCK>;
     static constexpr int tiles = 2; /* of 64 tokens, of a warpgroup */
     static constexpr int groups = 2, tokens = 64 * groups * tiles, threads = 128 * groups + 32;
+    static constexpr int eights = 2 * tiles; /* a thread's tokens: one in eight, two of a tile */
     static constexpr int columns = kind::row / (int)sizeof(T); /* of a slice */
     static constexpr int each = 128 / kind::row;               /* slices of a stage */
     static constexpr int step = 32;                            /* bytes of k */
@@ -132,22 +133,17 @@ static __device__ __forceinline__ void blocks_terms(float (&scale)[N], float (&b
 template <class TILE>
 static __device__ __forceinline__ void
     blocks_store(typename TILE::sum (&sums)[TILE::tiles][TILE::block / 2], const blocks_params &p,
-                 int token, int output)
+                 const float (&token_scale)[TILE::eights], int token, int output)
 {
     using T = typename TILE::output;
     constexpr int part = TILE::block < 32 ? TILE::block : 32, pairs = part / 8;
-    constexpr int eights = 2 * TILE::tiles; /* a thread's tokens: one in eight, two of a tile */
     const int mine = threadIdx.x % 4 * 2;
-    float token_scale[eights];
-#pragma unroll
-    for (int i = 0; i < eights; i++)
-        token_scale[i] = blocks_token_scale<TILE>(p, token + i / 2 * 64 + i % 2 * 8);
 #pragma unroll
     for (int c = 0; c < TILE::block; c += part) {
         float scale[2 * pairs], bias[2 * pairs];
         blocks_terms<TILE>(scale, bias, p, output + c + mine);
 #pragma unroll
-        for (int i = 0; i < eights; i++) {
+        for (int i = 0; i < TILE::eights; i++) {
             const int row = token + i / 2 * 64 + i % 2 * 8;
             float v[8];
 #pragma unroll
@@ -225,6 +221,12 @@ static __device__ __forceinline__ void blocks_multiply(const blocks_params &p, u
     for (int tile = blockIdx.x; tile < count; tile += gridDim.x) {
         const int line = p.order[tile % p.lines];
         const int slices = (p.starts[line + 1] - p.starts[line]) * TILE::slices;
+        const int token = tile / p.lines * TILE::tokens + group * TILE::tiles * 64 +
+                          thread / 32 * 16 + thread % 32 / 4;
+        float token_scale[TILE::eights]; /* under way while products run */
+#pragma unroll
+        for (int i = 0; i < TILE::eights; i++)
+            token_scale[i] = blocks_token_scale<TILE>(p, token + i / 2 * 64 + i % 2 * 8);
         int before = -1; /* the stage whose products may still run */
         typename TILE::sum sums[TILE::tiles][SUMS];
 #pragma unroll
@@ -255,9 +257,7 @@ static __device__ __forceinline__ void blocks_multiply(const blocks_params &p, u
 #pragma unroll
         for (int t = 0; t < TILE::tiles; t++)
             products_pin(sums[t]);
-        const int token = tile / p.lines * TILE::tokens + group * TILE::tiles * 64 +
-                          thread / 32 * 16 + thread % 32 / 4;
-        blocks_store<TILE>(sums, p, token, line * TILE::block);
+        blocks_store<TILE>(sums, p, token_scale, token, line * TILE::block);
     }
 }
 
