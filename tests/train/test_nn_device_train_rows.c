@@ -129,8 +129,8 @@ static void outcome_of(outcome *o, const char *folder, const batch *b, way w)
 
 /* ---- a GPU ----------------------------------------------------------------------------------- */
 
-/* Each parameter's, next to the longest one's but for tables, whose gradients are short. In f16 short
-   ones lose bits: nothing multiplies the loss up here, as a run does. */
+/* Each parameter's, next to the longest one's but for tables, whose gradients are short. In f16
+   short ones lose bits: nothing multiplies the loss up here, as a run does. */
 static void compare_gradients(const outcome *want, const outcome *got, s24_dtype dtype)
 {
     const double bound = dtype == S24_F16 ? 2.5e-2 : 1e-1;
