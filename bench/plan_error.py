@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """How right `sparse24 plan` is: random shapes, 2:4 by the row that is taken and dense by the
-build's own engine, timed by turns (`plan --rows`; of integers by a second plan), and what plan says
-of them, by timing the layer or (--predict) by the model that it has of this machine.
+build's own engine, timed by turns (`plan --rows`), and what plan says of them, by timing the layer
+or (--predict) by the model that it has of this machine.
 
     bench/plan_error.py [--threads 1] [--dtype f32] [--isa NAME] [--shapes 60] [--seed 5]
         [--predict] [--json FILE]
@@ -58,13 +58,10 @@ def main():
     predict = ["--predict"] if options.predict else []
     for m, k, n in shapes(options.shapes, options.seed):
         words = ["plan", *map(str, (m, k, n)), "--dtype", options.dtype]
-        if options.dtype == "i8":
-            told, again = run(*words), run(*words)["rows"][0]
-            found = {"sparse_ms": again["sparse_ms"], "dense_ms": again["dense_ms"]}
-        else:
-            told = run(*words, "--rows", *predict)
-            found = {"kernel": told["kernels"][0]["kernel"],
-                     "sparse_ms": told["kernels"][0]["ms"], "dense_ms": told["timed_dense_ms"]}
+        told = run(*words, "--rows", *predict)
+        found = {"kernel": told["kernels"][0]["kernel"],
+                 "sparse_ms": told["kernels"][0]["ms"], "dense_ms": told["timed_dense_ms"],
+                 "kernels": {row["kernel"]: row["ms"] for row in told["kernels"]}}
         row = told["rows"][0]
         rows.append({"m": m, "k": k, "n": n, **found,
                      "sparse_told_ms": row["sparse_ms"], "dense_told_ms": row["dense_ms"]})

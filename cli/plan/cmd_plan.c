@@ -192,12 +192,10 @@ static int time_layers(cli_app *cli, plan_advice *a)
     return code;
 }
 
-/* Refuses what is known of floats alone. */
+/* Refuses the model, which is of floats alone. */
 static int check_options(cli_app *cli, const struct plan_options *o)
 {
-    const char *const name = o->predict || o->measure ? o->predict ? "predict" : "measure"
-                             : o->rows                ? "rows"
-                                                      : NULL;
+    const char *const name = o->predict ? "predict" : o->measure ? "measure" : NULL;
     if (!name || s24_dtype_parse(o->dtype) != S24_I8) return CLI_OK;
     return cli_fail(cli, CLI_USAGE, "option --%s: it is of f32 and bf16, and not of --dtype i8",
                     name);

@@ -26,25 +26,6 @@ static void dense_release(void *opaque)
     free(p);
 }
 
-/* Makes the weight in the dtype that it is multiplied in. */
-static s24_status dense_weight(dense_product *p, const bench_problem *problem)
-{
-    s24_dense w = {(void *)(uintptr_t)problem->w, S24_F32, problem->shape.n, problem->shape.k, 0};
-    void *narrow = NULL;
-    s24_status status = S24_OK;
-    if (problem->dtype != S24_F32) {
-        int64_t count = w.rows * w.cols;
-        narrow = s24_ctx_alloc(p->ctx, (size_t)count * s24_dtype_bytes(problem->dtype));
-        status = narrow ? s24_convert(narrow, problem->dtype, problem->w, S24_F32, count)
-                        : S24_ERROR_MEMORY;
-        w.data = narrow;
-        w.dtype = problem->dtype;
-    }
-    if (status == S24_OK) status = s24_dense_linear_create(&p->linear, p->ctx, &w, NULL, 0);
-    s24_ctx_free(p->ctx, narrow);
-    return status;
-}
-
 static void *dense_prepare(void *library, const bench_problem *problem)
 {
     (void)library;
@@ -54,7 +35,9 @@ static void *dense_prepare(void *library, const bench_problem *problem)
     p->n = problem->shape.n;
     p->x =
         (s24_dense){(void *)(uintptr_t)problem->x, S24_F32, problem->shape.m, problem->shape.k, 0};
-    if (dense_weight(p, problem) == S24_OK) return p;
+    const s24_dense w = {(void *)(uintptr_t)problem->w, S24_F32, p->n, problem->shape.k, 0};
+    if (s24_dense_linear_create_as(&p->linear, p->ctx, &w, problem->dtype, NULL, 0) == S24_OK)
+        return p;
     dense_release(p);
     return NULL;
 }

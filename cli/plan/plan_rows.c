@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Times the rows of kernels that a weight of floats could take on this CPU, in turns, and the dense
- * engine with them. The row that is taken goes by instructions and kind of core, as others of its
- * kind were measured; this measures it again. Rows in plain C are left out, which nobody would
+ * Times the rows of kernels that a layer of this dtype could take on this CPU, in turns, and the
+ * dense engine with them. The row that is taken goes by instructions and kind of core, as others of
+ * its kind were measured; this measures it again. Rows in plain C are left out, which nobody would
  * take.
  */
 #include <stdlib.h>
@@ -21,6 +21,7 @@ typedef struct candidate {
 typedef struct contest {
     s24_ctx *ctx;
     bench_shape shape;
+    s24_dtype activations; /* i8 next to integers, else none */
     s24_matrix *matrix;
     s24_dense w, x, y;
     void *dense; /* the engine's product, or NULL */
@@ -48,10 +49,16 @@ static s24_status make_dense(s24_dense *out, contest *c, int64_t rows, int64_t c
 static s24_status make_operands(contest *c, s24_dtype dtype)
 {
     const bench_shape s = c->shape;
+    const int integers = dtype == S24_I8;
     const s24_matrix_opts opts = {
-        .size = sizeof opts, .select = S24_SELECT_MAGNITUDE, .dtype = dtype};
+        .size = sizeof opts, .select = S24_SELECT_MAGNITUDE, .dtype = integers ? S24_F32 : dtype};
     s24_status status = make_dense(&c->w, c, s.n, s.k);
     if (status == S24_OK) status = s24_matrix_create(&c->matrix, c->ctx, &c->w, &opts);
+    if (status == S24_OK && integers) {
+        s24_matrix *floats = c->matrix;
+        status = s24_matrix_quantize(&c->matrix, c->ctx, floats, "int8");
+        s24_matrix_destroy(floats);
+    }
     if (status == S24_OK) status = make_dense(&c->x, c, s.m, s.k);
     return status == S24_OK ? make_dense(&c->y, c, s.m, s.n) : status;
 }
@@ -59,7 +66,7 @@ static s24_status make_operands(contest *c, s24_dtype dtype)
 /* Adds a row of this name, or of the plan's choice for NULL, unless it is there. */
 static s24_status add(contest *c, const char *name)
 {
-    const s24_plan_opts opts = {.size = sizeof opts, .kernel = name};
+    const s24_plan_opts opts = {.size = sizeof opts, .kernel = name, .activations = c->activations};
     candidate *one = &c->all[c->count];
     if (name && !strcmp(name, s24_plan_kernel(c->all[0].plan, c->shape.m))) return S24_OK;
     *one = (candidate){.ctx = c->ctx, .x = c->x, .y = c->y};
@@ -79,9 +86,11 @@ static s24_status add_all(contest *c, s24_dtype dtype)
     for (int i = 0; status == S24_OK && c->count < PLAN_ROWS; i++) {
         const char *name = s24_kernel_name(i, &needs, &holds);
         if (!name) break;
-        const int is_integer = s24_kernel_bits(i, &quantised) || quantised;
+        const int is_integer = s24_kernel_bits(i, &quantised) != 0;
+        const int same =
+            holds == dtype && quantised == c->activations && is_integer == (dtype == S24_I8);
         const int fits = !(needs & ~s24_ctx_cpu(c->ctx)) && needs & ~(uint32_t)S24_CPU_BASELINE;
-        if (fits && holds == dtype && !is_integer) status = add(c, name);
+        if (fits && same) status = add(c, name);
     }
     return status;
 }
@@ -134,7 +143,8 @@ static int compete(cli_app *cli, contest *c, plan_contest *found)
 
 int plan_rows(cli_app *cli, plan_contest *found, bench_shape shape, s24_dtype dtype)
 {
-    contest c = {.ctx = cli->ctx, .shape = shape};
+    contest c = {
+        .ctx = cli->ctx, .shape = shape, .activations = dtype == S24_I8 ? S24_I8 : S24_DTYPE_NONE};
     s24_status status = make_operands(&c, dtype);
     if (status == S24_OK) status = add_all(&c, dtype);
     if (status == S24_OK) add_dense(&c, dtype);

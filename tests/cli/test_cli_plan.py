@@ -211,8 +211,9 @@ class Plan(Scratch):
 
     def test_rows_of_kernels(self):
         """Each that this CPU could take is timed, the one that is taken first."""
-        for dtype in ("f32", "bf16"):
-            options = (5, 128, 128, *SMALL, "--dtype", dtype, "--rows")
+        for dtype in ("f32", "bf16", "i8"):
+            how = TIMED if dtype == "i8" else SMALL
+            options = (5, 128, 128, *how, "--dtype", dtype, "--rows")
             found = self.plan(*options)
             names = [k["kernel"] for k in found["kernels"]]
             self.assertEqual(set(found), KEYS | {"kernels", "timed_dense_ms"})
@@ -221,6 +222,7 @@ class Plan(Scratch):
             self.assertEqual(taken, [True] + [False] * (len(names) - 1))
             self.assertTrue(all(k["ms"] > 0 for k in found["kernels"]))
             self.assertEqual(len(set(names)), len(names))
+            self.assertTrue(all(f"_{dtype}_" in name for name in names), names)
             if "avx512" in names[0] and dtype == "f32":
                 self.assertEqual(set(names), {"linear_f32_avx2", "linear_f32_avx2_near",
                                               "linear_f32_avx512", "linear_f32_avx512_broadcast"})
@@ -463,7 +465,7 @@ class Plan(Scratch):
              r"--largest: 127 is less than 128"),
             *((name, ["plan", "1", "8", "8", "--dtype", "i8", f"--{name}"], 2,
                rf"option --{name}: it is of f32 and bf16, and not of --dtype i8")
-              for name in ("predict", "measure", "rows")),
+              for name in ("predict", "measure")),
         ])
 
 
