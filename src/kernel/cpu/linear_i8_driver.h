@@ -166,13 +166,17 @@ static size_t token_bytes(int64_t m, int64_t k)
  * ready.
  */
 enum lanes_way { OWN_TOKENS, ALL_TOKENS, COMMON_TOKENS };
-enum { ALL_MOST = 48 /* tokens for each thread that each quantises */ };
+enum {
+    ALL_MOST = 48,             /* tokens for each thread that each quantises */
+    LINE_TOKENS = 64 / X_BYTES /* that have their bytes in the same lines */
+};
 
 static enum lanes_way lanes_way_of(int64_t m, int64_t n, int64_t k, int64_t threads)
 {
     if (threads == 1 || m >= (n < 1024 * threads ? 24 : 48) * threads) return OWN_TOKENS;
     if (m > ALL_MOST * threads) return COMMON_TOKENS;
-    return n >= 512 * (threads - 1) || m * k <= 32 << 10 ? ALL_TOKENS : COMMON_TOKENS;
+    const int few = m <= LINE_TOKENS || m * k <= 32 << 10;
+    return few || n >= 512 * (threads - 1) ? ALL_TOKENS : COMMON_TOKENS;
 }
 
 typedef struct lanes_run {
@@ -224,6 +228,14 @@ static void lanes_quantise(void *arg, int64_t begin, int64_t end, int thread)
         quantise_tokens(r->job, m, stop - m, lanes_panel(r, panel) + X_BYTES * (m - start),
                         X_BYTES * (next - start), r->scales + m);
     }
+}
+
+/* Tokens that share lines by the same thread: two would take the lines from each other. */
+static void lanes_quantise_lines(void *arg, int64_t begin, int64_t end, int thread)
+{
+    const lanes_run *r = arg;
+    const int64_t stop = end * LINE_TOKENS < r->job->m ? end * LINE_TOKENS : r->job->m;
+    lanes_quantise(arg, begin * LINE_TOKENS, stop, thread);
 }
 
 /* Never fewer for more tokens, because whoever asks for many may come with few. */
@@ -416,7 +428,8 @@ static void lanes_job(const s24i_linear_job *job)
         parallel->run(parallel->pool, units, lanes_all_tokens, &copy);
         return;
     }
-    parallel->run(parallel->pool, job->m, lanes_quantise, &r);
+    parallel->run(parallel->pool, (job->m + LINE_TOKENS - 1) / LINE_TOKENS, lanes_quantise_lines,
+                  &r);
     parallel->run(parallel->pool, units, lanes_product, &r);
 }
 
