@@ -83,6 +83,10 @@ const s24i_layout *s24i_layout_find(const char *name);
 /* The plan that the products use with this context, made on first use; the storage owns it. */
 s24_status s24i_storage_plan(const s24_plan **out, s24_ctx *ctx, s24i_storage *storage);
 s24i_parallel s24i_parallel_of(s24_ctx *ctx);
+s24i_parallel s24i_alone(void);
+/* Who shares a product of m tokens with so many bytes of work: nobody, where this thread has done
+   it before another one has woken. */
+s24i_parallel s24i_sharers_of(s24_ctx *ctx, const s24_plan *plan, int64_t m, size_t room);
 /* to [rows, lifted columns] = x's columns, repeated as a lifted matrix wants them. */
 void s24i_lift_tokens(void *to, s24_ctx *ctx, const s24_dense *x, int lift);
 

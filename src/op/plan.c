@@ -8,17 +8,6 @@
 
 #include "op/op.h"
 
-static void run_parallel(void *pool, int64_t count,
-                         void (*fn)(void *arg, int64_t begin, int64_t end, int thread), void *arg)
-{
-    s24_ctx_parallel_for(pool, count, fn, arg);
-}
-
-s24i_parallel s24i_parallel_of(s24_ctx *ctx)
-{
-    return (s24i_parallel){s24_ctx_threads(ctx), run_parallel, ctx};
-}
-
 static const s24i_linear_kernel *kernel_at(int index)
 {
     for (int i = 0; index >= 0 && s24i_linear_kernels[i]; i++)
@@ -329,6 +318,24 @@ size_t s24_plan_work_bytes(const s24_plan *plan, const s24_ctx *ctx, int64_t m)
            plan->kernel->work_bytes(tokens, plan->n, plan->k, s24_ctx_threads(ctx));
 }
 
+/* What a multiply-add of the dense product takes, of a row in f32 six: there as measured with one
+   token, where bytes count most. */
+static double cost_of(const s24i_linear_kernel *kernel)
+{
+    if (kernel->activations == S24_I8) return 3;
+    return kernel->dtype == S24_I8 ? 6 : 2 + (double)s24_dtype_bytes(kernel->dtype);
+}
+
+s24i_parallel s24i_sharers_of(s24_ctx *ctx, const s24_plan *plan, int64_t m, size_t room)
+{
+    static const double few = 6 << 16; /* some 1.2 us */
+    const double cost = (double)m * (double)plan->n * (double)plan->k * cost_of(plan->kernel);
+    const int fits =
+        cost <= few &&
+        lifted_bytes(plan, m) + plan->kernel->work_bytes(m, plan->n, plan->k, 1) <= room;
+    return fits ? s24i_alone() : s24i_parallel_of(ctx);
+}
+
 size_t s24_plan_bytes(const s24_plan *plan)
 {
     return plan ? plan->bytes : 0;
@@ -469,7 +476,7 @@ s24_status s24_plan_run(s24_ctx *ctx, const s24_plan *plan, const s24_linear_arg
         .activation = args->activation,
         .rounds = plan->rounds,
         .work = args->work,
-        .parallel = s24i_parallel_of(ctx),
+        .parallel = s24i_sharers_of(ctx, plan, args->x->rows, args->work_bytes),
     };
     if (args->gate) {
         job.gate = args->gate->data;

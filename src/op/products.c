@@ -53,7 +53,6 @@ static s24_status run_along_k(s24_ctx *ctx, const product *p)
         .bias = p->bias,
         .alpha = p->alpha,
         .beta = p->beta,
-        .parallel = s24i_parallel_of(ctx),
     };
     if (p->beta != 0) {
         job.residual = job.y;
@@ -64,6 +63,7 @@ static s24_status run_along_k(s24_ctx *ctx, const product *p)
     job.work = bytes ? s24i_ctx_scratch(ctx, bytes) : NULL;
     REQUIRE(ctx, job.work || !bytes, S24_ERROR_MEMORY,
             "out of memory: %zu bytes of work for a product", bytes);
+    job.parallel = s24i_sharers_of(ctx, plan, job.m, bytes);
     plan->kernel->run(&job);
     return S24_OK;
 }

@@ -5,6 +5,7 @@
  */
 #include "support.h"
 
+#include <dirent.h>
 #include <math.h>
 #include <pthread.h>
 
@@ -328,12 +329,60 @@ static void test_shared_matrix(void **state)
     s24_ctx_destroy(ctx);
 }
 
+/* Threads of this process; 0: the system does not tell. */
+static int threads_there(void)
+{
+    DIR *tasks = opendir("/proc/self/task");
+    int count = 0;
+    for (struct dirent *one; tasks && (one = readdir(tasks));)
+        count += one->d_name[0] != '.';
+    if (tasks) closedir(tasks);
+    return count;
+}
+
+/* Products that are over before a thread has woken start none; others do. The weight is made by a
+   context of one thread, since making it starts some. */
+static void small_products_run_alone(void **state)
+{
+    (void)state;
+    const s24_ctx_opts one = {.size = sizeof one, .threads = 1},
+                       three = {.size = sizeof three, .threads = 3};
+    s24_ctx *maker, *ctx;
+    s24_plan *plan;
+    uint64_t seed = 3;
+    const int before = threads_there();
+    if (!before) skip();
+    assert_int_equal(s24_ctx_create(&maker, &one), S24_OK);
+    assert_int_equal(s24_ctx_create(&ctx, &three), S24_OK);
+    weight t = make_weight(maker, S24_F32, 64, 128, &seed);
+    assert_ok(maker, s24_plan_create(&plan, maker, t.w, NULL));
+    for (int64_t m = 8; m <= 16; m += 8) {
+        s24_dense x = make_dense(m, 128, 0, &seed), y = make_dense(m, 64, 0, &seed);
+        const size_t bytes = s24_plan_work_bytes(plan, ctx, m);
+        void *work = s24_ctx_alloc(ctx, bytes);
+        const s24_linear_args args = {.y = &y, .x = &x, .work = work, .work_bytes = bytes};
+        assert_ok(ctx, s24_plan_run(ctx, plan, &args));
+        if (m == 8) assert_true(threads_there() <= before);
+        if (m == 16) assert_true(threads_there() > before);
+        s24_ctx_free(ctx, work);
+        free(x.data), free(y.data);
+    }
+    s24_plan_destroy(plan);
+    drop_weight(&t);
+    s24_ctx_destroy(ctx);
+    s24_ctx_destroy(maker);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_products),         cmocka_unit_test(test_masked_cpu),
-        cmocka_unit_test(test_single_columns),   cmocka_unit_test(test_same_bits_again),
-        cmocka_unit_test(test_product_refusals), cmocka_unit_test(test_memory_of_products),
+        cmocka_unit_test(small_products_run_alone), /* before others start threads */
+        cmocka_unit_test(test_products),
+        cmocka_unit_test(test_masked_cpu),
+        cmocka_unit_test(test_single_columns),
+        cmocka_unit_test(test_same_bits_again),
+        cmocka_unit_test(test_product_refusals),
+        cmocka_unit_test(test_memory_of_products),
         cmocka_unit_test(test_shared_matrix),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
