@@ -4,8 +4,9 @@
  * number of rows. cmake/dense_engine.cmake chooses one of dense_onednn.c, dense_cblas.c and
  * dense_plain.c, each of which fills s24i_dense_engine; nothing else knows which one it is.
  *
- * A weight is immutable and may be shared by threads; a runner holds what changes during a run
- * (prepared primitives, work memory) and belongs to one thread at a time. Products run on the
+ * A weight is immutable and may be shared by threads; a runner holds the library, opened by its
+ * first product, and what changes during a run (prepared primitives, work memory), and belongs to
+ * one thread at a time. Products run on the
  * threads of the context that they are given, never on threads of a library's own.
  */
 #ifndef S24_DENSE_DENSE_H
@@ -60,9 +61,9 @@ typedef struct s24i_dense_engine_table {
     s24_status (*runner_create)(s24i_dense_runner **out, s24_ctx *ctx, int64_t most_x);
     void (*runner_destroy)(s24i_dense_runner *runner);
     s24_status (*run)(s24i_dense_runner *runner, s24_ctx *ctx, const s24i_dense_job *job);
-    /* A product of two matrices that both change, as training has them. May allocate work memory.
-       Errors: MEMORY, UNSUPPORTED. */
-    s24_status (*gemm)(s24_ctx *ctx, const s24i_gemm *job);
+    /* A product of two matrices that both change, as training has them. The runner's work memory
+       may grow. Errors: MEMORY, UNSUPPORTED. */
+    s24_status (*gemm)(s24i_dense_runner *runner, s24_ctx *ctx, const s24i_gemm *job);
     /* The S24_CPU_ bits that products of this context use; 0: there is no library here. */
     uint32_t (*cpu)(s24_ctx *ctx);
 } s24i_dense_engine_table;

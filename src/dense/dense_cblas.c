@@ -97,9 +97,10 @@ static void multiply_range(void *arg, int64_t begin, int64_t end, int thread)
                 (int)g.lda, g.b, (int)g.ldb, g.beta, g.c, (int)g.ldc);
 }
 
-static s24_status gemm(s24_ctx *ctx, const s24i_gemm *whole)
+static s24_status gemm(s24i_dense_runner *runner, s24_ctx *ctx, const s24i_gemm *whole)
 {
     s24i_gemm job = *whole;
+    (void)runner;
     TRY(check_int(ctx, "rows", job.m));
     TRY(check_int(ctx, "columns", job.n));
     TRY(check_int(ctx, "a sum's terms", job.k));
@@ -157,7 +158,7 @@ static s24_status run(s24i_dense_runner *runner, s24_ctx *ctx, const s24i_dense_
                          .k = w->k,
                          .transposed_b = 1,
                          .beta = job->accumulate && !aside ? 1.0f : 0.0f};
-    TRY(gemm(ctx, &g));
+    TRY(gemm(runner, ctx, &g));
     if (!aside && !job->bias && job->activation == S24_ACTIVATION_NONE) return S24_OK;
     epilogue_job e = {job, s24i_vec_find(s24_ctx_cpu(ctx)), product, ld, aside};
     s24_ctx_parallel_for(ctx, m, epilogue_rows, &e);

@@ -79,6 +79,9 @@ static inline void s24i_onednn_leave(const onednn *dnnl, int before)
     if (dnnl->set_threads && before != 1) dnnl->set_threads(before);
 }
 
+/* The library as the runner keeps it, from its first product on. */
+s24_status s24i_onednn_runner_open(const onednn **dnnl, s24i_dense_runner *runner, s24_ctx *ctx);
+
 /* The table's functions. */
 s24_status s24i_onednn_weight_create(s24i_dense_weight **out, s24_ctx *ctx, const s24_dense *w,
                                      s24_dtype dtype);

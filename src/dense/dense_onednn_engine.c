@@ -7,7 +7,7 @@
 #include "io/file/io.h"
 
 typedef struct gemm_job {
-    onednn dnnl;
+    const onednn *dnnl;
     const s24i_gemm *whole;
     dnnl_status_t status[S24I_ONEDNN_SHARES];
 } gemm_job;
@@ -16,18 +16,18 @@ static void gemm_range(void *arg, int64_t begin, int64_t end, int thread)
 {
     gemm_job *job = arg;
     const s24i_gemm g = s24i_gemm_part(job->whole, begin, end);
-    const int before = s24i_onednn_enter(&job->dnnl);
+    const int before = s24i_onednn_enter(job->dnnl);
     job->status[thread] =
-        job->dnnl.sgemm(g.transposed_a ? 'T' : 'N', g.transposed_b ? 'T' : 'N', g.m, g.n, g.k, 1.0f,
-                        g.a, g.lda, g.b, g.ldb, g.beta, g.c, g.ldc);
-    s24i_onednn_leave(&job->dnnl, before);
+        job->dnnl->sgemm(g.transposed_a ? 'T' : 'N', g.transposed_b ? 'T' : 'N', g.m, g.n, g.k,
+                         1.0f, g.a, g.lda, g.b, g.ldb, g.beta, g.c, g.ldc);
+    s24i_onednn_leave(job->dnnl, before);
 }
 
-static s24_status gemm(s24_ctx *ctx, const s24i_gemm *whole)
+static s24_status gemm(s24i_dense_runner *runner, s24_ctx *ctx, const s24i_gemm *whole)
 {
     gemm_job job = {.whole = whole};
     const int64_t steps = s24i_gemm_steps(whole);
-    TRY(s24i_onednn_open(&job.dnnl, ctx));
+    TRY(s24i_onednn_runner_open(&job.dnnl, runner, ctx));
     s24_ctx_parallel_for(ctx, steps, gemm_range, &job);
     for (int t = 0; t < s24i_min(steps, s24_ctx_threads(ctx)); t++)
         TRY(s24i_onednn_check(ctx, job.status[t], "a product"));

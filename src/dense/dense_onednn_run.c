@@ -126,8 +126,9 @@ s24_status s24i_onednn_runner_create(s24i_dense_runner **out, s24_ctx *ctx, int6
 
 /* The library is loaded by the first product: a model whose layers are all 2:4 makes runners
    too. */
-static s24_status open_engine(s24i_dense_runner *runner, s24_ctx *ctx)
+s24_status s24i_onednn_runner_open(const onednn **dnnl, s24i_dense_runner *runner, s24_ctx *ctx)
 {
+    *dnnl = &runner->dnnl;
     if (runner->engine) return S24_OK;
     TRY(s24i_onednn_open(&runner->dnnl, ctx));
     return s24i_onednn_check(ctx, runner->dnnl.engine_create(&runner->engine, dnnl_cpu, 0),
@@ -462,8 +463,9 @@ s24_status s24i_onednn_run(s24i_dense_runner *runner, s24_ctx *ctx, const s24i_d
     const s24_dense *y = job->y;
     const int strided = !is_eight(job) && is_strided(y);
     shared p = {.runner = runner, .job = job, .y = *y, .vec = s24i_vec_find(s24_ctx_cpu(ctx))};
+    const onednn *dnnl;
     p.y.ld = y->cols;
-    TRY(open_engine(runner, ctx));
+    TRY(s24i_onednn_runner_open(&dnnl, runner, ctx));
     TRY(prepare_x(&p.x, runner, ctx, job));
     if (strided) {
         TRY(grow(runner, &runner->y, y->rows * y->cols, s24_dtype_bytes(y->dtype)));

@@ -24,6 +24,8 @@ struct s24i_dense_weight {
 
 struct s24i_dense_runner {
     s24_ctx *ctx;
+    float *work; /* of products of two matrices */
+    int64_t work_elems;
 };
 
 static int64_t panel_count(int64_t n)
@@ -77,7 +79,9 @@ static s24_status runner_create(s24i_dense_runner **out, s24_ctx *ctx, int64_t m
 
 static void runner_destroy(s24i_dense_runner *runner)
 {
-    if (runner) s24_ctx_free(runner->ctx, runner);
+    if (!runner) return;
+    s24_ctx_free(runner->ctx, runner->work);
+    s24_ctx_free(runner->ctx, runner);
 }
 
 typedef struct plain_job {
@@ -190,13 +194,21 @@ static void gemm_range(void *arg, int64_t begin, int64_t end, int thread)
     }
 }
 
-static s24_status gemm(s24_ctx *ctx, const s24i_gemm *g)
+static s24_status grow(s24i_dense_runner *runner, int64_t elems)
 {
-    gemm_job job = {g, s24i_vec_find(s24_ctx_cpu(ctx)), NULL};
-    TRY(s24i_alloc_elems(&job.work, ctx, s24_ctx_threads(ctx) * (PANEL + ROWS) * g->k,
-                         sizeof(float), "a product"));
-    s24_ctx_parallel_for(ctx, panel_count(g->n), gemm_range, &job);
-    s24_ctx_free(ctx, job.work);
+    if (elems <= runner->work_elems) return S24_OK;
+    s24_ctx_free(runner->ctx, runner->work);
+    runner->work_elems = 0;
+    TRY(s24i_alloc_elems(&runner->work, runner->ctx, elems, sizeof(float), "a product"));
+    runner->work_elems = elems;
+    return S24_OK;
+}
+
+static s24_status gemm(s24i_dense_runner *runner, s24_ctx *ctx, const s24i_gemm *g)
+{
+    TRY(grow(runner, s24_ctx_threads(ctx) * (PANEL + ROWS) * g->k));
+    const gemm_job job = {g, s24i_vec_find(s24_ctx_cpu(ctx)), runner->work};
+    s24_ctx_parallel_for(ctx, panel_count(g->n), gemm_range, (void *)(uintptr_t)&job);
     return S24_OK;
 }
 

@@ -42,7 +42,7 @@ static void gemm(s24i_machine *m, const s24i_gemm *job)
     for (int64_t first = 0; first < all && m->status == S24_OK; first += most) {
         const s24i_gemm piece = piece_of(job, first, s24i_min(most, all - first));
         m->status = s24i_machine_pulse(m);
-        if (m->status == S24_OK) m->status = s24i_dense_engine.gemm(m->ctx, &piece);
+        if (m->status == S24_OK) m->status = s24i_dense_engine.gemm(m->runner, m->ctx, &piece);
     }
 }
 

@@ -5,6 +5,7 @@
  */
 #include <string.h>
 
+#include "dense/dense.h"
 #include "io/file/io.h"
 #include "model/patches.h"
 #include "run/cpu/attention.h"
@@ -62,6 +63,7 @@ static s24_status cpu_fix(s24i_machine *m, const s24i_fixed *fixed, int64_t *pla
 }
 static void cpu_close(s24i_machine *m)
 {
+    s24i_dense_engine.runner_destroy(m->runner);
     s24_ctx_free(m->ctx, m->scratch);
 }
 
@@ -443,6 +445,7 @@ s24_status s24i_machine_cpu(s24i_machine *machine, s24_ctx *ctx, int64_t longest
                               .vec = s24i_vec_find(s24_ctx_cpu(ctx)),
                               .scratch_elems = elems,
                               .threads = threads};
+    TRY(s24i_dense_engine.runner_create(&machine->runner, ctx, 0));
     return s24i_alloc_elems(&machine->scratch, ctx, threads * elems, sizeof(float),
                             "work memory of training");
 }

@@ -474,7 +474,8 @@ struct s24i_machine {
     const s24i_pulse *pulse; /* NULL: a pass cannot be stopped */
     /* The CPU's. */
     const s24i_vec *vec;
-    float *scratch; /* [threads, scratch_elems] */
+    struct s24i_dense_runner *runner; /* of all products */
+    float *scratch;                   /* [threads, scratch_elems] */
     int64_t scratch_elems;
     int threads;
     double laps; /* seconds */

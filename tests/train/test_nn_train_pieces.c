@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Products of training that are so large that the CPU makes them in pieces: the numbers are
-   those of one product, and before each piece somebody may ask to stop. */
+   those of one product, and before each piece somebody may ask to stop. What the first product
+   opened and took serves all others. */
+#define _GNU_SOURCE /* RTLD_NEXT */
 #include "support.h"
 
+#include <dlfcn.h>
 #include <math.h>
 
+#include "dense/dense.h"
 #include "io/file/io.h"
 #include "train/ops.h"
 
@@ -92,10 +96,81 @@ static void pieces_give_the_product(void **state)
     free(x), free(w), free(dy), free(y), free(dx), free(dw);
 }
 
+/* ---- what products open and take ------------------------------------------------------------- */
+
+static int64_t opened, taken; /* oneDNN, blocks of memory */
+static int refuses;           /* to open it */
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+/* A program's own function of this name is everyone's in it. */
+void *dlopen(const char *name, int flags)
+{
+    static void *(*real)(const char *name, int flags);
+    void *found = dlsym(RTLD_NEXT, "dlopen");
+    memcpy(&real, &found, sizeof real);
+    opened += name && strstr(name, "dnnl") != NULL;
+    return real(refuses ? "/nowhere/libnone.so" : name, flags);
+}
+#endif
+
+static void *take(void *user, size_t bytes, size_t alignment)
+{
+    void *memory = NULL;
+    (void)user;
+    taken++;
+    return posix_memalign(&memory, alignment, bytes) ? NULL : memory;
+}
+
+static void give_back(void *user, void *memory, size_t bytes)
+{
+    (void)user, (void)bytes;
+    if (memory) taken--;
+    free(memory);
+}
+
+static s24_status multiply(s24i_machine *m, int64_t rows, int64_t n, int64_t k)
+{
+    static float x[1024], w[1024], y[1024], dw[1024];
+    const s24i_layer layer = {.w = w, .dw = dw, .n = n, .k = k, .ldx = k, .ldy = n};
+    m->status = S24_OK;
+    m->ops->linear(m, y, x, &layer, rows, 0);
+    m->ops->linear_dx(m, x, y, &layer, rows);
+    m->ops->linear_dw(m, y, x, &layer, rows, 0);
+    return m->status;
+}
+
+static void the_first_product_serves_all(void **state)
+{
+    const s24_ctx_opts opts = {
+        .size = sizeof opts, .threads = 2, .allocator = {take, give_back, NULL}};
+    const int has_library = strncmp(s24_dense_engine(), "oneDNN", 6) == 0;
+    s24i_machine m;
+    s24_ctx *ctx;
+    (void)state;
+    assert_int_equal(s24_ctx_create(&ctx, &opts), S24_OK);
+    assert_int_equal(s24i_machine_cpu(&m, ctx, 8, 8, 64), S24_OK);
+    opened = 0;
+    refuses = has_library;
+    assert_int_equal(multiply(&m, 16, 32, 32), refuses ? S24_ERROR_UNSUPPORTED : S24_OK);
+    refuses = 0;
+    assert_int_equal(multiply(&m, 16, 32, 32), S24_OK);
+    const int64_t once = opened, blocks = taken;
+    assert_int_equal(once, 2 * has_library); /* of the two the first was refused */
+    for (int64_t rows = 1; rows <= 31; rows += 5)
+        for (int64_t k = 8; k <= 32; k += 12)
+            assert_int_equal(multiply(&m, rows, 32, k), S24_OK);
+    assert_int_equal(opened, once);
+    assert_int_equal(taken, blocks);
+    m.ops->close(&m);
+    s24_ctx_destroy(ctx);
+    assert_int_equal(taken, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pieces_give_the_product),
+        cmocka_unit_test(the_first_product_serves_all),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
