@@ -18,23 +18,47 @@ typedef struct guarded {
     void *data;
 } guarded;
 
+/* The last small areas that were given back: to map one and to touch it first takes longer than
+   most products. What their last user wrote stays in them. */
+enum { KEPT_AREAS = 256, LARGE_AREA = 1 << 20 };
+static struct {
+    guarded areas[KEPT_AREAS];
+    int next;
+} kept_areas;
+
+/* A kept area of so many bytes, or a new one. */
+static inline char *area_of(size_t mapped, size_t page)
+{
+    for (int i = 0; i < KEPT_AREAS; i++)
+        if (kept_areas.areas[i].mapped == mapped) {
+            kept_areas.areas[i].mapped = 0;
+            return kept_areas.areas[i].base;
+        }
+    char *base = mmap(NULL, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_true(base != MAP_FAILED);
+    assert_int_equal(mprotect(base, page, PROT_NONE), 0);
+    assert_int_equal(mprotect(base + mapped - page, page, PROT_NONE), 0);
+    return base;
+}
+
 /* `bytes` that end (at_end) or begin at an inaccessible page; `align` is kept at the end too. */
 static inline guarded guard(size_t bytes, size_t align, int at_end)
 {
-    size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    size_t inner = (bytes + page - 1) / page * page;
-    guarded g = {.mapped = inner + 2 * page};
-    g.base = mmap(NULL, g.mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    assert_true(g.base != MAP_FAILED);
-    assert_int_equal(mprotect(g.base, page, PROT_NONE), 0);
-    assert_int_equal(mprotect(g.base + page + inner, page, PROT_NONE), 0);
-    g.data = g.base + page + (at_end ? (inner - bytes) / align * align : 0);
-    return g;
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    const size_t inner = (bytes + page - 1) / page * page, mapped = inner + 2 * page;
+    char *base = area_of(mapped, page);
+    return (guarded){base, mapped, base + page + (at_end ? (inner - bytes) / align * align : 0)};
 }
 
 static inline void unguard(guarded g)
 {
-    munmap(g.base, g.mapped);
+    guarded *oldest = &kept_areas.areas[kept_areas.next++ % KEPT_AREAS];
+    if (g.mapped > LARGE_AREA) {
+        munmap(g.base, g.mapped);
+        return;
+    }
+    if (oldest->mapped) munmap(oldest->base, oldest->mapped);
+    *oldest = g;
 }
 
 /* ---- a pool that runs the ranges in turn: the split is what matters here --------------------- */
