@@ -40,7 +40,7 @@ ROOMS = {
     "run": {"io", "task", "vec", "dense", "comm", "model"},
     "export": {"io", "vec", "dense", "model", "run"},
     "train": {"io", "task", "vec", "dense", "comm", "model", "run"},
-    "recipe": {"io", "task", "vec", "dense", "model", "run", "train"},
+    "recipe": {"io", "task", "vec", "dense", "comm", "model", "run", "train"},
 }
 CORE = {"base", "format", "kernel", "op", "device", "quant", "prune", "cuda"}
 # Headers of a room that all see.

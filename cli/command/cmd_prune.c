@@ -129,9 +129,18 @@ static const cli_option options[] = {
      "Round what stays to integers with a scale per row, or per 64 or 128 columns; with "
      "--calibration so that they make good for what goes.",
      cli_scheme_name},
+    {"comm", 0, CLI_CHOICE, offsetof(struct prune_options, common.comm), NULL, NULL,
+     "Prune one model by all processes that mpirun, torchrun or srun started: each runs a share of "
+     "the passages, on the CPU with mpi, on its GPU with nccl, and prunes some of the layers that "
+     "read the same. Rank 0 prints and writes.",
+     s24_comm_kind_name},
     {NULL, 0, CLI_FLAG, 0, NULL, NULL, NULL, NULL}};
 
 static const cli_rule rules[] = {
+    {CLI_ONLY_WITH, "comm", "calibration images", NULL},
+    {CLI_NOT_WITH, "comm", "permute reconstruct aim=outputs aim=states scope=global text qa",
+     "prunes block by block, by what layers see"},
+    {CLI_NOT_WITH, "comm", "shard", "shares the work out itself"},
     {CLI_NOT_WITH, "permute", "masks masks-only", "is of channels as they are"},
     {CLI_ONE_OF, "text qa images", NULL, NULL},
     {CLI_ONLY_WITH, "text qa",
@@ -165,6 +174,8 @@ static const cli_example examples[] = {
     {"sparse24 prune clip clip-24 --method wanda --calibration captions.txt --images photos",
      "Texts and images of a model that embeds both: each tower by what it reads."},
     {"sparse24 prune model model-24 --exclude '*.layer.0.*'", "Leave the first block as it is."},
+    {"mpirun -n 4 sparse24 prune model model-24 --method wanda --calibration texts --comm mpi",
+     "By four processes, each with a quarter of the passages."},
     {NULL, NULL}};
 
 typedef struct job {
@@ -351,7 +362,8 @@ static int prune_with(cli_app *cli, const struct prune_options *o, s24_device *d
                                  .images = given.pixels ? &given.images : NULL,
                                  .device = passes ? device : NULL,
                                  .keep = o->resume ? kept : NULL,
-                                 .aim = o->aim};
+                                 .aim = o->aim,
+                                 .comm = cli->comm};
     if (code == CLI_OK)
         code = o->shard ? prune_part(cli, o, in, &opts, &given)
                         : run_prune(cli, in, cli->operands[1], &opts);
@@ -436,7 +448,7 @@ static int run(cli_app *cli, const void *opaque)
     if (code == CLI_OK) code = cli_device(cli, &device);
     if (code == CLI_OK) code = cli_open(cli, &in);
     if (code == CLI_OK) code = check_options(cli, o, in);
-    if (code == CLI_OK) code = cli_may_make(cli, cli->operands[1]);
+    if (code == CLI_OK && !s24_comm_rank(cli->comm)) code = cli_may_make(cli, cli->operands[1]);
     if (code == CLI_OK && o->permute) code = permute(cli, o, &folder, &in);
     if (code == CLI_OK) code = prune_with(cli, o, device, in);
     s24_checkpoint_close(in);

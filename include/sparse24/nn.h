@@ -587,6 +587,14 @@ typedef struct s24_model_prune_opts {
     /* Of price "model": bytes that these weights may take; if they take more, nothing is measured:
        MEMORY. 0: nine tenths of s24_memory_free. */
     int64_t memory;
+    /* Its ranks prune the model together: each runs its share of the passages, on the CPU or its
+       own `device`, Gram matrices are summed, and of layers that read the same each is one rank's,
+       whose choice all take. All call with the same model, passages and options: what differs is
+       refused by name. Rank 0 writes, has `keep`, for runs of as many ranks, and alone takes what
+       is outside the blocks. In worlds of one size the same bits, next to one process the same but
+       for the order of sums; an error is all ranks'. Needs a passage for each rank; excludes
+       reconstruct, aim, global, s24_model_sensitivity. NULL, or a world of one: this one alone. */
+    struct s24_comm *comm;
 } s24_model_prune_opts;
 
 /*

@@ -435,6 +435,9 @@ S24_API s24_status s24_stats_add(s24_stats *stats, s24_ctx *ctx, const s24_dense
    lower triangle is read. Nothing is added on an error: NOT_FINITE, SHAPE, DTYPE. */
 S24_API s24_status s24_stats_add_gram(s24_stats *stats, s24_ctx *ctx, const s24_dense *gram,
                                       int64_t inputs);
+/* What stats hold, in place: *gram [k, k], of which the lower triangle is read, and *inputs, the
+   number of inputs that it is of. Processes that have seen some inputs each add theirs up so. */
+S24_API s24_status s24_stats_sums(double **gram, int64_t **inputs, s24_ctx *ctx, s24_stats *stats);
 
 /* What examples say of a weight: means over them of its loss's gradient, of that one's size and of
    its square, each [rows, cols], finite. */

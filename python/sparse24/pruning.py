@@ -12,6 +12,7 @@ from . import _core
 from .arrays import expect_name, handle_of, operand, several, sides, view
 from .matrix import Array, Matrix
 from .model import open_device
+from .ranks import Comm
 
 
 def criteria() -> list[str]:
@@ -33,6 +34,7 @@ class Stats:
     """What a criterion wants of a layer's inputs: the k x k Gram matrix of any number of calls."""
 
     def __init__(self, k: int):
+        self._k = k
         self._handle = _core.stats_create(k)
         self._lock = threading.Lock()
 
@@ -40,6 +42,16 @@ class Stats:
         """Adds inputs [tokens, k] of f32; returns itself."""
         with self._lock:
             _core.stats_add(self._handle, operand(x))
+        return self
+
+    def add_up(self, comm: Comm) -> Stats:
+        """Adds the inputs of all ranks, which all call it; returns itself. Raises OSError (a rank
+        that is gone), as Comm.sum does."""
+        with self._lock:
+            gram, inputs = _core.stats_sums(self._handle)
+            count = view(inputs, (1,), np.int64, None, writable=True)
+            count[:] = comm.sum(count.astype(np.float64))
+            comm.sum(view(gram, (self._k, self._k), np.float64, None, writable=True))
         return self
 
     def error(self, w: Array, after: Array) -> float:
@@ -252,7 +264,7 @@ def prune_model(model: Path, out: Path, criterion: Criterion = "magnitude", *,
                 quantize: str | None = None, masks: Path | None = None, masks_only: bool = False,
                 gradients: typing.Any = None, scope: str = "local", normalize: bool = False,
                 low_rank: str | int | None = None, device: str | None = None,
-                keep: Path | None = None, aim: str = "weights",
+                keep: Path | None = None, aim: str = "weights", comm: Comm | None = None,
                 force: bool = False, max_tokens: int = 0, dampening: float = 0.0, block: int = 0,
                 seed: int = 0, report: Report | None = None,
                 progress: Progress | None = None) -> list[Layer]:
@@ -268,10 +280,11 @@ def prune_model(model: Path, out: Path, criterion: Criterion = "magnitude", *,
     stopped goes on after those, to the same bits, and the folder goes. aim: before a layer is
     pruned it comes near, on the pruned model's inputs, to what the dense model's layer gives on its
     own ("outputs"), or to that and what states lack of the dense model's ("states"), as far as that
-    holds on the last eighth of the texts. include, exclude: globs over names; by default the linear
-    layers inside the blocks. packed: write the 2:4 weights packed; quantize: and as integers of a
-    scheme. masks: a file of masks, MaskLLM's too, of any form without a pattern, in place of a
-    criterion; masks_only: `out` is such a file and nothing else.
+    holds on the last eighth of the texts. comm: its ranks prune the model together, each with its
+    share of the texts; rank 0 writes, and all come back once it has. include, exclude: globs over
+    names; by default the linear layers inside the blocks. packed: write the 2:4 weights packed;
+    quantize: and as integers of a scheme. masks: a file of masks, MaskLLM's too, of any form
+    without a pattern, in place of a criterion; masks_only: `out` is such a file and nothing else.
     gradients: of training.gradients, for criteria that need them. scope="global": the share of a
     pattern unstructured:SHARE is of all layers together, each layer's scores divided by their mean
     with normalize. low_rank: the rank of factors next to each packed weight, or "bytes=SHARE" of
@@ -289,7 +302,8 @@ def prune_model(model: Path, out: Path, criterion: Criterion = "magnitude", *,
     written = (include, exclude, dtype, packed, force, max_tokens, quantize, reconstruct, chosen,
                masks_only, gradients, scope == "global", normalize,
                None if low_rank is None else str(low_rank), open_device(device),
-               None if keep is None else os.fspath(keep), aim)
+               None if keep is None else os.fspath(keep), aim,
+               None if comm is None else comm._handle)
     _core.model_prune(_core.checkpoint_open(model), out, _passages(model, texts, images), on_layer,
                       progress, how, written)
     return layers

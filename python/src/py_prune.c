@@ -52,6 +52,19 @@ PyObject *pyf_stats_add(PyObject *module, PyObject *args)
     Py_RETURN_NONE;
 }
 
+/* Addresses of the Gram matrix and of the number of inputs, for as long as stats are there. */
+PyObject *pyf_stats_sums(PyObject *module, PyObject *args)
+{
+    py_call c = {.module = module};
+    s24_stats *stats;
+    double *gram;
+    int64_t *inputs;
+    if (!PyArg_ParseTuple(args, "O&", py_stats, &stats)) return NULL;
+    if (!PY_RUN(c, s24_stats_sums(&gram, &inputs, c.ctx, stats))) return NULL;
+    return Py_BuildValue("(KK)", (unsigned long long)(uintptr_t)gram,
+                         (unsigned long long)(uintptr_t)inputs);
+}
+
 /* A criterion of the caller's: addresses of what it sees and writes, for a function that makes
    arrays of them. */
 static s24_status on_score(void *user, s24_ctx *ctx, double *scores, const s24_score_inputs *in)
@@ -269,11 +282,11 @@ static int take_written(s24_model_prune_opts *o, PyObject *tuple)
     s24_checkpoint *masks;
     s24_model_gradients *slopes;
     PyObject *device;
-    if (!PyArg_ParseTuple(tuple, "zzO&ppLzLO&pO&ppzOzz;what to write", &o->include, &o->exclude,
+    if (!PyArg_ParseTuple(tuple, "zzO&ppLzLO&pO&ppzOzzO&;what to write", &o->include, &o->exclude,
                           py_dtype, &o->dtype, &o->packed, &o->force, &max_tokens, &o->quantize,
                           &reconstruct, py_checkpoint_or_none, &masks, &o->masks_only,
                           py_model_gradients_or_none, &slopes, &o->global, &o->normalize,
-                          &o->low_rank, &device, &o->keep, &o->aim) ||
+                          &o->low_rank, &device, &o->keep, &o->aim, py_comm_or_none, &o->comm) ||
         !py_device_or_none(device, &o->device))
         return 0;
     o->max_tokens = max_tokens;

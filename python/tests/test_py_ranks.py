@@ -53,6 +53,22 @@ with sparse24.Comm("mpi", library=sys.argv[1], patience=60) as comm:
 """
 
 
+PRUNES = """\
+import sys, numpy as np, sparse24, tiny_bert
+sparse24.set_threads(1)
+with sparse24.Comm("mpi", library=sys.argv[1], patience=60) as comm:
+    count = 8 if sys.argv[4] == "well" else 8 + comm.rank
+    layers = sparse24.prune_model(sys.argv[2], sys.argv[3], "wanda", comm=comm,
+                                  texts=tiny_bert.sentences(count))
+    x = np.full((1 + comm.rank, 4), 1 + comm.rank, np.float32)
+    stats = sparse24.Stats(4).add(x).add_up(comm)
+    w = np.array([[1, 2, 3, 4]], np.float32)
+    assert stats.error(w, 0 * w) == 1 and sparse24.prune(w, "wanda", stats).weight[0, 3] == 4
+    assert sparse24.Checkpoint(sys.argv[3])  # it is there for all
+    print(comm.rank, len(layers))
+"""
+
+
 class Ranks(unittest.TestCase):
     def setUp(self):
         place = tempfile.TemporaryDirectory()
@@ -98,6 +114,20 @@ class Ranks(unittest.TestCase):
                                    atol=1e-5)
         np.testing.assert_allclose(found["hidden"], model.forward([[1, 2, 3], [4]])["hidden"],
                                    atol=1e-4)
+
+    @unittest.skipIf(MISSING, MISSING)
+    def test_two_prune_one_model(self):
+        done = self.shared("well", PRUNES)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        alone = sparse24.prune_model(self.root / "model", self.root / "one", "wanda",
+                                     texts=tiny_bert.sentences(8))
+        self.assertEqual(sorted(done.stdout.splitlines()), [f"{r} {len(alone)}" for r in range(2)])
+        one, two = (sparse24.Checkpoint(self.root / name) for name in ("one", "two"))
+        for name in one:
+            np.testing.assert_array_equal(one.array(name), two.array(name))
+        done = self.shared("badly", PRUNES.replace("sys.argv[3]", "sys.argv[3] + '-bad'"))
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn("rank 1 has other calibration passages than rank 0", done.stderr)
 
     def test_a_world_of_one(self):
         self.assertIn("mpi", sparse24.comm_kinds())

@@ -181,3 +181,12 @@ s24_status s24_stats_add_gram(s24_stats *stats, s24_ctx *ctx, const s24_dense *g
     stats->tokens += inputs;
     return S24_OK;
 }
+
+s24_status s24_stats_sums(double **gram, int64_t **inputs, s24_ctx *ctx, s24_stats *stats)
+{
+    REQUIRE(ctx, gram && inputs && stats, S24_ERROR_ARGUMENT,
+            "s24_stats_sums: gram, inputs and stats are required");
+    *gram = stats->gram;
+    *inputs = &stats->tokens;
+    return S24_OK;
+}

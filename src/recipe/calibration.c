@@ -1,8 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What a walk through the blocks reads, wherever the passes run: texts and a block's weights. */
+/* What a walk through the blocks goes by, wherever the passes run: texts, the stages of a block and
+   its weights. */
 #include "recipe/calibration.h"
 
 #include "io/checkpoint/checkpoint.h"
+
+s24i_stage_kind s24i_stage_kind_of(const s24i_shape *shape, int kind)
+{
+    enum { NONE, LATENT, LATENT_QUERIES };
+    static const s24i_stage_kind kinds[][S24I_STAGES] = {
+        [NONE] = {{{S24I_QUERY, S24I_KEY, S24I_VALUE}, 3}},
+        [LATENT] = {{{S24I_QUERY, S24I_KEY}, 2}, {.count = 0}, {{S24I_VALUE}, 1}},
+        [LATENT_QUERIES] = {{{S24I_LATENT, S24I_KEY}, 2}, {{S24I_QUERY}, 1}, {{S24I_VALUE}, 1}}};
+    static const s24i_stage_kind others[] = {
+        {{S24I_ATTENTION}, 1}, {{S24I_INTERMEDIATE, S24I_GATE}, 2}, {{S24I_OUTPUT}, 1}};
+    enum { OTHERS = sizeof others / sizeof *others };
+    if (kind >= S24I_STAGES - OTHERS) return others[kind - (S24I_STAGES - OTHERS)];
+    return kinds[shape->latent.queries ? LATENT_QUERIES : shape->latent.rank ? LATENT : NONE][kind];
+}
 
 s24_batch s24i_calibration_batch(s24i_calibration *c, int64_t first, int64_t end)
 {

@@ -50,7 +50,6 @@ typedef struct s24i_calibration {
     int observed;                        /* the slot whose input goes into stats, */
     s24i_stage at;                       /* of these experts */
     s24_stats **stats;                   /* [1 or experts] */
-    int64_t *seen;                       /* likewise: tokens */
     int is_there;                        /* the passes of training calibrate: halves'; else here */
     s24i_halves *halves;                 /* for that, or where the CPU reconstructs */
     s24i_aim *aim;                       /* or NULL; then it is there */
@@ -64,9 +63,13 @@ typedef struct s24i_calibration {
 s24_batch s24i_calibration_batch(s24i_calibration *c, int64_t first, int64_t end);
 /* The weights of the block at hand as the checkpoint has them. */
 s24_status s24i_calibration_load(s24i_calibration *c);
-/* An expert's layers of a stage, or with −1 the block's own, by its statistics. */
-s24_status s24i_calibration_prune(s24i_calibration *c, int64_t block, const s24i_stage *s,
-                                  int64_t expert);
+/* Is there a layer that gets pruned among those of an expert of a stage, or with −1 of the block's
+   own? */
+int s24i_calibration_takes(const s24i_calibration *c, int64_t block, int kind, int64_t expert);
+/* A stage's layers by its statistics, of ranks by those of all. */
+s24_status s24i_calibration_prune(s24i_calibration *c, int64_t block, const s24i_stage *s);
+/* The same, each by one of the ranks, whose statistics are the same. */
+s24_status s24i_calibration_take_turns(s24i_calibration *c, const s24i_stage *s);
 
 /* Makes halves and reconstruction, where opts ask for them. */
 s24_status s24i_calibration_prepare_halves(s24i_calibration *c);

@@ -1,23 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /* How a walk through the blocks prunes a stage of a block's layers, wherever the passes run. */
 #include "io/checkpoint/checkpoint.h"
+#include "recipe/prune_ranks.h"
 #include "recipe/reach.h"
 
 #include <string.h>
-
-s24i_stage_kind s24i_stage_kind_of(const s24i_shape *shape, int kind)
-{
-    enum { NONE, LATENT, LATENT_QUERIES };
-    static const s24i_stage_kind kinds[][S24I_STAGES] = {
-        [NONE] = {{{S24I_QUERY, S24I_KEY, S24I_VALUE}, 3}},
-        [LATENT] = {{{S24I_QUERY, S24I_KEY}, 2}, {.count = 0}, {{S24I_VALUE}, 1}},
-        [LATENT_QUERIES] = {{{S24I_LATENT, S24I_KEY}, 2}, {{S24I_QUERY}, 1}, {{S24I_VALUE}, 1}}};
-    static const s24i_stage_kind others[] = {
-        {{S24I_ATTENTION}, 1}, {{S24I_INTERMEDIATE, S24I_GATE}, 2}, {{S24I_OUTPUT}, 1}};
-    enum { OTHERS = sizeof others / sizeof *others };
-    if (kind >= S24I_STAGES - OTHERS) return others[kind - (S24I_STAGES - OTHERS)];
-    return kinds[shape->latent.queries ? LATENT_QUERIES : shape->latent.rank ? LATENT : NONE][kind];
-}
 
 /* Of an expert that no token took. */
 static s24_status see_all_alike(const s24i_calibration *c, s24i_slot slot, s24_stats *stats)
@@ -62,13 +49,23 @@ static s24_status try_layer(s24i_calibration *c, int64_t block, s24i_slot slot, 
     return s24i_pruner_try(c->pruner, c->weights[slot].data, c->block[slot], stats, &trial);
 }
 
-s24_status s24i_calibration_prune(s24i_calibration *c, int64_t block, const s24i_stage *s,
-                                  int64_t expert)
+int s24i_calibration_takes(const s24i_calibration *c, int64_t block, int kind, int64_t expert)
+{
+    const s24i_stage_kind of = s24i_stage_kind_of(&c->model->shape, kind);
+    for (int i = 0; i < of.count; i++) {
+        const int number = (int)s24i_slot_of(expert, of.slots[i]);
+        const s24_tensor *t = c->tensors[block * c->numbers + number];
+        if (t && s24i_pruner_takes(c->pruner, t)) return 1;
+    }
+    return 0;
+}
+
+static s24_status prune_expert(s24i_calibration *c, int64_t block, const s24i_stage *s,
+                               int64_t expert)
 {
     const s24i_stage_kind kind = s24i_stage_kind_of(&c->model->shape, s->kind);
     const s24i_slot first = s24i_slot_of(expert, kind.slots[0]);
-    s24_stats *stats = c->stats[expert - s->first];
-    if (expert >= 0 && !c->seen[expert - s->first]) TRY(see_all_alike(c, first, stats));
+    const s24_stats *stats = c->stats[expert - s->first];
     for (int i = 0; i < kind.count; i++) {
         const s24i_slot slot = s24i_slot_of(expert, kind.slots[i]);
         const s24_tensor *tensor = c->block[slot];
@@ -78,5 +75,44 @@ s24_status s24i_calibration_prune(s24i_calibration *c, int64_t block, const s24i
                     ? try_layer(c, block, slot, block * c->numbers + (int64_t)first, stats)
                     : s24i_pruner_layer(c->pruner, w, tensor, stats));
     }
+    return S24_OK;
+}
+
+/* Statistics become those of the passages of all ranks. */
+static s24_status sum_ranks(s24i_calibration *c, int64_t block, const s24i_stage *s)
+{
+    const s24i_slot first = s24i_stage_kind_of(&c->model->shape, s->kind).slots[0];
+    s24i_prune_ranks *ranks = c->pruner->ranks;
+    if (!ranks) return S24_OK;
+    TRY(s24i_prune_ranks_say(ranks));
+    for (int64_t e = s->first; e < s->end; e++)
+        if (s24i_calibration_takes(c, block, s->kind, e))
+            TRY(s24i_prune_ranks_sum(ranks, c->stats[e - s->first],
+                                     c->weights[s24i_slot_of(e, first)].cols));
+    return S24_OK;
+}
+
+/* Of experts that have seen nothing. */
+static s24_status complete(s24i_calibration *c, int64_t block, const s24i_stage *s)
+{
+    const s24i_slot first = s24i_stage_kind_of(&c->model->shape, s->kind).slots[0];
+    for (int64_t e = s24i_max(s->first, 0); e < s->end; e++) {
+        s24_stats *stats = c->stats[e - s->first];
+        double *gram;
+        int64_t *inputs;
+        TRY(s24_stats_sums(&gram, &inputs, c->ctx, stats));
+        if (!*inputs && s24i_calibration_takes(c, block, s->kind, e))
+            TRY(see_all_alike(c, s24i_slot_of(e, first), stats));
+    }
+    return S24_OK;
+}
+
+s24_status s24i_calibration_prune(s24i_calibration *c, int64_t block, const s24i_stage *s)
+{
+    TRY(sum_ranks(c, block, s));
+    TRY(complete(c, block, s));
+    if (c->pruner->ranks) return s24i_calibration_take_turns(c, s);
+    for (int64_t e = s->first; e < s->end; e++)
+        TRY(prune_expert(c, block, s, e));
     return S24_OK;
 }

@@ -114,7 +114,7 @@ static s24_status prune_stage(s24i_calibration *c, int64_t block, int kind, cons
         c->block[first]));
     if (c->aim) TRY(aim_stage(c, block, kind, state));
     if (c->aim) TRY(s24i_aim_show(c->aim, c->ctx, c->stats[0]));
-    TRY(s24i_calibration_prune(c, block, &stage, -1));
+    TRY(s24i_calibration_prune(c, block, &stage));
     s24_stats_destroy(c->stats[0]);
     c->stats[0] = NULL;
     return c->pruner->tried ? S24_OK : s24i_halves_put(c->halves, c->ctx, block, c->weights, taken);

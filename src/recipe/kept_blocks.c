@@ -10,59 +10,14 @@
 
 #include "io/file/io.h"
 #include "io/file/output.h"
-#include "io/file/xxh3.h"
+#include "recipe/prune_ranks.h"
+#include "recipe/run_hash.h"
 
 /* The key of the metadata that has the run, and the tensor f64 [numbers, 2] of reports. */
 #define KEY     "sparse24.pruning"
 #define REPORTS "reports"
-enum { EDGE = 4096 /* bytes at a tensor's beginning and end that tell models apart */ };
 
 /* ---- which run it is ------------------------------------------------------------------------- */
-
-static void add_text(s24i_xxh3_stream *hash, const char *text)
-{
-    const char *known = text ? text : "";
-    const char present = text != NULL;
-    s24i_xxh3_add(hash, &present, 1);
-    s24i_xxh3_add(hash, known, strlen(known) + 1);
-}
-
-static void add_number(s24i_xxh3_stream *hash, double number)
-{
-    s24i_xxh3_add(hash, &number, sizeof number);
-}
-
-static void add_options(s24i_xxh3_stream *hash, const s24_model_prune_opts *o)
-{
-    const s24_prune_opts *p = &o->prune;
-    const char *const texts[] = {s24_version(), p->criterion, p->pattern,
-                                 p->refine,     o->include,   o->exclude,
-                                 o->quantize,   o->low_rank,  s24_device_text(o->device),
-                                 o->aim};
-    const double numbers[] = {p->dampening, p->block,    (double)p->seed,
-                              o->dtype,     o->packed,   (double)o->reconstruct,
-                              o->global,    o->normalize};
-    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
-        add_text(hash, texts[i]);
-    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
-        add_number(hash, numbers[i]);
-}
-
-/* Names, forms and edges: a model of many gigabytes is not read for it. */
-static void add_model(s24i_xxh3_stream *hash, const s24_checkpoint *in)
-{
-    for (int64_t i = 0; i < s24_checkpoint_count(in); i++) {
-        const s24_tensor *t = s24_checkpoint_tensor(in, i);
-        add_text(hash, t->name);
-        add_number(hash, t->dtype);
-        for (int d = 0; d < t->rank; d++)
-            add_number(hash, (double)t->shape[d]);
-        if (!t->data || !t->bytes) continue;
-        const size_t edge = t->bytes < EDGE ? t->bytes : EDGE;
-        s24i_xxh3_add(hash, t->data, edge);
-        s24i_xxh3_add(hash, (const char *)t->data + t->bytes - edge, edge);
-    }
-}
 
 static void add_passages(s24i_xxh3_stream *hash, const s24i_kept_passages *p)
 {
@@ -81,9 +36,11 @@ s24_status s24i_kept_begin(s24i_kept_blocks *kept, const s24i_pruner *pruner,
     s24i_xxh3_stream *hash = s24i_xxh3_begin();
     *kept = (s24i_kept_blocks){.pruner = pruner, .numbers = numbers};
     REQUIRE(pruner->ctx, hash, S24_ERROR_MEMORY, "out of memory for the hash of a run");
-    add_options(hash, &pruner->opts);
-    add_model(hash, pruner->in);
+    s24i_run_hash_options(hash, &pruner->opts);
+    s24i_run_hash_model(hash, pruner->in);
     add_passages(hash, passages);
+    if (pruner->ranks)
+        s24i_xxh3_add(hash, &pruner->ranks->passages, sizeof pruner->ranks->passages);
     snprintf(kept->run, sizeof kept->run, "%s", s24i_xxh3_digits(s24i_xxh3_end(hash)).text);
     TRY(s24i_alloc_elems(&kept->reports, pruner->ctx, 2 * numbers, sizeof *kept->reports,
                          "a block's reports"));

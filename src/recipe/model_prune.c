@@ -12,6 +12,7 @@
 #include "io/file/io.h"
 #include "model/tower.h"
 #include "recipe/kept_blocks.h"
+#include "recipe/prune_ranks.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -71,7 +72,7 @@ static s24_status declare(const s24i_pruner *pruner)
                         (long long)tensor.shape[1], s24i_lies_turned(&tensor) ? "rows" : "columns",
                         pruner->opts.prune.pattern ? pruner->opts.prune.pattern : "2:4");
         }
-        TRY(s24_writer_declare(pruner->writer, &tensor));
+        if (pruner->writer) TRY(s24_writer_declare(pruner->writer, &tensor));
     }
     return refuse_none(pruner, count ? NULL : passed);
 }
@@ -195,6 +196,7 @@ static s24_status load_models(models *m, const s24i_pruner *pruner)
 static s24_status prune_kind(const s24i_pruner *pruner, const models *m, int kind)
 {
     s24i_pruner own = *pruner;
+    s24_batch share;
     if (!m->given[kind]) return S24_OK;
     if (kind == OF_TEXTS) {
         own.opts.images = NULL;
@@ -202,7 +204,9 @@ static s24_status prune_kind(const s24i_pruner *pruner, const models *m, int kin
         own.opts.ids = NULL;
         own.opts.text_count = own.opts.max_tokens = 0;
     }
-    return s24i_pruner_blocks(&own, m->by[kind]);
+    if (own.ranks) TRY(s24i_prune_ranks_meet(&own, &share, &m->by[kind]->shape));
+    TRY(s24i_pruner_blocks(&own, m->by[kind]));
+    return own.ranks ? s24i_prune_ranks_agree(own.ranks) : S24_OK;
 }
 
 static s24_status prune_with_model(const s24i_pruner *pruner)
@@ -211,7 +215,8 @@ static s24_status prune_with_model(const s24i_pruner *pruner)
     s24_status status = load_models(&m, pruner);
     for (int kind = 0; kind < KINDS && status == S24_OK; kind++)
         status = prune_kind(pruner, &m, kind);
-    if (status == S24_OK && !pruner->tried) status = write_others(pruner, &m);
+    const int writes = !pruner->tried && !(pruner->ranks && pruner->ranks->rank);
+    if (status == S24_OK && writes) status = write_others(pruner, &m);
     for (int kind = 0; kind < KINDS; kind++)
         s24_model_destroy(m.by[kind]);
     return status;
@@ -318,6 +323,20 @@ static s24_status check_keep(const s24i_pruner *pruner)
     return S24_OK;
 }
 
+/* What ranks do together: choose, by what layers see, one block after another. */
+static s24_status check_comm(const s24i_pruner *pruner)
+{
+    const s24_model_prune_opts *o = &pruner->opts;
+    if (s24_comm_world(o->comm) == 1) return S24_OK;
+    REQUIRE(pruner->ctx, !pruner->tried, S24_ERROR_ARGUMENT,
+            "the option comm is of pruning; what layers lose is measured by each process alone");
+    REQUIRE(pruner->ctx, s24i_pruner_passages(pruner) > 0, S24_ERROR_ARGUMENT,
+            "ranks prune a model together by calibration texts or images; none were given");
+    REQUIRE(pruner->ctx, !(o->reconstruct || o->aim || o->global), S24_ERROR_ARGUMENT,
+            "the option comm of pruning excludes reconstruct, aim and global");
+    return S24_OK;
+}
+
 static s24_status read_options(s24i_pruner *pruner, const s24_model_prune_opts *opts)
 {
     s24_model_prune_opts *known = &pruner->opts;
@@ -350,6 +369,7 @@ static s24_status read_options(s24i_pruner *pruner, const s24_model_prune_opts *
     TRY(read_scheme(pruner));
     TRY(check_keep(pruner));
     TRY(read_aim(pruner));
+    TRY(check_comm(pruner));
     REQUIRE(pruner->ctx, known->reconstruct >= 0 && !(known->reconstruct && known->quantize),
             S24_ERROR_ARGUMENT,
             known->quantize ? "the option reconstruct of pruning excludes quantize"
@@ -403,28 +423,45 @@ static s24_status gather_scores(s24i_pruner *pruner, s24i_scope *scope)
     return S24_OK;
 }
 
+/* The output is this rank's to write, and may be. */
+static s24_status open_output(s24i_pruner *pruner, const char *path)
+{
+    const s24_writer_opts writer = {.size = sizeof writer,
+                                    .force = pruner->opts.force,
+                                    .model = pruner->opts.masks_only ? NULL : pruner->in};
+    if (!s24_comm_rank(pruner->opts.comm))
+        TRY(s24_writer_create(&pruner->writer, pruner->ctx, path, &writer));
+    return declare(pruner);
+}
+
+static s24_status prune_to(s24i_pruner *pruner, const char *path)
+{
+    s24i_scope scope = {.gathering = 0};
+    s24_status status;
+    TRY_DONE(open_output(pruner, path));
+    if (pruner->opts.global) TRY_DONE(gather_scores(pruner, &scope));
+    TRY_DONE(walk(pruner));
+    status = pruner->writer ? s24_writer_commit(pruner->writer) : S24_OK;
+    if (status == S24_OK && pruner->opts.keep && pruner->writer) s24i_kept_end(pruner);
+done:
+    s24i_scope_free(&scope, pruner->ctx);
+    s24_writer_destroy(pruner->writer);
+    return status;
+}
+
 s24_status s24_model_prune(s24_ctx *ctx, const s24_checkpoint *in, const char *out_path,
                            const s24_model_prune_opts *opts)
 {
     s24i_pruner pruner = {.ctx = ctx, .in = in};
-    s24i_scope scope = {.gathering = 0};
-    s24_status status;
+    s24i_prune_ranks ranks;
     REQUIRE(ctx, ctx && in && out_path, S24_ERROR_ARGUMENT,
             "s24_model_prune: ctx, in and out_path are required");
-    TRY(read_options(&pruner, opts));
-    const s24_writer_opts writer = {.size = sizeof writer,
-                                    .force = pruner.opts.force,
-                                    .model = pruner.opts.masks_only ? NULL : in};
-    TRY(s24_writer_create(&pruner.writer, ctx, out_path, &writer));
-    TRY_DONE(declare(&pruner));
-    if (pruner.opts.global) TRY_DONE(gather_scores(&pruner, &scope));
-    TRY_DONE(walk(&pruner));
-    status = s24_writer_commit(pruner.writer);
-    if (status == S24_OK && pruner.opts.keep) s24i_kept_end(&pruner);
-done:
-    s24i_scope_free(&scope, ctx);
-    s24_writer_destroy(pruner.writer);
-    return status;
+    s24_status status = read_options(&pruner, opts);
+    const s24_status met = s24i_prune_ranks_begin(&ranks, ctx, pruner.opts.comm);
+    if (status == S24_OK) status = met;
+    if (ranks.world > 1) pruner.ranks = &ranks;
+    if (status == S24_OK) status = prune_to(&pruner, out_path);
+    return s24i_prune_ranks_end(&ranks, status);
 }
 
 s24_status s24_model_sensitivity(s24_ctx *ctx, const s24_checkpoint *in,

@@ -9,15 +9,23 @@
 #include "model/model.h"
 #include "recipe/global_scope.h"
 
+/* What a weight [n, k] was pruned to elsewhere, and the report. */
+typedef struct s24i_chosen {
+    float *w;
+    s24_prune_report report;
+} s24i_chosen;
+
 typedef struct s24i_pruner {
     s24_ctx *ctx;
     const s24_checkpoint *in;
-    s24_model_prune_opts opts; /* with every default filled in */
-    s24_writer *writer;        /* with every tensor declared */
-    int bits;                  /* of opts.quantize; 0: floats */
-    int64_t group;             /* of it; 0: the row */
-    int lift;                  /* of a pattern such as 6:8 that is written packed; else 0 */
-    const char *const *tried;  /* forms that are measured on the dense model; NULL: it prunes */
+    s24_model_prune_opts opts;      /* with every default filled in */
+    s24_writer *writer;             /* with every tensor declared; NULL: nothing is written */
+    struct s24i_prune_ranks *ranks; /* of opts.comm; NULL: this process is alone */
+    const s24i_chosen *chosen;      /* what takes the place of the criterion's choice; or NULL */
+    int bits;                       /* of opts.quantize; 0: floats */
+    int64_t group;                  /* of it; 0: the row */
+    int lift;                       /* of a pattern such as 6:8 that is written packed; else 0 */
+    const char *const *tried; /* forms that are measured on the dense model; NULL: it prunes */
     int64_t tried_count;
     int follows;       /* 1: opts.price is of the model, */
     int may_follow;    /* or 1: of the layer, where memory does not hold the model */
@@ -67,6 +75,9 @@ static inline s24_dtype s24i_pruner_dtype(const s24i_pruner *pruner, const s24_t
 /* The weight of a tensor of any dtype, dense or packed, as f32 [n, k], however it is stored. */
 s24_status s24i_pruner_load(const s24i_pruner *pruner, float *w, const s24_tensor *tensor);
 
+/* The criterion's choice in w and its refinement alone. */
+s24_status s24i_pruner_choose(s24_prune_report *report, const s24i_pruner *pruner, float *w,
+                              const s24_tensor *tensor, const s24_stats *stats);
 /*
  * Prunes w and reports it; then, but for opts.reconstruct with stats, writes it. stats may be NULL.
  */

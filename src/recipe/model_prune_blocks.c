@@ -20,6 +20,7 @@
  * image is a text whose tokens are its patches.
  */
 #include "io/checkpoint/checkpoint.h"
+#include "recipe/prune_ranks.h"
 #include "recipe/reach.h"
 
 #include <string.h>
@@ -163,9 +164,8 @@ static s24_status observe_input(void *user, s24i_slot slot, const s24_dense *x)
     const int64_t expert = s24i_slot_expert(slot);
     if ((int)s24i_slot_kind(slot) != c->observed || expert < c->at.first || expert >= c->at.end)
         return S24_OK;
-    const int64_t i = expert - c->at.first;
-    c->seen[i] += x->rows;
-    return s24i_name_tensor(c->ctx, s24_stats_add(c->stats[i], c->ctx, x), c->block[slot]);
+    return s24i_name_tensor(c->ctx, s24_stats_add(c->stats[expert - c->at.first], c->ctx, x),
+                            c->block[slot]);
 }
 
 /* All texts through a block: up to the observed input of a slot, hidden staying as it is, or, with
@@ -216,22 +216,10 @@ static int next_stage(stage *s, const calibration *c, int64_t block)
     return s->first < s->end;
 }
 
-/* Is there a layer that gets pruned among those of an expert of a stage? */
-static int takes_expert(const calibration *c, int64_t block, int kind, int64_t expert)
-{
-    const s24i_stage_kind of = s24i_stage_kind_of(&c->model->shape, kind);
-    for (int i = 0; i < of.count; i++) {
-        const int number = (int)s24i_slot_of(expert, of.slots[i]);
-        const s24_tensor *t = c->tensors[block * c->numbers + number];
-        if (t && s24i_pruner_takes(c->pruner, t)) return 1;
-    }
-    return 0;
-}
-
 static int takes_stage(const calibration *c, int64_t block, const stage *s)
 {
     for (int64_t e = s->first; e < s->end; e++)
-        if (takes_expert(c, block, s->kind, e)) return 1;
+        if (s24i_calibration_takes(c, block, s->kind, e)) return 1;
     return 0;
 }
 
@@ -248,13 +236,11 @@ static s24_status prune_stage(calibration *c, int64_t block, const stage *s)
     const s24i_slot kind = s24i_stage_kind_of(&c->model->shape, s->kind).slots[0];
     for (int64_t e = s->first; e < s->end; e++) {
         const s24i_slot slot = s24i_slot_of(e, kind);
-        c->seen[e - s->first] = 0;
         TRY(s24_stats_create(&c->stats[e - s->first], c->ctx, c->weights[slot].cols));
     }
     c->at = *s;
     TRY(run_block(c, block, (int)kind));
-    for (int64_t e = s->first; e < s->end; e++)
-        if (takes_expert(c, block, s->kind, e)) TRY(s24i_calibration_prune(c, block, s, e));
+    TRY(s24i_calibration_prune(c, block, s));
     drop_stats(c);
     return s24i_model_set_block(c->model, c->ctx, block, c->weights);
 }
@@ -290,15 +276,29 @@ static s24_status prune_kept(calibration *c, int64_t block)
     return status;
 }
 
+/* Has an earlier run done the block? Then its weights are there: rank 0 has the files, and hands
+   them round. */
+static s24_status find_kept(int *found, calibration *c, int64_t block)
+{
+    s24i_prune_ranks *ranks = c->pruner->ranks;
+    if (!c->pruner->opts.keep) return S24_OK;
+    TRY(s24i_calibration_load(c));
+    if (c->kept) TRY(s24i_kept_take(found, c->kept, block, c->block, c->weights));
+    if (!ranks) return S24_OK;
+    TRY(s24i_prune_ranks_say(ranks));
+    TRY(s24_comm_broadcast(c->ctx, ranks->comm, found, sizeof *found, 0));
+    for (int slot = 0; *found && slot < c->numbers; slot++)
+        if (c->block[slot] && s24i_pruner_takes(c->pruner, c->block[slot]))
+            TRY(s24i_prune_ranks_hand_round(ranks, &c->weights[slot], 0));
+    return S24_OK;
+}
+
 static s24_status prune_block(calibration *c, int64_t block)
 {
     int found = 0;
     c->block = c->tensors + block * c->numbers;
     if (c->halves) TRY(s24i_halves_open(c->halves, c->ctx, block));
-    if (c->kept) {
-        TRY(s24i_calibration_load(c));
-        TRY(s24i_kept_take(&found, c->kept, block, c->block, c->weights));
-    }
+    TRY(find_kept(&found, c, block));
     TRY((found ? s24i_calibration_take : c->kept ? prune_kept : prune_new)(c, block));
     if (block + 1 < c->model->shape.layers)
         TRY(c->is_there ? s24i_calibration_leave_there(c, block)
@@ -351,7 +351,6 @@ static s24_status prepare(calibration *c)
     const size_t numbers = (size_t)c->numbers;
     TRY(s24i_zeroed(&c->weights, c->ctx, numbers * sizeof *c->weights));
     TRY(s24i_zeroed(&c->stats, c->ctx, numbers * sizeof *c->stats));
-    TRY(s24i_zeroed(&c->seen, c->ctx, numbers * sizeof *c->seen));
     for (int slot = 0; slot < c->numbers; slot++)
         c->weights[slot].dtype = S24_F32;
     return s24_session_create(&c->session, c->ctx, c->model, c->most_tokens);
@@ -367,7 +366,7 @@ s24_status s24i_pruner_blocks(const s24i_pruner *pruner, s24_model *model)
     TRY_DONE(embed(&c));
     TRY_DONE(s24i_calibration_prepare_halves(&c));
     if (pruner->follows && !model->shape.mixture.experts) TRY_DONE(s24i_reach_create(&c.reach, &c));
-    if (pruner->opts.keep) {
+    if (pruner->opts.keep && pruner->writer) {
         const s24i_kept_passages passages = {
             .ends = c.ends,
             .texts = c.texts,
@@ -393,7 +392,6 @@ done:
         s24_ctx_free(c.ctx, c.weights[slot].data);
     s24_ctx_free(c.ctx, c.weights);
     s24_ctx_free(c.ctx, (void *)c.stats);
-    s24_ctx_free(c.ctx, c.seen);
     s24_ctx_free(c.ctx, c.copy);
     s24_ctx_free(c.ctx, c.hidden);
     s24_ctx_free(c.ctx, (void *)c.tensors);

@@ -117,8 +117,9 @@ s24_status s24i_pruner_correct(s24_prune_report *report, const s24i_pruner *prun
     TRY_DONE(status);
     TRY_DONE(s24_low_rank(report, m.left, m.right, pruner->ctx, &target, &opts));
     TRY_DONE(round_factors(&m, pruner->ctx));
-    TRY_DONE(
-        s24_writer_write_factors(pruner->writer, tensor->name, m.factors.left, m.factors.right));
+    if (pruner->writer)
+        TRY_DONE(s24_writer_write_factors(pruner->writer, tensor->name, m.factors.left,
+                                          m.factors.right));
     status = s24_factors_add(pruner->ctx, w, &m.factors);
 done:
     s24_ctx_free(pruner->ctx, m.rounded);

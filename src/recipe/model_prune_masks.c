@@ -42,6 +42,7 @@ s24_status s24i_pruner_write_mask(const s24i_pruner *pruner, const s24_dense *w,
     const int group = (int)s24_pattern_group(pattern);
     const float *values = w->data;
     uint8_t *mask;
+    if (!pruner->writer) return S24_OK;
     TRY(s24i_alloc_elems(&mask, pruner->ctx, 2 * count, sizeof *mask, "a mask"));
     uint8_t *stored = mask + count;
     for (int64_t i = 0; i < count; i++)

@@ -40,6 +40,7 @@ s24_status s24i_pruner_pack(const s24i_pruner *pruner, const s24_dense *pruned, 
 {
     const s24_matrix_opts finite = {.size = sizeof finite, .allow_nonfinite = 1};
     s24_matrix *matrix;
+    if (!pruner->writer) return S24_OK;
     TRY(pruner->lift ? s24_matrix_lift(&matrix, pruner->ctx, pruned, pruner->lift)
                      : s24_matrix_create(&matrix, pruner->ctx, pruned, &finite));
     const s24_status status = s24_writer_write_packed(
@@ -68,6 +69,7 @@ static s24_status write_dense(const s24i_pruner *pruner, const s24_dense *w,
                               const s24_tensor *tensor, void *rounded)
 {
     float *stored;
+    if (!pruner->writer) return S24_OK;
     if (!tensor->transposed) return s24_writer_write(pruner->writer, tensor->name, rounded);
     TRY(new_floats(&stored, pruner, tensor));
     s24i_transpose(stored, w->data, w->rows, w->cols);
@@ -98,6 +100,7 @@ static s24_status write_quantized(const s24i_pruner *pruner, const s24_matrix *m
     s24_ctx *ctx = pruner->ctx;
     const int64_t cells = s24_matrix_rows(matrix) * s24_matrix_cols(matrix);
     void *values;
+    if (!pruner->writer) return S24_OK;
     TRY(s24i_alloc_elems(&values, ctx, cells / (pruner->bits == 4 ? 4 : 2), 1, "integers"));
     s24_status status = s24_matrix_to_quantized(values, ctx, matrix);
     if (status == S24_OK)
@@ -179,6 +182,11 @@ static s24_status prune_weight(s24_prune_report *report, const s24i_pruner *prun
     float *turned = NULL;
     char pattern[48];
     s24i_masked masked;
+    if (pruner->chosen) {
+        memcpy(w->data, pruner->chosen->w, (size_t)(w->rows * w->cols) * sizeof(float));
+        *report = pruner->chosen->report;
+        return S24_OK;
+    }
     if (pruner->opts.masks) TRY(s24i_pruner_use_mask(&masked, &opts, pruner, tensor));
     if (stats && !opts.device && !pruner->opts.masks) opts.device = pruner->opts.device;
     if (pruner->opts.gradients) {
@@ -192,6 +200,14 @@ static s24_status prune_weight(s24_prune_report *report, const s24i_pruner *prun
                                   : s24_prune(report, pruner->ctx, w, stats, &opts);
     s24_ctx_free(pruner->ctx, turned);
     return status;
+}
+
+s24_status s24i_pruner_choose(s24_prune_report *report, const s24i_pruner *pruner, float *w,
+                              const s24_tensor *tensor, const s24_stats *stats)
+{
+    const s24_dense dense = s24i_pruner_matrix(w, tensor);
+    return s24i_name_tensor(pruner->ctx, prune_weight(report, pruner, &dense, tensor, stats),
+                            tensor);
 }
 
 /* ---- one tensor ------------------------------------------------------------------------------ */

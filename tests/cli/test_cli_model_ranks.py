@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One model held by several processes, which Open MPI's mpirun starts on this machine: vectors,
-texts and scores of one process; what is refused; a rank that is killed."""
+"""One model held, or pruned, by several processes, which Open MPI's mpirun starts on this machine:
+vectors, texts, scores and weights of one process; what is refused; a rank that is killed."""
 import array
 import subprocess
 import unittest
@@ -87,6 +87,18 @@ class ModelRanks(Scratch):
             self.assertTrue(found)
 
     @unittest.skipIf(MISSING, MISSING)
+    def test_a_model_is_pruned_as_by_one_process(self):
+        words = ("--method", "sparsegpt", "--calibration", "lines", "--json")
+        one = self.json("prune", "model", "pruned-one", *words)["layers"]
+        done = self.shared(2, "prune", "model", "pruned-two", *words, "--comm", "mpi")
+        two = one_object(done.stdout)["layers"]
+        self.assertEqual([layer["name"] for layer in one], [layer["name"] for layer in two])
+        for a, b in zip(one, two):
+            self.assertAlmostEqual(a["output_error"], b["output_error"], delta=1e-3)
+        self.good("check", "pruned-two")
+        self.assertFalse((self.folder / "pruned-two.pruning").exists())
+
+    @unittest.skipIf(MISSING, MISSING)
     def test_what_ranks_must_have_alike(self):
         odd = ("sh", "-c", 'if [ "$OMPI_COMM_WORLD_RANK" = 1 ]; then set -- "$@" $ODD; fi; '
                f'exec "{PROGRAM}" "$@"', "sh", "generate", "llama", "--input", "prompts", "--comm",
@@ -125,7 +137,11 @@ class ModelRanks(Scratch):
              "--comm mpi --device cuda: processes run one model together on GPUs with --comm nccl"),
             ("shard", ("embed", "model", "--input", "lines", "-o", "v.safetensors", "--shard",
                        "1/2", "--comm", "mpi"), 2, "comm"),
-            ("products", ("bench", "--set", "minilm", "--comm", "mpi"), 2, "comm")])
+            ("products", ("bench", "--set", "minilm", "--comm", "mpi"), 2, "comm"),
+            *(("prune", ("prune", "model", "out", "--comm", "mpi", *words), 2, "comm") for words in
+              ((), *(("--calibration", "lines", *more) for more in
+                     (("--permute",), ("--aim", "states"), ("--reconstruct", "2"),
+                      ("--masks-only", "--shard", "1/2")))))])
 
 
 if __name__ == "__main__":
