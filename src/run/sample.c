@@ -32,6 +32,9 @@ static void swap(s24i_candidate *a, s24i_candidate *b)
 /* ---- places in the order --------------------------------------------------------------------- */
 
 static const double ONE = 0x1p40; /* the weight of the likeliest: 2^23 of them have a sum */
+/* Of these there are seldom more than a few hundred; so many are parted at once. */
+static const uint64_t HEAVY = 1ULL << 32;
+enum { FEW = 1024 };
 
 /* One candidate counts as its weight, or as one. */
 static uint64_t size_of(const s24i_candidate *c, int by_weight)
@@ -67,7 +70,7 @@ static int64_t part(s24i_candidate *all, int64_t count)
 
 /* The place of the first candidate with which those before it are over `target`, which all are
    together; afterwards those before it stand before it. */
-static int64_t reach(s24i_candidate *all, int64_t count, uint64_t target, int by_weight)
+static int64_t part_at(s24i_candidate *all, int64_t count, uint64_t target, int by_weight)
 {
     int64_t first = 0;
     while (count - first > 1) {
@@ -84,6 +87,39 @@ static int64_t reach(s24i_candidate *all, int64_t count, uint64_t target, int by
         }
     }
     return first;
+}
+
+/* Puts those of a weight of `least` or more first, which are before all others in the order: how
+   many, and their size. Few of many are, so that a branch is foreseen. */
+static int64_t take_heavy(s24i_candidate *all, int64_t count, uint64_t least, int by_weight,
+                          uint64_t *size)
+{
+    int64_t taken = 0;
+    *size = 0;
+    for (int64_t i = 0; i < count; i++) {
+        if (all[i].weight < least) continue;
+        *size += size_of(&all[i], by_weight);
+        swap(&all[i], &all[taken++]);
+    }
+    return taken;
+}
+
+/* That place, among candidates that have weights. It is most often one of the few hundred heaviest,
+   which one pass finds before any are parted. */
+static int64_t reach(s24i_candidate *all, int64_t count, uint64_t target, int by_weight)
+{
+    int64_t first = 0;
+    for (uint64_t least = HEAVY; least && count - first > FEW; least >>= 8) {
+        uint64_t size;
+        const int64_t taken = take_heavy(all + first, count - first, least, by_weight, &size);
+        if (size > target) {
+            count = first + taken;
+            break;
+        }
+        target -= size;
+        first += taken;
+    }
+    return first + part_at(all + first, count - first, target, by_weight);
 }
 
 /* ---- who is left, at the front --------------------------------------------------------------- */
@@ -135,7 +171,7 @@ void s24i_sample_likeliest(s24_likely_token *likely, int64_t count, const float 
 {
     for (int64_t i = 0; i < words; i++)
         candidates[i] = (s24i_candidate){.logit = logits[i], .id = (int32_t)i};
-    reach(candidates, words, (uint64_t)count - 1, 0);
+    part_at(candidates, words, (uint64_t)count - 1, 0);
     sort(candidates, count);
     for (int64_t i = 0; i < count; i++)
         likely[i] = (s24_likely_token){candidates[i].id, candidates[i].logit};
