@@ -11,6 +11,7 @@ import argparse
 import html
 import json
 import pathlib
+import random
 import sys
 
 import demo_inputs
@@ -22,6 +23,9 @@ METHODS = ["magnitude", "wanda", "sparsegpt"]
 NAMES = {"dense": "dense", "magnitude": "magnitude", "wanda": "Wanda", "sparsegpt": "SparseGPT",
          "distilled": "distilled"}
 CHARACTERS = 73522  # 16384 tokens of SmolLM2's
+TURNS = ("<|im_start|>system\nYou are a helpful AI assistant named SmolLM, trained by Hugging Face"
+         "<|im_end|>\n<|im_start|>user\n{}<|im_end|>\n<|im_start|>assistant\n{}<|im_end|>")
+ORDERS = 3  # of the passages, so that what the model has before a word differs
 QUESTIONS = ["What is the capital of France?", "Why is the sky blue?",
              "Give me three tips for better sleep."]
 
@@ -43,6 +47,27 @@ def passages(path):
     return demo_inputs.squad(path)[0]
 
 
+def asked(path):
+    """The questions of such a file, each once, shuffled."""
+    if path.suffix == ".txt":
+        return []
+    return sorted(set(map(str.strip, demo_inputs.squad(path)[1])), key=demo_inputs.seeded)
+
+
+def beginnings(lines):
+    """The first six words of each sentence that has them, or of the line."""
+    for line in lines:
+        words = line.split()
+        ends = [i + 1 for i, word in enumerate(words[:-6]) if word[-1] in ".?!"]
+        for first in [0, *ends]:
+            yield " ".join(words[first:first + 6])
+
+
+def spread(items, count):
+    """So many of a list, from all over it; all where it has no more."""
+    return items if len(items) <= count else [items[i * len(items) // count] for i in range(count)]
+
+
 def prepare_texts(options, out):
     """The text to measure on, lines to calibrate with, and all of those to distil on."""
     folder = None
@@ -54,6 +79,8 @@ def prepare_texts(options, out):
     lines = passages(options.calibration or folder / "qa-train.json.xz")
     order = sorted(range(len(lines)), key=lambda i: demo_inputs.seeded(str(i)))
     demo_inputs.write_lines(out / "passages.txt", [lines[i] for i in order])
+    demo_inputs.write_lines(out / "asked.txt", asked(options.calibration or
+                                                     folder / "qa-train.json.xz"))
     # Passages are shorter than what a sample may have: some of them make one.
     joined, samples = "", []
     for line in (lines[i] for i in order):
@@ -104,25 +131,54 @@ class Work:
             "--max-tokens", o.max_tokens, "--device", o.device]
         return self.once(out, "prune", dense, out, "--method", method, *more)
 
-    def drawn(self, dense):
-        """Texts that the dense model goes on with from the first words of passages."""
-        o, lines = self.options, (self.out / "passages.txt").read_text("utf-8").splitlines()
-        starts = [" ".join(line.split()[:6]) for line in lines[:o.drawn]]
-        file = demo_inputs.write_lines(self.out / "starts.txt", starts)
-        told = self.tool("generate", dense, "--input", file, "--temperature", 1, "--max-new",
-                         o.max_tokens, "--device", o.device,
-                         *(["--dtype", "bf16"] if o.device != "cpu" else []))
-        return [start + p["text"] for start, p in zip(starts, told["prompts"])]
+    def lines(self, name):
+        return (self.out / f"{name}.txt").read_text(encoding="utf-8").splitlines()
 
-    def distilled(self, dense, start):
-        o, out, text = self.options, self.out / "distilled", self.out / "distil.txt"
+    def gone_on(self, dense, name, prompts, *more):
+        """What the dense model goes on with after each prompt, drawn."""
+        o, file = self.options, demo_inputs.write_lines(self.out / f"{name}.txt", prompts)
+        told = self.tool("generate", dense, "--input", file, "--temperature", 1, "--max-new",
+                         o.drawn_tokens, "--device", o.device, *more,
+                         *(["--dtype", "bf16", "--texts", 1024] if o.device != "cpu" else []))
+        return [p["text"] for p in told["prompts"]]
+
+    def drawn(self, dense):
+        """Texts of the dense model: it goes on with beginnings of sentences and, where it was
+        trained on conversations of this form, answers a quarter as many questions."""
+        o, texts = self.options, []
+        chats = TURNS[:12] in (dense / "tokenizer_config.json").read_text(encoding="utf-8")
+        questions = spread(self.lines("asked") if chats else [], o.drawn // 4)
+        starts = spread(list(beginnings(self.lines("passages"))), o.drawn - len(questions))
+        texts += map("".join, zip(starts, self.gone_on(dense, "starts", starts)))
+        if questions:
+            answers = self.gone_on(dense, "asking", questions, "--chat")
+            texts += map(TURNS.format, questions, answers)
+        random.Random(1).shuffle(texts)
+        return texts
+
+    def to_learn_from(self, dense):
+        """One text: passages in several orders, and what was drawn."""
+        text = self.out / "distil.txt"
         if not text.exists():
-            first = (o.distil_on or self.out / "passages.txt").read_text(encoding="utf-8")
-            text.write_text("\n\n".join([first, *(self.drawn(dense) if o.drawn else [])]),
-                            encoding="utf-8")
-        return self.once(out, "train", start, out, "--teacher", dense, "--stream", text,
-                         "--minutes", o.minutes, "--max-tokens", o.window, "--loss", "logits=1",
-                         "--temperature", 1, "--rate", o.rate, "--device", o.device,
+            o, parts = self.options, []
+            lines = o.distil_on.read_text("utf-8").splitlines() if o.distil_on else (
+                self.lines("passages"))
+            for seed in range(ORDERS):
+                parts += random.Random(seed).sample(lines, len(lines))
+            parts += self.drawn(dense) if o.drawn else []
+            text.write_text("\n\n".join(parts), encoding="utf-8")
+        return text
+
+    def distilled(self, dense):
+        """From the best that pruning gives towards the dense model."""
+        o, start, out = self.options, self.out / "start", self.out / "distilled"
+        self.once(start, "prune", dense, start, "--method", "alps", "--refine", "all", "--aim",
+                  "states", "--calibration", self.out / "calibration.txt", "--samples", o.samples,
+                  "--max-tokens", o.max_tokens, "--device", o.device)
+        return self.once(out, "train", start, out, "--teacher", dense, "--stream",
+                         self.to_learn_from(dense), "--minutes", o.minutes, "--max-tokens",
+                         o.window, "--loss", "logits=1", "--temperature", 1, "--rate", o.rate,
+                         "--schedule", "cosine", "--warmup", 0.02, "--device", o.device,
                          "--report", self.out / "distilled.html",
                          "--metrics", self.out / "distilled.jsonl")
 
@@ -162,7 +218,7 @@ def run(options, tool, model):
     for method in methods:
         steps.begin(NAMES[method])
         if method == "distilled":
-            folders[method] = work.distilled(dense, folders["sparsegpt"])
+            folders[method] = work.distilled(dense)
         else:
             folders[method] = work.pruned(dense, method)
         work.measure(method, "f32", work.packed(folders[method], None), "--dtype", "f32")
@@ -245,10 +301,10 @@ def arguments(argv):
     parser.add_argument("--calibration", type=path, metavar="FILE",
                         help="likewise to calibrate with (default: SQuAD's training set)")
     parser.add_argument("--minutes", type=float, default=0, metavar="X",
-                        help="distil what SparseGPT leaves towards dense for so long (default: "
-                             "not at all)")
+                        help="distil the best that pruning gives towards dense for so long "
+                             "(default: not at all)")
     parser.add_argument("--distil-on", type=path, metavar="FILE",
-                        help="the text for that (default: all passages of --calibration)")
+                        help="passages for that, a line each (default: all of --calibration)")
     parser.add_argument("--drawn", type=int, default=0, metavar="N",
                         help="and N texts that are drawn from the dense model (default: none)")
     parser.add_argument("--rate", type=float, default=2e-4, metavar="X",
@@ -259,7 +315,8 @@ def arguments(argv):
             ("characters", CHARACTERS, "of the text"), ("window", 1024, "tokens of a window"),
             ("stride", 512, "tokens that a window begins after the one before"),
             ("samples", 32, "of the calibration"), ("max-tokens", 512, "of a sample"),
-            ("max-new", 48, "tokens of an answer")):
+            ("max-new", 48, "tokens of an answer"),
+            ("drawn-tokens", 192, "new tokens of a text that is drawn")):
         parser.add_argument(f"--{name}", type=int, default=default, metavar="N",
                             help=f"{said} (default: {default})")
     parser.add_argument("--out", type=path, default=ROOT / "demo-out/language",

@@ -83,6 +83,29 @@ class Language(unittest.TestCase):
         self.assertGreater(len(learned.split("\n\n")), 3)
         self.assertTrue((made / "distilled.jsonl").read_text())
 
+    def test_answers_are_drawn_too(self):
+        """Of a model that talks: a quarter of the texts are its answers, in its own form."""
+        (self.folder / "tokenizer_config.json").write_text('{"chat_template": "<|im_start|>"}')
+        (self.folder / "passages.txt").write_text(
+            "One two three. Four five six seven eight nine ten.\n")
+        (self.folder / "asked.txt").write_text("Who?\nWhy?\n")
+        calls = []
+
+        def tool(*given):
+            calls.append(given)
+            lines = pathlib.Path(given[given.index("--input") + 1]).read_text().splitlines()
+            return {"prompts": [{"text": f"+{i}"} for i, _ in enumerate(lines)]}
+
+        options = mock.Mock(drawn=4, drawn_tokens=7, device="cpu", out=self.folder)
+        work = language.Work(options, tool, None)
+        self.assertEqual(sorted(work.drawn(self.folder)), sorted([
+            "One two three. Four five six+0", "Four five six seven eight nine+1",
+            language.TURNS.format("Who?", "+0")]))
+        self.assertEqual(["--chat" in call for call in calls], [False, True])
+        (self.folder / "tokenizer_config.json").write_text("{}")
+        self.assertEqual(len(work.drawn(self.folder)), 2)
+        self.assertEqual(len(calls), 3)
+
     def test_no_inputs(self):
         with mock.patch.dict(os.environ, {"SPARSE24_DATA": str(self.folder)}):
             code, _, err = self.main("--model", self.folder / "small.gguf")
