@@ -307,8 +307,8 @@ def arguments(argv):
                         help="passages for that, a line each (default: all of --calibration)")
     parser.add_argument("--drawn", type=int, default=0, metavar="N",
                         help="and N texts that are drawn from the dense model (default: none)")
-    parser.add_argument("--rate", type=float, default=2e-4, metavar="X",
-                        help="the largest rate of that (default: 2e-4)")
+    parser.add_argument("--rate", type=float, default=6e-4, metavar="X",
+                        help="the largest rate of that (default: 6e-4)")
     parser.add_argument("--device", default="cpu", metavar="cpu|cuda[:i]",
                         help="where models are made; they are measured on the CPU (default: cpu)")
     for name, default, said in (
