@@ -223,8 +223,8 @@ static void run_panel(const run *r, int64_t panel, int cold, const uint8_t *pack
 }
 
 /*
- * Who does what. Enough panels: each thread packs its own and runs them down all of w, as many at a
- * time as L2 holds with a few row blocks, so that those come from far once for all of them. One
+ * Who does what. Panels for all: each thread packs its own and runs them down all of w, as many at
+ * a time as L2 holds with a few row blocks, so that those come from far once for all of them. One
  * panel and enough rows for a few threads: each packs all of it for itself, which takes less than
  * fetching it from another core's cache (a lone vector is little to fetch). Else x is packed by
  * all, and the units shared out are row blocks where they suffice, or (panel, row block).
@@ -240,6 +240,26 @@ static int packs_copies(panels p, int64_t blocks, int64_t threads)
 static int has_own_panels(panels p, int64_t threads)
 {
     return p.count >= threads && shares_evenly(p.count, threads);
+}
+
+/*
+ * Panels for each thread, though they are narrow or uneven, where that costs less than fetching
+ * what others have packed: each column of a token takes some 2 ns, in which a thread does 220
+ * multiply-adds of the dense product. Narrow panels, of two vectors at least, since not every row
+ * has a tile for one, take 1.3 times as long, and each thread reads all of w, which takes what 8
+ * tokens more would.
+ */
+static panels panels_apart(panels p, const s24i_linear_job *job)
+{
+    const int64_t threads = job->parallel.threads;
+    const int64_t count = (p.count + threads - 1) / threads * threads;
+    const double own = (double)((p.vectors + threads - 1) / threads * LANE);
+    const double shared = (double)job->m / (double)threads;
+    const int is_near = rows16_blocks(job->n) * rows16_k_blocks(job->k) * BLOCK <= FAR;
+    if (has_own_panels(p, threads) || 2 * count > p.vectors || !is_near) return p;
+    if ((double)job->n * (1.3 * own - shared + 8) > 220 * (double)job->m) return p;
+    p.count = count;
+    return p;
 }
 
 /* How many panels of its own a thread runs together. */
@@ -361,6 +381,7 @@ static void run_panels(const s24i_linear_job *job)
 {
     const s24i_parallel *parallel = &job->parallel;
     run r = run_of(job);
+    r.p = panels_apart(r.p, job);
     r.sums = (float *)(void *)(r.x +
                                packed_vectors(r.p.vectors, parallel->threads) * r.k_blocks * PANEL +
                                PANEL_SLACK);
