@@ -27,6 +27,8 @@
  *   FEW_FORMS         forms in which gather_few() lays them down, 1 if not defined
  *   FEW_GROUPS        groups of LANES_M tokens that go that way after each other, 1 if not defined.
  *                     Either is more than 1 only where LANES_M tokens are one vector
+ *   FETCH_PRODUCTS    multiply-adds of the dense product in the time of fetching a column of a
+ *                     token that another thread has packed, 220 if not defined
  *   FEW_REST          of more tokens so many that fill no vector go that way, 0 if not defined
  */
 #ifndef S24_KERNEL_CPU_LINEAR_DRIVER_H
@@ -47,6 +49,10 @@
 
 #ifndef FEW_REST
 #define FEW_REST 0
+#endif
+
+#ifndef FETCH_PRODUCTS
+#define FETCH_PRODUCTS 220
 #endif
 
 #ifndef KBLOCK
@@ -225,16 +231,15 @@ static void run_panel(const run *r, int64_t panel, int cold, const uint8_t *pack
 /*
  * Who does what. Panels for all: each thread packs its own and runs them down all of w, as many at
  * a time as L2 holds with a few row blocks, so that those come from far once for all of them. One
- * panel and enough rows for a few threads: each packs all of it for itself, which takes less than
- * fetching it from another core's cache (a lone vector is little to fetch). Else x is packed by
- * all, and the units shared out are row blocks where they suffice, or (panel, row block).
+ * panel for a few threads: each packs all of it for itself, which takes less than fetching it from
+ * another core's cache (a lone vector is little to fetch). Else x is packed by all, and the units
+ * shared out are row blocks where they suffice, or (panel, row block).
  */
-enum { COPIES = 4, COPY_BLOCKS = 8 }; /* threads at most, row blocks for each at least */
+enum { COPIES = 4 }; /* threads at most */
 
 static int packs_copies(panels p, int64_t blocks, int64_t threads)
 {
-    return p.count == 1 && p.vectors > 1 && threads > 1 && threads <= COPIES &&
-           blocks >= COPY_BLOCKS * threads;
+    return p.count == 1 && p.vectors > 1 && threads > 1 && threads <= COPIES && blocks >= threads;
 }
 
 static int has_own_panels(panels p, int64_t threads)
@@ -244,10 +249,9 @@ static int has_own_panels(panels p, int64_t threads)
 
 /*
  * Panels for each thread, though they are narrow or uneven, where that costs less than fetching
- * what others have packed: each column of a token takes some 2 ns, in which a thread does 220
- * multiply-adds of the dense product. Narrow panels, of two vectors at least, since not every row
- * has a tile for one, take 1.3 times as long, and each thread reads all of w, which takes what 8
- * tokens more would.
+ * what others have packed, some 2 ns a column of a token. Narrow panels, of two vectors at least,
+ * since not every row has a tile for one, take 1.3 times as long, and each thread reads all of w,
+ * which takes what 8 tokens more would.
  */
 static panels panels_apart(panels p, const s24i_linear_job *job)
 {
@@ -257,7 +261,7 @@ static panels panels_apart(panels p, const s24i_linear_job *job)
     const double shared = (double)job->m / (double)threads;
     const int is_near = rows16_blocks(job->n) * rows16_k_blocks(job->k) * BLOCK <= FAR;
     if (has_own_panels(p, threads) || 2 * count > p.vectors || !is_near) return p;
-    if ((double)job->n * (1.3 * own - shared + 8) > 220 * (double)job->m) return p;
+    if ((double)job->n * (1.3 * own - shared + 8) > FETCH_PRODUCTS * (double)job->m) return p;
     p.count = count;
     return p;
 }

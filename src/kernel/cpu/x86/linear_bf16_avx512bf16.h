@@ -325,6 +325,7 @@ TARGET static void pack_block(uint8_t *out, int64_t c, const s24i_linear_job *jo
 
 #include "kernel/cpu/x86/linear_bf16_few_avx512.h"
 
+#define FETCH_PRODUCTS 440
 #include "kernel/cpu/linear_driver.h"
 
 #endif
