@@ -82,9 +82,7 @@ typedef struct subject {
     s24_device *device; /* NULL: the CPU */
 } subject;
 
-/* UNSUPPORTED: the device does not take the model. */
-static inline s24_status run_orders_on(states *out, s24_ctx *ctx, const subject *s,
-                                       const order *orders, int count)
+static inline s24_status load_subject(s24_model **out, s24_ctx *ctx, const subject *s)
 {
     const s24_model_opts opts = {.size = sizeof opts,
                                  .dtype = s->dtype,
@@ -92,8 +90,15 @@ static inline s24_status run_orders_on(states *out, s24_ctx *ctx, const subject 
                                  .all_sparse = !s->dense,
                                  .images = s->images,
                                  .device = s->device};
+    return load(out, ctx, s->folder, &opts);
+}
+
+/* UNSUPPORTED: the device does not take the model. */
+static inline s24_status run_orders_on(states *out, s24_ctx *ctx, const subject *s,
+                                       const order *orders, int count)
+{
     s24_model *model;
-    const s24_status status = load(&model, ctx, s->folder, &opts);
+    const s24_status status = load_subject(&model, ctx, s);
     if (status == S24_ERROR_UNSUPPORTED && s->device) return status;
     OK(ctx, status);
     for (int i = 0; i < count; i++)
