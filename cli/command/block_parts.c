@@ -94,7 +94,7 @@ int block_parts_take(cli_app *cli, block_parts *parts, const shard *s, const cha
                         (long long)s->parts, parts->one, (long long)parts->count);
     if (strncmp(run, parts->run, sizeof parts->run - 1) != 0)
         return cli_fail(cli, CLI_FORMAT,
-                        "%s is of another model, of other passages or of other options than %s",
+                        "%s is of another model, of other passages, options or version than %s",
                         path, parts->one);
     const char **there = &parts->paths[s->part - 1];
     if (*there)

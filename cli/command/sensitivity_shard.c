@@ -144,7 +144,7 @@ int sensitivity_load(sensitivity_job *j)
                         "%s is no whole measurement of sensitivity --output, or of join", path);
     else if (strcmp(run, hash) != 0)
         code = cli_fail(j->cli, CLI_FORMAT,
-                        "%s is of another model, of other passages or of other options than these",
+                        "%s is of another model, of other passages, options or version than these",
                         path);
     for (size_t i = 0; code == CLI_OK && i < json_array_size(layers); i++)
         if (!load_layer(j, json_array_get(layers, i)))

@@ -76,7 +76,7 @@ class Parts(Scratch):
             ("other number", ("join", "out", "1", "third"), 4,
              "third is one of 3 parts, 1 one of 2"),
             ("other run", ("join", "out", "1", "other"), 4,
-             "other is of another model, of other passages or of other options than 1"),
+             "other is of another model, of other passages, options or version than 1"),
             ("whole", ("join", "out", "1", "whole"), 4,
              "whole is no part of prune --masks-only --shard I/N"),
             ("place", ("join", "out", "place"), 4, "place: its part is '3/2'; I/N is expected"),
