@@ -4,6 +4,7 @@
  * process but for rounding, in a world of one size with the same bits; what differs between them is
  * refused by its name, and where one fails all do.
  */
+#include "nn_failing.h"
 #include "nn_prune_support.h"
 #include "nn_ranks.h"
 
@@ -14,13 +15,14 @@ typedef struct together {
     int odd;                    /* the rank that has other options, or −1 */
     s24_model_prune_opts other; /* which */
     const char *other_in;
+    int allocations; /* that succeed */
 } together;
 
 /* Passages enough for some batches of each rank. */
 static s24_model_prune_opts few(const char *criterion)
 {
     s24_model_prune_opts opts = options(criterion, NULL);
-    opts.text_count = 12;
+    opts.text_count = 9;
     return opts;
 }
 
@@ -110,36 +112,32 @@ static void all_went_well(const rank_work *all, int world)
         if (all[r].status != S24_OK) fail_msg("rank %d: %s", r, all[r].error);
 }
 
-/* Ranks, or twice, next to one process. */
-static void compare(together *job, int world, int runs)
+/* Ranks next to one process. */
+static void compare(together *job, int world)
 {
-    char alone[600], first[600], second[600];
+    char alone[600], out[600];
     rank_work all[MOST_RANKS];
     static reports one;
     s24_ctx *ctx = make_ctx();
     snprintf(alone, sizeof alone, "%s", io_path("alone"));
-    snprintf(first, sizeof first, "%s", io_path("first"));
-    snprintf(second, sizeof second, "%s", io_path("second"));
+    snprintf(out, sizeof out, "%s", io_path("out"));
     job->opts.force = 1;
     job->odd = -1;
+    job->out = out;
     prune_alone(job, alone, &one);
-    for (int run = 0; run < runs; run++) {
-        job->out = run ? second : first;
-        run_together(all, world, job);
-        all_went_well(all, world);
-        for (int r = 0; r < world; r++) {
-            const reports *told = all[r].result;
-            assert_int_equal(told->count, one.count);
-            for (int i = 0; i < one.count; i++) {
-                const s24_layer_report *layer = report_of(told, one.names[i]);
-                assert_float_equal(layer->kept_l1, one.layers[i].kept_l1, 1e-2);
-                assert_float_equal(layer->output_error, one.layers[i].output_error, 1e-2);
-            }
+    run_together(all, world, job);
+    all_went_well(all, world);
+    for (int r = 0; r < world; r++) {
+        const reports *told = all[r].result;
+        assert_int_equal(told->count, one.count);
+        for (int i = 0; i < one.count; i++) {
+            const s24_layer_report *layer = report_of(told, one.names[i]);
+            assert_float_equal(layer->kept_l1, one.layers[i].kept_l1, 1e-2);
+            assert_float_equal(layer->output_error, one.layers[i].output_error, 1e-2);
         }
-        forget(all, world);
     }
-    if (runs > 1) same_bytes(first, second);
-    if (!job->opts.packed) assert_near(ctx, alone, first);
+    forget(all, world);
+    if (!job->opts.packed) assert_near(ctx, alone, out);
     s24_ctx_destroy(ctx);
 }
 
@@ -148,9 +146,9 @@ static void ranks_end_as_one_process(void **state)
     (void)state;
     const char *in = write_folder("model", S24_F32);
     together job = {.in = in, .opts = few("wanda")};
-    compare(&job, 3, 1);
+    compare(&job, 3);
     job.opts.prune.criterion = "sparsegpt";
-    compare(&job, 2, 2);
+    compare(&job, 2);
 }
 
 static void and_write_integers_and_factors(void **state)
@@ -162,7 +160,7 @@ static void and_write_integers_and_factors(void **state)
         job.opts.packed = 1;
         if (factors) job.opts.low_rank = "1";
         if (!factors) job.opts.quantize = "int8";
-        compare(&job, 2, 1);
+        compare(&job, 2);
     }
 }
 
@@ -298,7 +296,7 @@ static void a_run_goes_on_after_its_blocks(void **state)
     forget(all, 2);
     job.opts.keep = keep;
     job.out = out;
-    for (int after = 32; access(block, F_OK); after += 16) {
+    for (int after = 32; access(block, F_OK); after += 24) {
         cut_wire(1, after);
         run_together(all, 2, &job);
         assert_int_equal(all[0].status, S24_ERROR_IO);
@@ -312,6 +310,44 @@ static void a_run_goes_on_after_its_blocks(void **state)
     same_bytes(whole, out);
     assert_int_not_equal(access(keep, F_OK), 0);
     forget(all, 2);
+}
+
+/* Rank 1's memory ends at the n-th allocation. */
+static void prune_until(rank_work *w)
+{
+    const together *job = w->job;
+    failing f = {.left = w->rank == 1 ? job->allocations : INT32_MAX};
+    const s24_ctx_opts opts = {
+        .size = sizeof opts, .allocator = {failing_alloc, failing_free, &f}, .threads = 1};
+    s24_ctx *own = w->ctx, *ctx = NULL;
+    w->status = s24_ctx_create(&ctx, &opts);
+    w->ctx = ctx;
+    if (w->status == S24_OK) prune_as(w);
+    w->ctx = own;
+    s24_ctx_destroy(ctx);
+    w->count = f.bytes;
+}
+
+static void memory_that_ends_ends_all(void **state)
+{
+    (void)state;
+    char in[600], out[600];
+    rank_work all[MOST_RANKS];
+    int ends = 0;
+    snprintf(in, sizeof in, "%s", write_folder("model", S24_F32));
+    snprintf(out, sizeof out, "%s", io_path("short"));
+    together job = {.in = in, .out = out, .opts = few("wanda"), .odd = -1, .allocations = 60};
+    for (;; job.allocations += 120, ends++) {
+        run_ranks(all, 2, prune_until, &job);
+        for (int r = 0; r < 2; r++)
+            assert_int_equal(all[r].count, 0);
+        forget(all, 2);
+        assert_int_equal(all[0].status, all[1].status);
+        if (all[0].status == S24_OK) break;
+        assert_int_equal(all[0].status, S24_ERROR_MEMORY);
+        assert_int_not_equal(access(out, F_OK), 0);
+    }
+    assert_true(ends > 1);
 }
 
 static void a_wire_that_is_cut_ends_all(void **state)
@@ -357,6 +393,7 @@ int main(void)
         cmocka_unit_test(what_ranks_cannot_is_refused),
         cmocka_unit_test(a_rank_that_fails_ends_all),
         cmocka_unit_test(a_run_goes_on_after_its_blocks),
+        cmocka_unit_test(memory_that_ends_ends_all),
         cmocka_unit_test(a_wire_that_is_cut_ends_all),
         cmocka_unit_test(an_output_that_is_there_ends_all),
     };
