@@ -27,7 +27,8 @@ template <int D> struct cache_tile {
     static constexpr int new_at = ROWS * row; /* after the queries: the new key, the new value */
     static constexpr int ring_at = new_at + 2 * row, ring = stages * 2 * tile; /* a warp's */
     static constexpr int shared_bytes = ring_at + warps * ring;
-    static_assert(ROWS * (D + 2) * 4 <= ring, "a warp's results take the place of its ring");
+    static constexpr int result = D + 8; /* a row's; rows of a warp do not meet in a bank */
+    static_assert(ROWS * (result + 2) * 4 <= ring, "a warp's results take the place of its ring");
 };
 
 /* Where 16 bytes of row r are, so that eight rows do not meet in a bank. */
@@ -239,27 +240,41 @@ static __device__ inline void scores_of(float (&s)[2][4], const uint32_t (&q)[TI
     }
 }
 
+/* Where a lane's two rows of queries stand in their text. */
+struct cache_positions {
+    int of[2];
+
+    __device__ explicit cache_positions(const cache_part &at)
+    {
+        const int r = threadIdx.x % 32 / 4;
+        of[0] = at.before + at.token(r);
+        of[1] = at.before + at.token(r + 8);
+    }
+};
+
 /* Scores of keys that a row does not see become −∞. */
-static __device__ inline void scores_mask(float (&s)[2][4], const cache_part &at, int window,
-                                          int key)
+static __device__ inline void scores_mask(float (&s)[2][4], const cache_part &at,
+                                          const cache_positions &positions, int window, int key)
 {
     const int lane = threadIdx.x % 32;
 #pragma unroll
     for (int i = 0; i < 8; i++) {
-        const int position = at.before + at.token(lane / 4 + i / 2 % 2 * 8);
+        const int position = positions.of[i / 2 % 2];
         const int k = key + i / 4 * 8 + lane % 4 * 2 + i % 2;
         if (k > position || k >= at.end || (window && position - k >= window))
             s[i / 4][i % 4] = -INFINITY;
     }
 }
 
+/* `halves`: 1 where there are no more than eight rows. */
 template <class T, class TILE>
 static __device__ inline void add_keys(cache_sums<TILE> &sums, float (&s)[2][4], uint32_t values,
-                                       float log2_scale)
+                                       float log2_scale, int halves)
 {
     const int lane = threadIdx.x % 32, r = lane % 16, right = lane / 16;
 #pragma unroll
     for (int h = 0; h < 2; h++) {
+        if (h == halves) break;
         float most =
             fmaxf(fmaxf(s[0][2 * h], s[0][2 * h + 1]), fmaxf(s[1][2 * h], s[1][2 * h + 1]));
         most = fmaxf(most, __shfl_xor_sync(~0u, most, 1));
@@ -356,8 +371,8 @@ static __device__ void results_out(uint8_t *ring, const s24_device_attention_cac
     T *context = static_cast<T *>(job.context) + (long long)at.first * job.heads * wide;
     for (int i = threadIdx.x; i < at.rows * wide; i += TILE::threads) {
         const int r = i / wide, e = i % wide;
-        const cache_result<false> all(results + ROWS * TILE::d + 2 * r, TILE::ring / 4,
-                                      results + r * TILE::d + e, TILE::ring / 4, TILE::warps);
+        const cache_result<false> all(results + ROWS * TILE::result + 2 * r, TILE::ring / 4,
+                                      results + r * TILE::result + e, TILE::ring / 4, TILE::warps);
         if (at.pieces == 1) {
             const float sum = with_sink(all.sum, all.most, job.sinks, at.head(r));
             context[(at.token(r) * job.heads + at.head(r)) * wide + e] = (T)(all.o / sum);
@@ -393,7 +408,7 @@ static __device__ inline void scores_cap(float (&s)[2][4], float cap, float rate
 }
 
 template <class TILE>
-static __device__ inline void leave_sums(uint8_t *ring, cache_sums<TILE> &sums)
+static __device__ inline void leave_sums(uint8_t *ring, cache_sums<TILE> &sums, int rows)
 {
     float *results = reinterpret_cast<float *>(ring);
     const int lane = threadIdx.x % 32;
@@ -403,13 +418,14 @@ static __device__ inline void leave_sums(uint8_t *ring, cache_sums<TILE> &sums)
         float sum = sums.sum[h];
         sum += __shfl_xor_sync(~0u, sum, 1);
         sum += __shfl_xor_sync(~0u, sum, 2);
+        if (r >= rows) continue;
 #pragma unroll
         for (int n = 0; n < TILE::d / 8; n++)
-            *reinterpret_cast<float2 *>(results + r * TILE::d + n * 8 + lane % 4 * 2) =
+            *reinterpret_cast<float2 *>(results + r * TILE::result + n * 8 + lane % 4 * 2) =
                 make_float2(sums.o[n][2 * h], sums.o[n][2 * h + 1]);
         if (lane % 4) continue;
-        results[ROWS * TILE::d + 2 * r] = sums.most[h];
-        results[ROWS * TILE::d + 2 * r + 1] = sum;
+        results[ROWS * TILE::result + 2 * r] = sums.most[h];
+        results[ROWS * TILE::result + 2 * r + 1] = sum;
     }
 }
 
@@ -442,6 +458,8 @@ __global__ void __launch_bounds__(TILE::threads)
     const int turned = (int)(job.turned ? job.turned : job.d);
     const float *angles = at.is_step && job.angles ? job.angles + at.before * turned : nullptr;
     const head_turn<TILE> turn(angles, turned / 2, job.adjacent);
+    const cache_positions positions(at);
+    const int halves = at.rows > ROWS / 2 ? 2 : 1;
     if (job.d < TILE::d)
         for (int i = threadIdx.x; i < TILE::ring_at / 16; i += TILE::threads)
             reinterpret_cast<uint4 *>(memory)[i] = make_uint4(0, 0, 0, 0);
@@ -463,8 +481,8 @@ __global__ void __launch_bounds__(TILE::threads)
             new_in<TILE>(memory, ring + from, at.before - key);
         scores_of<T, TILE>(s, q, place + from);
         if (cap > 0) scores_cap(s, cap, scale / cap);
-        scores_mask(s, at, (int)job.window, key);
-        add_keys<T, TILE>(sums, s, place + from + TILE::tile, log2_scale);
+        scores_mask(s, at, positions, (int)job.window, key);
+        add_keys<T, TILE>(sums, s, place + from + TILE::tile, log2_scale, halves);
         __syncwarp();
         if (key + TILE::stages * step < at.end)
             keys_in<T, TILE>(place + from, job, at, key + TILE::stages * step, stop);
@@ -472,7 +490,7 @@ __global__ void __launch_bounds__(TILE::threads)
     }
     copies_wait<0>();
     __syncwarp();
-    leave_sums<TILE>(ring, sums);
+    leave_sums<TILE>(ring, sums, at.rows);
     __syncthreads();
     results_out<T, TILE>(memory + TILE::ring_at, job, at);
 }
