@@ -561,10 +561,10 @@ typedef struct s24_round_opts {
 } s24_round_opts;
 
 /*
- * s24_matrix_quantize by the inputs: scales and stored places are the same, but each integer moves
- * to where the outputs over the inputs of stats differ least from the target's, with the others as
- * they are by then. The difference, with dampening, is never larger than that of rounding to
- * nearest. report, which may be NULL, is of the integers against the target. Errors: those of
+ * s24_matrix_quantize by the inputs: stored places are the same, but each integer and each scale in
+ * turn moves to where the outputs over the inputs of stats differ least from the target's, with the
+ * others as they are by then. The difference, with dampening, is never larger than that of rounding
+ * to nearest. report, which may be NULL, is of the integers against the target. Errors: those of
  * s24_matrix_quantize, ARGUMENT (no stats, or empty ones).
  */
 S24_API s24_status s24_matrix_round(s24_matrix **out, s24_prune_report *report, s24_ctx *ctx,

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Rounding by the inputs: a 2:4 matrix becomes integers with the scales of s24_matrix_quantize, and
- * then each integer moves to where the outputs over the inputs of the statistics change least from
- * those of a target, the weights before they were pruned or the matrix itself (refit.c). Pruning
- * and rounding so are one: what was pruned is made good for by integers too.
+ * then integers and scales in turn move to where the outputs over the inputs of the statistics
+ * change least from those of a target, the weights before they were pruned or the matrix itself
+ * (refit.c). Pruning and rounding so are one: what was pruned is made good for by integers too.
  */
 #include <math.h>
 #include <string.h>
 
 #include "prune/prune.h"
 
-enum { BLOCK = 128 };
+enum { BLOCK = 128, FITS = 2 /* of the scales */, SWEEPS = 4 /* of the integers, after each */ };
 static const double DAMPENING = 0.01;
 
 typedef struct rounding {
@@ -20,6 +20,7 @@ typedef struct rounding {
     const s24_matrix *integers; /* rounded to nearest */
     float *w, *target;          /* [n, k] each, in one piece of memory */
     double *wide;               /* [n, k] */
+    float *scales;              /* [n, groups] */
     uint8_t *stored;            /* [n, k] */
     s24i_refit refit;
 } rounding;
@@ -62,7 +63,7 @@ static void mark_stored(const rounding *r)
 static void gather(int8_t *values, const rounding *r)
 {
     const int64_t group = s24_matrix_group(r->integers), groups = (r->k + group - 1) / group;
-    const float *scales = s24_matrix_scales(r->integers);
+    const float *scales = r->scales;
     const int bits = s24_matrix_bits(r->integers);
     int64_t at = 0;
     for (int64_t row = 0; row < r->n; row++)
@@ -93,17 +94,74 @@ static s24_status make(s24_matrix **out, const rounding *r)
                                 .group = s24_matrix_group(r->integers),
                                 .values = values,
                                 .indices = s24_matrix_indices(r->integers),
-                                .scales = s24_matrix_scales(r->integers)};
+                                .scales = r->scales};
     const s24_status status = s24_matrix_from_quantized(out, ctx, &from);
     s24_ctx_free(ctx, values);
     return status;
 }
 
+/* ---- scales ---------------------------------------------------------------------------------- */
+
+/* By how much the scale of a group of a row is to grow: with all else as it is, the sum over the
+   inputs has its least value there. */
+static double growth_of(const rounding *r, const double *w, const double *gradient, int64_t begin,
+                        int64_t end, double scale)
+{
+    double slope = 0, bend = 0;
+    for (int64_t i = begin; i < end; i++) {
+        const double *h = r->refit.h + i * r->k;
+        double sum = 0;
+        if (w[i] == 0.0) continue;
+        for (int64_t j = begin; j < end; j++)
+            sum += w[j] * h[j];
+        slope += w[i] * gradient[i];
+        bend += w[i] * sum;
+    }
+    return bend > 0 ? -scale * slope / bend : 0;
+}
+
+static void fit_rows(void *arg, int64_t first, int64_t last, int thread)
+{
+    const rounding *r = arg;
+    const int64_t k = r->k, group = s24_matrix_group(r->integers), groups = (k + group - 1) / group;
+    (void)thread;
+    for (int64_t i = first * groups; i < last * groups; i++) {
+        const int64_t begin = i % groups * group, end = begin + group < k ? begin + group : k;
+        double *w = r->wide + i / groups * k, *gradient = r->refit.gradient + i / groups * k;
+        const double old = (double)r->scales[i];
+        const float scale =
+            old > 0 ? (float)(old + growth_of(r, w, gradient, begin, end, old)) : 0.0f;
+        if (!(scale > 0 && isfinite(scale))) continue;
+        r->scales[i] = scale;
+        for (int64_t j = begin; j < end; j++) {
+            const double *h = r->refit.h + j * k, was = w[j];
+            if (was == 0.0) continue;
+            w[j] = (double)(float)(nearbyint(was / old) * (double)scale);
+            for (int64_t c = 0; c < k; c++)
+                gradient[c] += (w[j] - was) * h[c];
+        }
+    }
+}
+
+/* Integers, then scales for them and integers for these, a few times. */
+static void move_both(rounding *r)
+{
+    s24i_refit_run(r->ctx, &r->refit);
+    for (int i = 0; i < FITS; i++) {
+        s24_ctx_parallel_for(r->ctx, r->n, fit_rows, r);
+        s24i_refit_begin(r->ctx, &r->refit);
+        for (int sweep = 0; sweep < SWEEPS; sweep++)
+            s24i_refit_relax(r->ctx, &r->refit);
+    }
+}
+
+/* ---- all of it ------------------------------------------------------------------------------- */
+
 static s24_status move(s24_prune_report *report, rounding *r)
 {
     const int64_t count = r->n * r->k;
     const s24i_grid grid = {.stored = r->stored,
-                            .scales = s24_matrix_scales(r->integers),
+                            .scales = r->scales,
                             .group = s24_matrix_group(r->integers),
                             .bits = s24_matrix_bits(r->integers)};
     mark_stored(r);
@@ -112,7 +170,7 @@ static s24_status move(s24_prune_report *report, rounding *r)
     s24i_gram_dampen(r->ctx, r->refit.h, r->opts->stats,
                      r->opts->dampening > 0 ? r->opts->dampening : DAMPENING);
     r->refit.grid = &grid;
-    s24i_refit_run(r->ctx, &r->refit);
+    move_both(r);
     r->refit.grid = NULL;
     for (int64_t i = 0; i < count; i++)
         r->w[i] = (float)r->wide[i];
@@ -139,10 +197,12 @@ static s24_status run(s24_matrix **out, s24_prune_report *report, rounding *r,
                       const s24_matrix *src)
 {
     const int64_t n = r->n, k = r->k, block = k < BLOCK ? k : BLOCK;
-    const size_t one = sizeof(double);
+    const int64_t group = s24_matrix_group(r->integers);
+    const size_t one = sizeof(double), scales = (size_t)(n * ((k + group - 1) / group));
     s24_status status = S24_ERROR_MEMORY;
     r->w = s24_ctx_alloc(r->ctx, 2 * (size_t)(n * k) * sizeof(float));
     r->stored = s24_ctx_alloc(r->ctx, (size_t)(n * k));
+    r->scales = s24_ctx_alloc(r->ctx, scales * sizeof(float));
     r->wide = s24_ctx_alloc(r->ctx, (size_t)(n * k) * one);
     r->refit = (s24i_refit){.n = n,
                             .k = k,
@@ -152,9 +212,10 @@ static s24_status run(s24_matrix **out, s24_prune_report *report, rounding *r,
                             .errors = s24_ctx_alloc(r->ctx, (size_t)(n * block) * one),
                             .gradient = s24_ctx_alloc(r->ctx, (size_t)(n * k) * one),
                             .work = s24_ctx_alloc(r->ctx, s24i_product_work_bytes(n, k, block))};
-    if (r->w && r->stored && r->wide && r->refit.h && r->refit.errors && r->refit.gradient &&
-        r->refit.work) {
+    if (r->w && r->stored && r->scales && r->wide && r->refit.h && r->refit.errors &&
+        r->refit.gradient && r->refit.work) {
         r->refit.target = r->target = r->w + n * k;
+        memcpy(r->scales, s24_matrix_scales(r->integers), scales * sizeof(float));
         status = widen(r, src);
         if (status == S24_OK) status = move(report, r);
         if (status == S24_OK) status = make(out, r);
@@ -167,6 +228,7 @@ static s24_status run(s24_matrix **out, s24_prune_report *report, rounding *r,
     s24_ctx_free(r->ctx, r->refit.errors);
     s24_ctx_free(r->ctx, r->refit.h);
     s24_ctx_free(r->ctx, r->wide);
+    s24_ctx_free(r->ctx, r->scales);
     s24_ctx_free(r->ctx, r->stored);
     s24_ctx_free(r->ctx, r->w);
     return status;
