@@ -187,8 +187,8 @@ def round_matrix(matrix: Matrix, inputs: Stats | Array, scheme: str = "int8", *,
                  target: Array | None = None,
                  dampening: float = 0.0) -> tuple[Matrix, float]:
     """Matrix.quantize by a layer's inputs: (a matrix of the scheme's integers, its output error).
-    The integers move to where the outputs over the inputs differ least from those of target [n, k]
-    of f32, which is the matrix itself by default. Raises ValueError, TypeError, Error."""
+    Integers and scales move to where the outputs over the inputs differ least from those of target
+    [n, k] of f32, which is the matrix itself by default. Raises ValueError, TypeError, Error."""
     source = handle_of(matrix, "matrix", Matrix)
     if not isinstance(inputs, Stats):
         inputs = Stats(matrix.shape[1]).add(inputs)
