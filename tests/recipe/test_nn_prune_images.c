@@ -55,10 +55,10 @@ static double distance_of(s24_ctx *ctx, const vit_golden *g, const char *folder)
 static void every_criterion_is_calibrated(void **state)
 {
     (void)state;
-    s24_ctx *ctx = make_ctx();
     vit_golden g;
     errors e;
     if (!vit_golden_open(&g)) SKIP_WITHOUT(g.folder);
+    s24_ctx *ctx = make_ctx();
     const char *out = io_path("vit-out");
     double plain = 0;
     for (int c = 0; s24_criterion_name(c); c++) {
@@ -85,9 +85,9 @@ static void every_criterion_is_calibrated(void **state)
 static void reconstruction_brings_the_model_nearer(void **state)
 {
     (void)state;
-    s24_ctx *ctx = make_ctx();
     vit_golden g;
     if (!vit_golden_open(&g)) SKIP_WITHOUT(g.folder);
+    s24_ctx *ctx = make_ctx();
     double distance[3];
     for (int i = 0; i < 3; i++) {
         s24_model_prune_opts opts = image_options("wanda", &g, NULL);
@@ -104,12 +104,12 @@ static void reconstruction_brings_the_model_nearer(void **state)
 static void sensitivity_and_permutation_see_images(void **state)
 {
     (void)state;
-    s24_ctx *ctx = make_ctx();
     vit_golden g;
     errors e;
     s24_checkpoint *in;
     static const char *const forms[] = {"2:4", "4:8"};
     if (!vit_golden_open(&g)) SKIP_WITHOUT(g.folder);
+    s24_ctx *ctx = make_ctx();
     OK(ctx, s24_checkpoint_open(&in, ctx, g.folder));
     s24_model_prune_opts opts = image_options("sparsegpt", &g, &e);
     opts.price = "model";
@@ -126,9 +126,9 @@ static void sensitivity_and_permutation_see_images(void **state)
 static void refusals(void **state)
 {
     (void)state;
-    s24_ctx *ctx = make_ctx();
     vit_golden g;
     if (!vit_golden_open(&g)) SKIP_WITHOUT(g.folder);
+    s24_ctx *ctx = make_ctx();
     const char *out = io_path("vit-refused"), *bert = write_folder("texts", S24_F32);
     const s24_batch nothing = {.texts = 2};
     const struct {

@@ -157,7 +157,7 @@ static void check(data *x, const char *level, int threads, attends how)
     if (how.table) near(x->dwanted_table, x->dtable, BUCKETS * HEADS, "dtable");
     free(heads.work);
     assert_int_equal(m.status, S24_OK);
-    s24_ctx_free(ctx, m.scratch);
+    m.ops->close(&m);
     s24_ctx_destroy(ctx);
 }
 
