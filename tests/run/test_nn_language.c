@@ -190,7 +190,7 @@ static void by_training(void **state)
     static const struct {
         s24_dtype dtype;
         double bound;
-    } dtypes[] = {{S24_F32, 1e-4}, {S24_BF16, 4e-2}, {S24_I8, 8e-2}};
+    } dtypes[] = {{S24_F32, 1e-4}, {S24_BF16, 4e-2}, {S24_I8, 1.5e-1}};
     texts t;
     (void)state;
     fill_texts(&t);
