@@ -401,7 +401,7 @@ typedef struct s24i_ops {
                       const struct s24i_distance_rule *rule);
     /* Turns queries and keys by their positions; back: the other way. */
     void (*rotate)(s24i_machine *m, void *qkv, const s24i_heads *heads, int back);
-    /* What a pass backward over batches of up to heads->step needs beside its operands. */
+    /* What a pass backward over batches of up to heads->step needs besides its operands. */
     size_t (*attention_bytes)(s24i_machine *m, const s24i_heads *heads);
     void (*attention)(s24i_machine *m, void *context, const void *qkv, const s24i_heads *heads);
     void (*attention_back)(s24i_machine *m, void *dqkv, const void *dcontext, const void *qkv,

@@ -171,7 +171,7 @@ static void expect_sum(const product *p, int64_t t, int64_t o, float got)
                  (double)got, expected);
 }
 
-/* Every element, and that nothing was written beside them. */
+/* Every element, and that nothing was written around them. */
 static void expect_all(const product *p, const uint16_t *y)
 {
     const int64_t ld = p->w->n + BEYOND;

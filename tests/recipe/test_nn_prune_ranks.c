@@ -91,21 +91,6 @@ static void assert_near(s24_ctx *ctx, const char *a_path, const char *b_path)
     s24_checkpoint_close(files[0]);
 }
 
-static void same_bytes(const char *a, const char *b)
-{
-    size_t bytes[2];
-    char path[600], *data[2];
-    const char *const folders[] = {a, b};
-    for (int i = 0; i < 2; i++) {
-        snprintf(path, sizeof path, "%s/model.safetensors", folders[i]);
-        data[i] = io_read_file(path, &bytes[i]);
-    }
-    assert_int_equal(bytes[0], bytes[1]);
-    assert_memory_equal(data[0], data[1], bytes[0]);
-    free(data[0]);
-    free(data[1]);
-}
-
 static void all_went_well(const rank_work *all, int world)
 {
     for (int r = 0; r < world; r++)
@@ -307,7 +292,7 @@ static void a_run_goes_on_after_its_blocks(void **state)
     all_went_well(all, 2);
     assert_int_equal(((reports *)all[0].result)->count, LAYERS);
     assert_int_equal(((reports *)all[1].result)->count, LAYERS - BLOCK_LAYERS);
-    same_bytes(whole, out);
+    io_same_models(whole, out);
     assert_int_not_equal(access(keep, F_OK), 0);
     forget(all, 2);
 }

@@ -83,22 +83,6 @@ static s24_status prune(s24_ctx *ctx, const char *in, run *r)
     return status;
 }
 
-static void same_files(const char *a, const char *b)
-{
-    size_t bytes[2];
-    char path[600];
-    char *data[2];
-    const char *const folders[] = {a, b};
-    for (int i = 0; i < 2; i++) {
-        snprintf(path, sizeof path, "%s/model.safetensors", folders[i]);
-        data[i] = io_read_file(path, &bytes[i]);
-    }
-    assert_int_equal(bytes[0], bytes[1]);
-    assert_memory_equal(data[0], data[1], bytes[0]);
-    free(data[0]);
-    free(data[1]);
-}
-
 static void stopped_anywhere(int reconstruct, const char *aim)
 {
     static const lm_spec spec = {.llama = 1};
@@ -126,11 +110,11 @@ static void stopped_anywhere(int reconstruct, const char *aim)
         s.left = -1;
         OK(ctx, prune(ctx, in, &r));
         assert_int_equal(r.layers, layers);
-        same_files(whole, out);
+        io_same_models(whole, out);
         assert_int_not_equal(access(keep, F_OK), 0);
     }
     assert_true(stops > 3);
-    same_files(whole, out);
+    io_same_models(whole, out);
     s24_ctx_destroy(ctx);
 }
 

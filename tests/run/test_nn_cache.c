@@ -20,7 +20,7 @@ enum { SPECS = sizeof specs / sizeof *specs };
 static const struct {
     s24_dtype dtype;
     double bound; /* of products of few tokens and of many */
-} dtypes[] = {{S24_F32, 1e-5}, {S24_BF16, 4e-2}, {S24_I8, 1.5e-1}};
+} dtypes[] = {{S24_F32, 1e-5}, {S24_BF16, 4e-2}, {S24_I8, 4e-2}};
 enum { DTYPES = sizeof dtypes / sizeof *dtypes };
 
 static const char *folder_of(const lm_spec *spec)

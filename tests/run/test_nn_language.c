@@ -7,6 +7,7 @@
 
 #include <math.h>
 
+#include "nn_close.h"
 #include "nn_failing.h"
 #include "nn_language_pass.h"
 #include "nn_train_golden.h"
@@ -185,12 +186,24 @@ static void compare(const given *want, const given *got, const s24_model_info *i
     assert_true(fabs(want->loss - got->loss) <= 0.1 * bound * want->loss);
 }
 
+/* Integers all over, of which a number or two are far off: by the length of what is off. */
+static void compare_lengths(const given *want, const given *got, const s24_model_info *info,
+                            double bound)
+{
+    const int64_t states = TOKENS * info->width;
+    for (int64_t l = 0; l <= info->layers; l++)
+        close_to(want->blocks + l * states, got->blocks + l * states, states, bound, 0, "states");
+    close_to(want->logits, got->logits, TOKENS * info->vocabulary, bound, 0, "logits");
+    close_to(want->embeddings, got->embeddings, TEXTS * info->width, bound, 0, "embeddings");
+    assert_true(fabs(want->loss - got->loss) <= 0.1 * bound * want->loss);
+}
+
 static void by_training(void **state)
 {
     static const struct {
         s24_dtype dtype;
         double bound;
-    } dtypes[] = {{S24_F32, 1e-4}, {S24_BF16, 4e-2}, {S24_I8, 1.5e-1}};
+    } dtypes[] = {{S24_F32, 1e-4}, {S24_BF16, 4e-2}, {S24_I8, 5e-2}};
     texts t;
     (void)state;
     fill_texts(&t);
@@ -209,7 +222,8 @@ static void by_training(void **state)
                 reference(&want, ctx, folder, &t);
                 OK(ctx, run(&got, ctx, model, &t.batch, t.targets));
                 check_whole(&got, &info, TOKENS, t.targets);
-                compare(&want, &got, &info, dtypes[d].bound);
+                (dtypes[d].dtype == S24_I8 ? compare_lengths : compare)(&want, &got, &info,
+                                                                        dtypes[d].bound);
                 give_back(&want);
                 give_back(&got);
                 s24_model_destroy(model);

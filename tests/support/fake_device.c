@@ -19,9 +19,11 @@
 
 #include "device/device_table.h"
 #include "device/device_train_table.h"
+#include "fake_memory.h"
+#include "fake_said.h"
 #include "fake_windows.h"
 
-enum { MOST_POOLS = 4, ALIGN = 256 };
+enum { MOST_POOLS = 4 };
 
 /* A pooling as a graph holds it: the matrix that its arguments point at is the caller's. */
 typedef struct fake_pooling {
@@ -58,21 +60,6 @@ static s24_status fail(s24i_device_error *error, s24_status status, const char *
 static s24_status alive(const s24i_device *d, s24i_device_error *error)
 {
     return d->lost ? fail(error, S24_ERROR_UNSUPPORTED, "working: the device is lost") : S24_OK;
-}
-
-static void called(const char *name)
-{
-    const char *path = getenv("S24_FAKE_CALLS");
-    FILE *file = path ? fopen(path, "a") : NULL;
-    if (!file) return;
-    fprintf(file, "%s ", name + strlen("fake_"));
-    fclose(file);
-}
-
-static long long number_of(const char *name, long long usual)
-{
-    const char *text = getenv(name);
-    return text ? atoll(text) : usual;
 }
 
 static s24_status fake_open(s24i_device **out, int index, int vendor, s24i_device_error *error)
@@ -133,38 +120,24 @@ static const char *fake_text(const s24i_device *d)
     return "a device that is none";
 }
 
-/* What stands before memory that is given out. */
-typedef struct held {
-    size_t bytes;
-    char *whole;
-} held;
-
 static s24_status fake_alloc(s24i_device *d, void **out, size_t bytes, void *stream,
                              s24i_device_error *error)
 {
-    held h = {bytes, NULL};
     (void)stream;
     *out = NULL;
     if (alive(d, error) != S24_OK) return S24_ERROR_UNSUPPORTED;
-    /* Zeros: what no kernel writes is the same in every pass. Untouched pages are none. */
-    if ((long long)bytes <= d->memory) h.whole = calloc(1, bytes + 2 * ALIGN);
-    if (!h.whole) return fail(error, S24_ERROR_MEMORY, "allocating: out of device memory");
-    char *memory = h.whole + 2 * ALIGN - (uintptr_t)h.whole % ALIGN;
-    memcpy(memory - sizeof h, &h, sizeof h);
+    if ((long long)bytes <= d->memory) *out = fake_take(bytes);
+    if (!*out) return fail(error, S24_ERROR_MEMORY, "allocating: out of device memory");
     d->memory -= (long long)bytes;
     if (d->all - d->memory > d->most) d->most = d->all - d->memory;
-    *out = memory;
     return S24_OK;
 }
 
 static s24_status fake_release(s24i_device *d, void *memory, void *stream, s24i_device_error *error)
 {
-    held h;
     (void)stream;
     (void)error;
-    memcpy(&h, (char *)memory - sizeof h, sizeof h);
-    d->memory += (long long)h.bytes;
-    free(h.whole);
+    d->memory += (long long)fake_give_back(memory);
     return S24_OK;
 }
 
@@ -366,8 +339,8 @@ static size_t fake_cache_bytes(int64_t texts, int64_t heads, int64_t d)
 {
     return (size_t)(texts * heads * d);
 }
-static size_t fake_train_attention_bytes(int64_t tokens, int64_t texts, int64_t longest,
-                                         int64_t heads, int64_t buckets)
+static size_t fake_back_bytes(int64_t tokens, int64_t texts, int64_t longest, int64_t heads,
+                              int64_t buckets)
 {
     return (size_t)(tokens * longest * heads + texts * heads * buckets);
 }
@@ -622,8 +595,7 @@ const s24i_device_table *s24_device_table_cuda(void)
                                                   .norm_back = fake_train_norm_back,
                                                   .activate_back = fake_train_activate_back,
                                                   .embed_back = fake_train_embed_back,
-                                                  .attention_work_bytes =
-                                                      fake_train_attention_bytes,
+                                                  .attention_work_bytes = fake_back_bytes,
                                                   .distances = fake_train_distances,
                                                   .squared = fake_train_squared,
                                                   .cosine = fake_train_cosine,

@@ -5,6 +5,8 @@
 
 #include <math.h>
 
+#include "sparse24/sparse24.h"
+
 static inline double length(const float *x, int64_t count)
 {
     double sum = 0;

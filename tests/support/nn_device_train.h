@@ -9,6 +9,7 @@
 #include "device_here.h"
 #include "nn_close.h"
 #include "nn_io_folder.h"
+#include "nn_moved.h"
 #include "nn_train_golden.h"
 #include "train/run.h"
 

@@ -188,6 +188,22 @@ static inline char *io_read_file(const char *path, size_t *bytes)
     return data;
 }
 
+/* Two folders' models, byte for byte. */
+static inline void io_same_models(const char *a, const char *b)
+{
+    size_t bytes[2];
+    char path[600], *data[2];
+    const char *const folders[] = {a, b};
+    for (int i = 0; i < 2; i++) {
+        snprintf(path, sizeof path, "%s/model.safetensors", folders[i]);
+        data[i] = io_read_file(path, &bytes[i]);
+    }
+    assert_int_equal(bytes[0], bytes[1]);
+    assert_memory_equal(data[0], data[1], bytes[0]);
+    free(data[0]);
+    free(data[1]);
+}
+
 /* A safetensors file with this header as it is, followed by data, or by bytes 0, 1, 2 … */
 static inline size_t io_make(uint8_t *out, const char *header, const void *data, size_t bytes)
 {

@@ -6,6 +6,7 @@
 #include <math.h>
 
 #include "nn_load.h"
+#include "nn_moved.h"
 #include "nn_tiny.h"
 #include "sparse24/train.h"
 
@@ -40,16 +41,8 @@ static inline s24_status load_as(s24_transformer **out, s24_ctx *ctx, const char
 static inline s24_transformer *load_moved(s24_ctx *ctx, const char *folder)
 {
     s24_transformer *t;
-    s24_parameter p;
     OK(ctx, load_as(&t, ctx, folder, 0));
-    for (int64_t i = 0; s24_transformer_parameter(&p, t, i); i++) {
-        float *w = malloc((size_t)p.count * sizeof *w);
-        OK(ctx, s24_transformer_read(w, t, ctx, i, 0));
-        for (int64_t k = 0; k < p.count; k++)
-            w[k] += 0.3f * sinf((float)(k + 3 * i));
-        OK(ctx, s24_transformer_write(t, ctx, i, w));
-        free(w);
-    }
+    move_weights(ctx, t, 0.3f);
     return t;
 }
 

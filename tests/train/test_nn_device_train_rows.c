@@ -9,6 +9,7 @@
 
 #include "device_here.h"
 #include "nn_close.h"
+#include "nn_moved.h"
 #include "nn_row_folder.h"
 #include "sparse24/train.h"
 
@@ -68,15 +69,7 @@ static s24_transformer *load_there(const char *folder, way w)
 static s24_transformer *moved(const char *folder, way w)
 {
     s24_transformer *t = load_there(folder, (way){.there = w.there, .dtype = w.dtype});
-    s24_parameter p;
-    for (int64_t i = 0; s24_transformer_parameter(&p, t, i); i++) {
-        float *x = malloc((size_t)p.count * sizeof *x);
-        OK(all, s24_transformer_read(x, t, all, i, 0));
-        for (int64_t k = 0; k < p.count; k++)
-            x[k] += 0.02f * sinf((float)(k + 3 * i));
-        OK(all, s24_transformer_write(t, all, i, x));
-        free(x);
-    }
+    move_weights(all, t, 0.02f);
     return t;
 }
 
@@ -129,8 +122,8 @@ static void outcome_of(outcome *o, const char *folder, const batch *b, way w)
 
 /* ---- a GPU ----------------------------------------------------------------------------------- */
 
-/* Each parameter's, next to the longest one's but for tables, whose gradients are short. In f16
-   short ones lose bits: nothing multiplies the loss up here, as a run does. */
+/* Each parameter's, next to the longest one's but for tables, whose gradients are short. Of all
+   rows the farthest measured is 6.5e-2 in bf16, 1.7e-2 in f16. */
 static void compare_gradients(const outcome *want, const outcome *got, s24_dtype dtype)
 {
     const double bound = dtype == S24_F16 ? 2.5e-2 : 1e-1;

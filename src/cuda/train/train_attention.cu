@@ -73,7 +73,7 @@ static train_heads heads_of(const s24_device_train_attention_args *job)
     return h;
 }
 
-/* What tells the three passes apart: `heads` to launch, shared memory beside that of a row. */
+/* What tells the three passes apart: `heads` to launch, shared memory on top of a row's. */
 struct train_pass {
     const train_rows &rows;
     int64_t heads;
